@@ -1,0 +1,36 @@
+//go:build failpoint
+
+package fault
+
+import (
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+)
+
+// Enabled reports whether this binary was built with failpoints.
+const Enabled = true
+
+var (
+	jitter = os.Getenv("TASKLOCK_FAULT_JITTER") != ""
+	bugs   = strings.Split(os.Getenv("TASKLOCK_FAULT_BUG"), ",")
+)
+
+// Point pauses one time in four for up to two milliseconds when
+// TASKLOCK_FAULT_JITTER is set. Plain stress finds nothing; this does.
+func Point(string) {
+	if jitter && rand.IntN(4) == 0 {
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+	}
+}
+
+// Bug reports whether TASKLOCK_FAULT_BUG, a comma-separated list, names it.
+func Bug(name string) bool {
+	for _, b := range bugs {
+		if b == name {
+			return true
+		}
+	}
+	return false
+}

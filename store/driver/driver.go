@@ -1,0 +1,200 @@
+// Package driver is the contract between tasklock and the places that can
+// keep its records: SQLite, plain files, a git branch, PostgreSQL, etcd.
+//
+// Every one of them has the same primitive, whatever it calls it: write these
+// records if those records have not changed. A driver has four methods and
+// knows keys, JSON values and revisions. It knows nothing of leases, tasks or
+// owners: those rules are written once, above it.
+//
+// # Revisions
+//
+// Every commit that writes gets a revision, larger than that of every commit
+// before it, in the order in which commits become visible. A record's Rev is
+// the revision of the commit that last wrote it. Revisions never go back and
+// are never used twice, whatever is deleted, compacted or restored; Floor
+// lifts them when records move here from another store.
+//
+// # Outcomes
+//
+// Commit has three outcomes. A nil error: the batch is applied and survives
+// loss of power. [ErrConflict]: a guard did not hold, nothing was written.
+// Any other error, unless it is one of the refusals below, means the outcome
+// is unknown: the batch may have been applied, or may still be.
+//
+// # Refusals
+//
+// [ErrDamaged], [ErrUnsafe], [ErrNewer], [ErrMissing], [ErrDenied] and
+// [ErrTooLarge] are answers: nothing was written and repeating does not help.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits of one batch and of one record. Every driver accepts what is within
+// them; [Batch.Check] refuses what is not.
+const (
+	MaxKey    = 1024     // bytes of a record key
+	MaxValue  = 64 << 10 // bytes of one value
+	MaxGuards = 100      // guards of one batch
+	MaxWrites = 1000     // writes of one batch
+	MaxBatch  = 1 << 20  // bytes of all keys and values of one batch
+)
+
+// The answers a driver gives besides nil. A driver wraps them with what it
+// knows (the file, the server's words); callers use errors.Is.
+var (
+	// ErrConflict: a guard did not hold, and nothing was written.
+	ErrConflict = errors.New("conflict")
+	// ErrDamaged: what is stored cannot be read as ours. Never "absent".
+	ErrDamaged = errors.New("store damaged")
+	// ErrUnsafe: the environment cannot keep the promises (file system,
+	// permissions, a symlink where a folder should be).
+	ErrUnsafe = errors.New("unsafe environment")
+	// ErrNewer: written by a newer version of tasklock.
+	ErrNewer = errors.New("store has a newer format")
+	// ErrMissing: there is no store at that place and this call may not make one.
+	ErrMissing = errors.New("no store here")
+	// ErrDenied: the place exists and refuses us (credentials, read-only).
+	ErrDenied = errors.New("store refuses access")
+	// ErrTooLarge: the batch exceeds a limit above.
+	ErrTooLarge = errors.New("too large")
+)
+
+// Refusal reports whether err is an answer that repeating will not change.
+func Refusal(err error) bool {
+	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrMissing, ErrDenied, ErrTooLarge} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Record is one stored value.
+type Record struct {
+	Key   string    // "kind/name"; the name may hold "/"
+	Rev   int64     // revision of the commit that last wrote it
+	Time  time.Time // when that was, such that Snapshot.Now.Sub(Time) is the record's age by the store's own clock
+	Value []byte    // a JSON object
+}
+
+// A Range selects records by key prefix, in byte order of their keys.
+type Range struct {
+	Prefix string
+	Limit  int // n > 0: the first n; n < 0: the last -n; 0: all
+}
+
+// A Query names what to read. A driver that must split it reads every part
+// at one revision.
+type Query struct {
+	Keys   []string
+	Ranges []Range
+}
+
+// A Snapshot is one consistent view of the store. Keys that do not exist have
+// no record in it. A record that several parts of the query select appears
+// once for each of them, first the keys in their order, then each range.
+type Snapshot struct {
+	Rev     int64     // the newest revision in the store at this view
+	Now     time.Time // the store's clock
+	Records []Record
+}
+
+// A Guard is a condition of a commit. For a record, "kind/name": the record is
+// still at Rev, where 0 means absent. For a kind, "kind/": no record of the
+// kind was written or deleted by a revision above Rev.
+type Guard struct {
+	Key string
+	Rev int64
+}
+
+// IsKind reports whether the guard stands for a whole kind.
+func (g Guard) IsKind() bool { return strings.HasSuffix(g.Key, "/") && strings.Count(g.Key, "/") == 1 }
+
+// A Write replaces or, with a nil Value, deletes one record. With a TTL the
+// store may drop the record once its age exceeds it; most do not.
+type Write struct {
+	Key   string
+	Value []byte
+	TTL   time.Duration
+}
+
+// A Batch is one transaction: if all guards hold, all writes are applied at
+// one new revision that is not below Floor. A key is written at most once.
+// Note says for people what happens and by whom, where the store can show it.
+type Batch struct {
+	Guards []Guard
+	Writes []Write
+	Floor  int64
+	Note   string
+}
+
+// Store is what a driver implements. All methods are safe for concurrent use.
+type Store interface {
+	// Read returns one consistent view that includes every commit that
+	// returned before the call.
+	Read(ctx context.Context, q Query) (Snapshot, error)
+
+	// Commit applies the batch, and returns its revision. See the package
+	// documentation for the meaning of errors. A batch without writes checks
+	// its guards and returns a revision at which they held.
+	Commit(ctx context.Context, b Batch) (rev int64, err error)
+
+	// Wait returns nil once one of the guards may no longer hold, at once if
+	// that is so already. It may return early. With an ended ctx it returns
+	// the ctx's error. Notification is a hint: callers read again.
+	Wait(ctx context.Context, guards []Guard) error
+
+	Close() error
+}
+
+// Kind returns the kind of a record key with its slash: "lock/" for "lock/a/b".
+func Kind(key string) string {
+	i := strings.IndexByte(key, '/')
+	return key[:i+1]
+}
+
+// Check refuses a batch that exceeds the limits or cannot be meant.
+// Drivers call it first in Commit.
+func (b Batch) Check() error {
+	if len(b.Guards) > MaxGuards {
+		return fmt.Errorf("%w: %d guards in one commit, at most %d", ErrTooLarge, len(b.Guards), MaxGuards)
+	}
+	if len(b.Writes) > MaxWrites {
+		return fmt.Errorf("%w: %d records in one commit, at most %d", ErrTooLarge, len(b.Writes), MaxWrites)
+	}
+	size, seen := 0, make(map[string]bool, len(b.Writes))
+	for _, w := range b.Writes {
+		if err := CheckKey(w.Key); err != nil {
+			return err
+		}
+		if seen[w.Key] {
+			return fmt.Errorf("record %q written twice in one commit", w.Key)
+		}
+		seen[w.Key] = true
+		if len(w.Value) > MaxValue {
+			return fmt.Errorf("%w: record %q has %d bytes, at most %d", ErrTooLarge, w.Key, len(w.Value), MaxValue)
+		}
+		size += len(w.Key) + len(w.Value)
+	}
+	if size > MaxBatch {
+		return fmt.Errorf("%w: commit of %d bytes, at most %d", ErrTooLarge, size, MaxBatch)
+	}
+	return nil
+}
+
+// CheckKey refuses what cannot be a record key.
+func CheckKey(key string) error {
+	if i := strings.IndexByte(key, '/'); i <= 0 || i == len(key)-1 {
+		return fmt.Errorf("record key %q is not kind/name", key)
+	}
+	if len(key) > MaxKey {
+		return fmt.Errorf("%w: record key of %d bytes, at most %d", ErrTooLarge, len(key), MaxKey)
+	}
+	return nil
+}
