@@ -1,0 +1,138 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// maxGroup bounds how many batches go down together, so that one commit's
+// latency stays bounded under any load.
+const maxGroup = 256
+
+// A Group sends concurrent commits of one process down together: while one
+// caller is busy writing, the others queue, and the next of them takes all
+// that have queued. Each batch is still decided and numbered by itself, one
+// after another; only the fsync or the round trip is shared.
+//
+// There is no goroutine: whoever finds the group idle does the work.
+type Group struct {
+	apply func([]*Pending)
+
+	mu    sync.Mutex
+	queue []*Pending
+	busy  bool
+}
+
+// Pending is one batch on its way. apply sets Rev or Err.
+type Pending struct {
+	Ctx   context.Context
+	Batch Batch
+	Rev   int64
+	Err   error
+
+	turn chan bool // true: lead the next group; closed: Rev and Err are set
+}
+
+// NewGroup returns a group whose batches are carried out by apply, which is
+// never called twice at the same time. It must set Rev or Err of each Pending.
+func NewGroup(apply func([]*Pending)) *Group { return &Group{apply: apply} }
+
+// Commit carries out b, alone or together with others, and returns its own
+// revision or error.
+func (g *Group) Commit(ctx context.Context, b Batch) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := b.Check(); err != nil {
+		return 0, err
+	}
+	p := &Pending{Ctx: ctx, Batch: b, turn: make(chan bool, 1)}
+	g.mu.Lock()
+	g.queue = append(g.queue, p)
+	if !g.busy {
+		g.busy = true
+		p.turn <- true
+	}
+	g.mu.Unlock()
+
+	select {
+	case lead := <-p.turn:
+		if lead {
+			g.lead()
+			<-p.turn
+		}
+		return p.Rev, p.Err
+	case <-ctx.Done():
+		return g.leave(p)
+	}
+}
+
+// lead takes what has queued, carries it out, and hands the lead on.
+func (g *Group) lead() {
+	g.mu.Lock()
+	n := min(len(g.queue), maxGroup)
+	batch := g.queue[:n:n]
+	g.queue = g.queue[n:]
+	g.mu.Unlock()
+
+	g.apply(batch)
+	for _, p := range batch {
+		close(p.turn)
+	}
+	g.handOn()
+}
+
+func (g *Group) handOn() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queue) == 0 {
+		g.busy, g.queue = false, nil
+		return
+	}
+	g.queue[0].turn <- true
+}
+
+// leave takes p out of the queue when its context has ended. If a leader has
+// it already, the outcome is unknown to the caller.
+func (g *Group) leave(p *Pending) (int64, error) {
+	g.mu.Lock()
+	for i, q := range g.queue {
+		if q == p {
+			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
+			break
+		}
+	}
+	g.mu.Unlock()
+	select {
+	case lead := <-p.turn:
+		if !lead { // done just now
+			return p.Rev, p.Err
+		}
+		g.handOn() // the lead came just now: someone must have it
+	default:
+	}
+	return 0, p.Ctx.Err()
+}
+
+// Joint returns a context that ends when the contexts of all members have
+// ended: as long as one of them still wants its answer, the work goes on.
+func Joint(group []*Pending) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var left atomic.Int64
+	left.Store(int64(len(group)))
+	stops := make([]func() bool, len(group))
+	for i, p := range group {
+		stops[i] = context.AfterFunc(p.Ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}

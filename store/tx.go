@@ -1,0 +1,255 @@
+package store
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Pending is the Rev of an entry that this transaction has written itself.
+const Pending = -1
+
+// errMissing stops a transaction function that asked for what was not read.
+// Update and View fetch it and run the function again.
+var errMissing = errors.New("record not read yet")
+
+// A Tx is one run of a transaction function over one snapshot.
+type Tx struct {
+	snap    driver.Snapshot
+	known   map[string]driver.Record // by key; Rev 0: known to be absent
+	ranges  map[driver.Range][]driver.Record
+	missing driver.Query
+
+	guards  map[string]int64
+	writes  map[string]driver.Write
+	order   []string // of writes
+	floor   int64
+	notes   []string
+	receipt string
+}
+
+func newTx(snap driver.Snapshot, q driver.Query) *Tx {
+	tx := &Tx{
+		snap:   snap,
+		known:  make(map[string]driver.Record, len(q.Keys)+len(snap.Records)),
+		ranges: make(map[driver.Range][]driver.Record, len(q.Ranges)),
+		guards: map[string]int64{},
+		writes: map[string]driver.Write{},
+	}
+	for _, k := range q.Keys {
+		tx.known[k] = driver.Record{Key: k}
+	}
+	for _, r := range snap.Records {
+		tx.known[r.Key] = r
+	}
+	for _, r := range q.Ranges {
+		tx.ranges[r] = within(snap.Records, r)
+	}
+	return tx
+}
+
+// within picks the records of one range out of those of the whole query.
+func within(records []driver.Record, r driver.Range) []driver.Record {
+	var in []driver.Record
+	seen := map[string]bool{}
+	for _, rec := range records {
+		if strings.HasPrefix(rec.Key, r.Prefix) && !seen[rec.Key] {
+			seen[rec.Key] = true
+			in = append(in, rec)
+		}
+	}
+	slices.SortFunc(in, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	switch {
+	case r.Limit > 0:
+		return in[:min(len(in), r.Limit)]
+	case r.Limit < 0:
+		return in[max(0, len(in)+r.Limit):]
+	}
+	return in
+}
+
+// Now is the store's clock at the snapshot: one time for the whole transaction.
+func (tx *Tx) Now() time.Time { return tx.snap.Now }
+
+// Rev is the newest revision of the snapshot.
+func (tx *Tx) Rev() int64 { return tx.snap.Rev }
+
+// An Entry is a record with its value decoded.
+type Entry[T any] struct {
+	Key   string
+	Rev   int64         // 0: absent; Pending: written by this transaction
+	Age   time.Duration // since it was written, by the store's clock
+	Time  time.Time     // when it was written
+	Value T
+}
+
+// Exists reports whether there is such a record.
+func (e Entry[T]) Exists() bool { return e.Rev != 0 }
+
+// Get returns the record of that key and guards it: the transaction commits
+// only if the record is still the same then. An absent record has Rev 0.
+func Get[T any](tx *Tx, key string) (Entry[T], error) {
+	if w, ok := tx.writes[key]; ok {
+		e := Entry[T]{Key: key}
+		if w.Value == nil {
+			return e, nil
+		}
+		e.Rev, e.Time = Pending, tx.snap.Now
+		return e, decode(key, w.Value, &e.Value)
+	}
+	rec, ok := tx.known[key]
+	if !ok {
+		tx.miss(key)
+		return Entry[T]{}, errMissing
+	}
+	tx.guards[key] = rec.Rev
+	return Decode[T](tx, rec)
+}
+
+// Decode turns a record, of Scan for example, into an entry.
+func Decode[T any](tx *Tx, rec driver.Record) (Entry[T], error) {
+	e := Entry[T]{Key: rec.Key, Rev: rec.Rev}
+	if rec.Rev == 0 {
+		return e, nil
+	}
+	e.Time, e.Age = rec.Time, tx.snap.Now.Sub(rec.Time)
+	return e, decode(rec.Key, rec.Value, &e.Value)
+}
+
+// Want makes sure that the keys are read, so that the Gets that follow cost
+// one further read together instead of one each.
+func (tx *Tx) Want(keys ...string) error {
+	var err error
+	for _, k := range keys {
+		if _, ok := tx.known[k]; !ok && tx.writes[k].Key == "" {
+			tx.miss(k)
+			err = errMissing
+		}
+	}
+	return err
+}
+
+func (tx *Tx) miss(key string) {
+	if !slices.Contains(tx.missing.Keys, key) {
+		tx.missing.Keys = append(tx.missing.Keys, key)
+	}
+}
+
+// Scan returns the records of a prefix in key order: the first limit, the last
+// -limit, or with 0 all of them. It guards nothing and does not show what this
+// transaction has written.
+func (tx *Tx) Scan(prefix string, limit int) ([]driver.Record, error) {
+	r := driver.Range{Prefix: prefix, Limit: limit}
+	recs, ok := tx.ranges[r]
+	if !ok {
+		tx.missing.Ranges = append(tx.missing.Ranges, r)
+		return nil, errMissing
+	}
+	return recs, nil
+}
+
+// GuardKind makes the commit depend on no record of the kind ("path/") having
+// been written or deleted since the snapshot: for rules about absence.
+func (tx *Tx) GuardKind(kind string) { tx.guards[kind] = tx.snap.Rev }
+
+// Put writes a record. value must encode to a JSON object.
+func (tx *Tx) Put(key string, value any) error { return tx.PutTTL(key, value, 0) }
+
+// PutTTL writes a record that the store may drop when it is older than ttl.
+func (tx *Tx) PutTTL(key string, value any, ttl time.Duration) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return fmt.Errorf("record %q: %w", key, err)
+	}
+	tx.write(driver.Write{Key: key, Value: bytes.TrimSpace(buf.Bytes()), TTL: ttl})
+	return nil
+}
+
+// Delete deletes a record.
+func (tx *Tx) Delete(key string) { tx.write(driver.Write{Key: key}) }
+
+func (tx *Tx) write(w driver.Write) {
+	if _, ok := tx.writes[w.Key]; !ok {
+		tx.order = append(tx.order, w.Key)
+	}
+	tx.writes[w.Key] = w
+}
+
+// Floor makes the revision of the commit at least rev.
+func (tx *Tx) Floor(rev int64) { tx.floor = max(tx.floor, rev) }
+
+// Note says for people what the commit does, where the store can show it.
+func (tx *Tx) Note(text string) { tx.notes = append(tx.notes, text) }
+
+// Receipt names a written record whose key belongs to this run alone (it
+// holds a random part). If the reply to the commit is lost, finding the
+// record proves that the commit was applied. The first one named counts.
+func (tx *Tx) Receipt(key string) {
+	if tx.receipt == "" {
+		tx.receipt = key
+	}
+}
+
+// batch turns the transaction into a value for the driver.
+func (tx *Tx) batch() (driver.Batch, error) {
+	b := driver.Batch{Floor: tx.floor, Note: strings.Join(tx.notes, "; ")}
+	if tx.known[metaKey].Rev == 0 {
+		if err := tx.initMeta(); err != nil {
+			return b, err
+		}
+	}
+	tx.guards[metaKey] = tx.known[metaKey].Rev
+	for _, k := range tx.order {
+		b.Writes = append(b.Writes, tx.writes[k])
+	}
+	b.Guards = tx.fold()
+	return b, nil
+}
+
+// fold returns the guards in key order. Where there are more than a driver
+// takes, those of the largest kinds become one guard of the whole kind, which
+// asks for more and so is as safe.
+func (tx *Tx) fold() []driver.Guard {
+	for len(tx.guards) > driver.MaxGuards {
+		count := map[string]int{}
+		largest := ""
+		for k := range tx.guards {
+			kind := driver.Kind(k)
+			if count[kind]++; count[kind] > count[largest] || largest == "" {
+				largest = kind
+			}
+		}
+		for k := range tx.guards {
+			if driver.Kind(k) == largest {
+				delete(tx.guards, k)
+			}
+		}
+		tx.guards[largest] = tx.snap.Rev
+	}
+	guards := make([]driver.Guard, 0, len(tx.guards))
+	for k, rev := range tx.guards {
+		guards = append(guards, driver.Guard{Key: k, Rev: rev})
+	}
+	slices.SortFunc(guards, func(a, b driver.Guard) int { return strings.Compare(a.Key, b.Key) })
+	return guards
+}
+
+// decode reads a stored value. What cannot be read is damage, never absence.
+func decode(key string, value []byte, into any) error {
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("%w: record %q: %w", driver.ErrDamaged, key, err)
+	}
+	return nil
+}
+
+// newID returns 96 random bits as text that is safe in every key.
+func newID() string { return strings.ToLower(rand.Text()[:20]) }
