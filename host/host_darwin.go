@@ -1,0 +1,72 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hasNamespaces = false
+	awakeClock    = unix.CLOCK_UPTIME_RAW
+
+	zombie     = 5  // SZOMB of sys/proc.h
+	noTerminal = -1 // NODEV of sys/param.h
+)
+
+func readBootID() string {
+	id, err := unix.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(id)
+}
+
+func pidNamespace() string { return "" }
+
+var awakeDomain = sync.OnceValue(BootID)
+
+func ownStart() string {
+	s, err := look(os.Getpid())
+	if err != nil {
+		return ""
+	}
+	return s.start
+}
+
+func look(pid int) (sighting, error) {
+	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return sighting{}, err
+	}
+	t := k.Proc.P_starttime
+	return sighting{
+		start: fmt.Sprintf("%d.%06d", t.Sec, t.Usec),
+		ended: k.Proc.P_stat == zombie,
+	}, nil
+}
+
+// membersLife is Alive: this kernel leaves zombies out when it signals a
+// group, so the one that answered runs.
+func membersLife(int) Life { return Alive }
+
+// Terminal names the controlling terminal of this process, as in "ttys003".
+// Empty when there is none.
+func Terminal() string {
+	k, err := unix.SysctlKinfoProc("kern.proc.pid", os.Getpid())
+	if err != nil || k.Eproc.Tdev == noTerminal {
+		return ""
+	}
+	devices, _ := filepath.Glob("/dev/tty*")
+	for _, dev := range append(devices, "/dev/console") {
+		var st unix.Stat_t
+		if unix.Stat(dev, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == k.Eproc.Tdev {
+			return filepath.Base(dev)
+		}
+	}
+	return ""
+}

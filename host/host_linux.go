@@ -1,0 +1,175 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hasNamespaces = true
+	awakeClock    = unix.CLOCK_MONOTONIC
+
+	// The kernel gives the first time namespace a fixed number.
+	firstTimeNamespace = "time:[4026531834]"
+)
+
+func readBootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// pidNamespace names the namespace our pid is counted in. The kernel may use
+// the number again once the namespace is gone, and then all its processes are
+// gone too, so a stale record still leads to no false death.
+func pidNamespace() string {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return link
+}
+
+// timeNamespace names what shifts our clocks: empty for the machine's own
+// time. Numbers of dead namespaces are used again, so the offsets are part of
+// the name.
+var timeNamespace = sync.OnceValues(func() (string, error) {
+	link, err := os.Readlink("/proc/self/ns/time")
+	if errors.Is(err, fs.ErrNotExist) || link == firstTimeNamespace {
+		return "", nil // also a kernel that has no time namespaces
+	}
+	if err != nil {
+		return "", err
+	}
+	offsets, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return "", err
+	}
+	return "@" + link + "," + strings.Join(strings.Fields(string(offsets)), ","), nil
+})
+
+var awakeDomain = sync.OnceValue(func() string {
+	ns, err := timeNamespace()
+	if err != nil || BootID() == "" {
+		return ""
+	}
+	return BootID() + ns
+})
+
+func ownStart() string {
+	s, err := sight("self")
+	if err != nil {
+		return ""
+	}
+	return s.start
+}
+
+// look reads the start time of a process of our namespace.
+func look(pid int) (sighting, error) {
+	if !procIsOurs() {
+		return sighting{}, errors.New("/proc belongs to another pid namespace")
+	}
+	return sight(strconv.Itoa(pid))
+}
+
+func sight(pid string) (sighting, error) {
+	st, err := readStat(pid)
+	if err != nil {
+		return sighting{}, err
+	}
+	// The kernel shifts start times by the reader's time namespace.
+	clock, err := timeNamespace()
+	if err != nil {
+		return sighting{}, err
+	}
+	return sighting{start: st.start + clock, ended: st.ended()}, nil
+}
+
+// procIsOurs reports whether /proc counts pids as kill(2) does. After
+// "unshare --pid" without a new /proc it does not: there /proc/1 is the init
+// of the machine, and comparing its start time would prove a false death.
+var procIsOurs = sync.OnceValue(func() bool {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		// Our pid in each namespace from that of /proc down to our own.
+		if pids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(pids)) == 1
+		}
+	}
+	return false
+})
+
+// stat is the part of /proc/PID/stat that we use.
+type stat struct {
+	state   byte
+	group   int
+	tty     uint32
+	threads int
+	start   string
+}
+
+// ended reports whether the whole process is over. The main thread alone may
+// end and show as a zombie while other threads work on.
+func (s stat) ended() bool {
+	return strings.IndexByte("ZXx", s.state) >= 0 && s.threads <= 1
+}
+
+func readStat(pid string) (stat, error) {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat counts fields from the last ')': the name before it is chosen by
+// the process and may hold anything, also ") R 1".
+func parseStat(line string) (stat, error) {
+	const first = 3 // proc(5) numbers the field after the name 3
+	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	if len(f) <= 22-first {
+		return stat{}, fmt.Errorf("short stat line %q", line)
+	}
+	group, err1 := strconv.Atoi(f[5-first])
+	tty, err2 := strconv.ParseInt(f[7-first], 10, 64)
+	threads, err3 := strconv.Atoi(f[20-first])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return stat{}, err
+	}
+	return stat{f[0][0], group, uint32(tty), threads, f[22-first]}, nil
+}
+
+// Terminal names the controlling terminal of this process, as in "pts-3".
+// Empty when there is none.
+func Terminal() string {
+	st, err := readStat("self")
+	if err != nil || st.tty == 0 {
+		return ""
+	}
+	return terminalName(unix.Major(uint64(st.tty)), unix.Minor(uint64(st.tty)))
+}
+
+func terminalName(major, minor uint32) string {
+	if major >= 136 && major <= 143 { // pseudo terminals have no entry in /sys
+		return fmt.Sprintf("pts-%d", (major-136)<<8+minor)
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/sys/dev/char/%d:%d/uevent", major, minor))
+	for line := range strings.Lines(string(b)) {
+		if dev, ok := strings.CutPrefix(line, "DEVNAME="); ok {
+			return strings.ReplaceAll(strings.TrimSpace(dev), "/", "-")
+		}
+	}
+	return fmt.Sprintf("tty-%d-%d", major, minor)
+}
