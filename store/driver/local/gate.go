@@ -1,0 +1,138 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/gofrs/flock"
+)
+
+// A Gate lets one caller on the machine through at a time, in roughly the
+// order in which they came: callers sleep in the kernel instead of trying
+// again and again, so that nobody starves. Its file is never removed, because
+// two processes holding two files of one name would both be through.
+type Gate struct {
+	file *flock.Flock
+	slot chan struct{} // held by the caller that is through or first in line
+
+	mu     sync.Mutex
+	wait   *wait // the one wait in the kernel, if any
+	closed bool
+}
+
+// A wait outlives the caller that began it, because the kernel offers no way
+// to leave: the next caller takes it over, and if none comes it opens the gate
+// again as soon as it is through.
+type wait struct {
+	wanted bool
+	done   chan struct{}
+	err    error
+}
+
+var errGateClosed = errors.New("gate is closed")
+
+// NewGate returns a gate at path. The file is made at the first Lock.
+func NewGate(path string) *Gate {
+	return &Gate{
+		file: flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDONLY|noFollow), flock.SetPermissions(0o600)),
+		slot: make(chan struct{}, 1),
+	}
+}
+
+// Lock waits until the caller is through, or ctx ends.
+func (g *Gate) Lock(ctx context.Context) error {
+	select {
+	case g.slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := g.lock(ctx); err != nil {
+		<-g.slot
+		return err
+	}
+	return nil
+}
+
+// Unlock lets the next one through.
+func (g *Gate) Unlock() {
+	g.mu.Lock()
+	_ = g.file.Unlock() // an flock on an open file cannot fail to open
+	g.mu.Unlock()
+	<-g.slot
+}
+
+// Close ends the use of the gate. It does not wait: a wait that its caller
+// left stays in the kernel until the present holder is done.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+func (g *Gate) lock(ctx context.Context) error {
+	w, err := g.enter()
+	if w == nil {
+		return err
+	}
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w.wanted = false
+	select {
+	case <-w.done: // through at the same moment
+		if w.err == nil {
+			_ = g.file.Unlock()
+		}
+	default:
+	}
+	return ctx.Err()
+}
+
+// enter goes through at once if nobody is there, and otherwise returns the
+// wait to join.
+func (g *Gate) enter() (*wait, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errGateClosed
+	}
+	if g.wait == nil {
+		if ok, err := g.file.TryLock(); ok || err != nil {
+			return nil, g.named(err)
+		}
+		g.wait = &wait{done: make(chan struct{})}
+		go g.sleep(g.wait)
+	}
+	g.wait.wanted = true
+	return g.wait, nil
+}
+
+// sleep waits in the kernel for whoever wants it by then.
+func (g *Gate) sleep(w *wait) {
+	err := g.file.Lock()
+	for errors.Is(err, syscall.EINTR) {
+		err = g.file.Lock()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wait, w.err = nil, g.named(err)
+	if !w.wanted {
+		_ = g.file.Unlock()
+	}
+	close(w.done)
+}
+
+func (g *Gate) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("gate %s: %w", g.file.Path(), denied(err))
+}

@@ -1,0 +1,237 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// errAgain tells a batch that went nowhere because its leader left to queue
+// once more; errLeft tells the group that the leader did.
+var (
+	errAgain = errors.New("queue again")
+	errLeft  = errors.New("leader left")
+)
+
+// Commit implements driver.Store.
+func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	done, err := s.use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if len(b.Writes) == 0 {
+		return s.check(ctx, b)
+	}
+	for {
+		rev, err := s.group.Commit(ctx, b)
+		if err != errAgain {
+			return rev, err
+		}
+	}
+}
+
+// check answers a batch that writes nothing, which needs no write lock.
+func (s *Store) check(ctx context.Context, b driver.Batch) (int64, error) {
+	if err := b.Check(); err != nil {
+		return 0, err
+	}
+	holds, rev, err := s.holding(ctx, b.Guards)
+	if err == nil && !holds {
+		err = driver.ErrConflict
+	}
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// apply carries out the batches of a group in one transaction. The group's
+// first batch is that of the caller we run in: when its context ends while
+// nothing is begun, it leaves, and the others queue again.
+func (s *Store) apply(group []*driver.Pending) {
+	tx, err := s.write(group)
+	if err == nil {
+		fault.Point("sqlite.touch")
+		s.wake.Touch(tx.wrote)
+		return
+	}
+	for _, p := range group {
+		p.Rev, p.Err = 0, err
+		if err != errLeft {
+			continue
+		}
+		switch {
+		case s.life.Err() != nil:
+			p.Err = errClosed
+		case p.Ctx.Err() != nil:
+			p.Err = p.Ctx.Err()
+		default:
+			p.Err = errAgain
+		}
+	}
+}
+
+func (s *Store) write(group []*driver.Pending) (*tx, error) {
+	fault.Point("sqlite.gate")
+	if s.conns.frozen {
+		return nil, fmt.Errorf("%w: %s cannot be written", driver.ErrDenied, s.path)
+	}
+	ctx, stop := s.living(group[0].Ctx)
+	defer stop()
+	if !fault.Bug("deferred_transaction") {
+		if err := s.gate.Lock(ctx); err != nil {
+			return nil, left(ctx, err)
+		}
+		defer s.gate.Unlock()
+	}
+	if err := s.same(); err != nil {
+		return nil, err
+	}
+	s.conns.main.Lock()
+	defer s.conns.main.Unlock()
+	tx := &tx{conn: s.conns.writer, kinds: make(map[string]int64)}
+	if err := tx.run(ctx, group); err != nil {
+		_ = tx.conn.rollback()
+		return nil, left(ctx, explain(err, s.path))
+	}
+	return tx, nil
+}
+
+// left tells apart an error of the store from the end of the leader's context.
+func left(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return errLeft
+	}
+	return err
+}
+
+// A tx is the transaction of one group.
+type tx struct {
+	conn  conn
+	now   local.Stamp
+	rev   int64            // the newest
+	kinds map[string]int64 // those changed here, and by which revision
+	wrote []string         // keys
+}
+
+// run begins, applies and commits. When it returns an error the transaction
+// may still be open.
+func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
+	fault.Point("sqlite.begin")
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	for _, p := range group {
+		if err := t.one(p); err != nil {
+			return err
+		}
+	}
+	if len(t.wrote) == 0 {
+		return t.conn.rollback()
+	}
+	for kind, rev := range t.kinds {
+		if err := t.putKind(kind, rev); err != nil {
+			return err
+		}
+	}
+	fault.Point("sqlite.commit")
+	// Only without a log can readers be in the way here.
+	return retry(ctx, func() error { return t.conn.exec("COMMIT") })
+}
+
+// begin takes the write lock first, so that what is read after it is still
+// true when it is written.
+func (t *tx) begin(ctx context.Context) (err error) {
+	begin := "BEGIN IMMEDIATE"
+	if fault.Bug("deferred_transaction") {
+		begin = "BEGIN DEFERRED"
+	}
+	if err := retry(ctx, func() error { return t.conn.exec(begin) }); err != nil {
+		return err
+	}
+	t.now = local.Clock()
+	t.rev, _, err = t.conn.number(sqlRevision, "")
+	return err
+}
+
+// one decides a batch and, if its guards hold, writes it.
+func (t *tx) one(p *driver.Pending) error {
+	if p.Err = p.Ctx.Err(); p.Err != nil {
+		return nil
+	}
+	holds, err := t.holds(p.Batch.Guards)
+	if err != nil {
+		return err
+	}
+	if !holds {
+		p.Err = driver.ErrConflict
+		return nil
+	}
+	if fault.Bug("deferred_transaction") { // forget what the guards saw
+		if err := t.conn.exec("COMMIT"); err != nil {
+			return err
+		}
+		if err := t.conn.exec("BEGIN DEFERRED"); err != nil {
+			return err
+		}
+	}
+	fault.Point("sqlite.guards")
+	t.rev = max(t.rev+1, p.Batch.Floor)
+	p.Rev = t.rev
+	for _, w := range p.Batch.Writes {
+		if err := t.put(w); err != nil {
+			return err
+		}
+		t.kinds[driver.Kind(w.Key)] = t.rev
+		t.wrote = append(t.wrote, w.Key)
+	}
+	return nil
+}
+
+// holds checks guards against the database and what this transaction has
+// changed; kinds are written last, once for the whole group.
+func (t *tx) holds(guards []driver.Guard) (bool, error) {
+	for _, g := range guards {
+		if g.IsKind() && t.kinds[g.Key] > g.Rev {
+			return false, nil
+		}
+	}
+	return t.conn.holds(guards)
+}
+
+func (t *tx) put(w driver.Write) error {
+	sql := sqlPut
+	if w.Value == nil {
+		sql = sqlDelete
+	}
+	stmt, err := t.conn.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	stmt.BindText(1, w.Key)
+	if w.Value != nil {
+		stmt.BindInt64(2, t.rev)
+		stmt.BindInt64(3, t.now.Wall)
+		stmt.BindInt64(4, t.now.Awake)
+		stmt.BindText(5, t.now.Domain)
+		stmt.BindText(6, string(w.Value))
+	}
+	_, err = stmt.Step()
+	return err
+}
+
+func (t *tx) putKind(kind string, rev int64) error {
+	stmt, err := t.conn.Prepare(sqlPutKind)
+	if err != nil {
+		return err
+	}
+	stmt.BindText(1, kind)
+	stmt.BindInt64(2, rev)
+	_, err = stmt.Step()
+	return err
+}

@@ -1,0 +1,248 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// How long SQLite itself waits for a lock before we look at the context and
+// let it try again.
+const busyTimeout = 200 * time.Millisecond
+
+// checkpointPages bounds the log. A process that finds nobody else in the
+// database reads the whole log before its first statement, and most of ours
+// live for one command: a short log keeps them quick.
+const checkpointPages = 250
+
+// A conn is one connection, with its statements.
+type conn struct{ *sqlite.Conn }
+
+// connect opens the file, which must exist, and reads nothing yet. The path is
+// taken as it is: it is absolute, so SQLite never reads it as a URI.
+func connect(path string) (conn, error) {
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		return conn{}, err
+	}
+	c.SetBusyTimeout(busyTimeout)
+	return conn{c}, nil
+}
+
+// connectFrozen opens a file in a folder where we may write nothing, not even
+// the shared memory that readers share with writers. See conns.readFrozen.
+func connectFrozen(path string) (conn, error) {
+	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: "immutable=1"}
+	c, err := sqlite.OpenConn(u.String(), sqlite.OpenReadOnly, sqlite.OpenURI)
+	if err != nil {
+		return conn{}, err
+	}
+	return conn{c}, nil
+}
+
+// exec runs a statement that returns no rows we want.
+func (c conn) exec(sql string) error {
+	stmt, err := c.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	if _, err := stmt.Step(); err != nil {
+		return err
+	}
+	return stmt.Reset()
+}
+
+// pragma runs a statement that is not worth keeping, and returns the first
+// column of its first row.
+func (c conn) pragma(sql string) (string, error) {
+	stmt, _, err := c.PrepareTransient(sql)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = stmt.Finalize() }()
+	row, err := stmt.Step()
+	if err != nil || !row {
+		return "", err
+	}
+	return stmt.ColumnText(0), nil
+}
+
+// number runs a query for one number about name; ok is false without a row.
+func (c conn) number(sql, name string) (n int64, ok bool, err error) {
+	stmt, err := c.Prepare(sql)
+	if err != nil {
+		return 0, false, err
+	}
+	if name != "" {
+		stmt.BindText(1, name)
+	}
+	if ok, err = stmt.Step(); err != nil || !ok {
+		return 0, false, err
+	}
+	n = stmt.ColumnInt64(0)
+	return n, true, stmt.Reset()
+}
+
+// verify reads the header and prepares what every call needs, which shows
+// whether the tables and columns are there.
+func (c conn) verify(path string) error {
+	id, err := c.pragma("PRAGMA application_id")
+	if err != nil {
+		return err
+	}
+	version, err := c.pragma("PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	if id != fmt.Sprint(applicationID) {
+		return fmt.Errorf("%w: %s is not a tasklock database; move it away, or name another file", driver.ErrDamaged, path)
+	}
+	if version != fmt.Sprint(schemaVersion) {
+		return fmt.Errorf("%w: %s has format %s, this tasklock knows %d; use the newer tasklock", driver.ErrNewer, path, version, schemaVersion)
+	}
+	for _, sql := range []string{sqlRevision, sqlRecord} {
+		if _, err := c.Prepare(sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journal sets how the database survives a crash, where it is not so already:
+// a log in shared memory, or, where memory is not shared, a rollback journal.
+func (c conn) journal(safeFS bool) error {
+	if !safeFS {
+		// With this, even a database that has a log is opened without shared memory.
+		if _, err := c.pragma("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
+			return err
+		}
+		if _, err := c.pragma("PRAGMA journal_mode=DELETE"); err != nil {
+			return err
+		}
+		if _, err := c.pragma("PRAGMA locking_mode=NORMAL"); err != nil {
+			return err
+		}
+		return c.exec(sqlRevision) // lets go of the file
+	}
+	mode, err := c.pragma("PRAGMA journal_mode")
+	if err != nil || mode == "wal" {
+		return err
+	}
+	_, err = c.pragma("PRAGMA journal_mode=WAL")
+	return err
+}
+
+// settings are those that SQLite keeps for a connection.
+func (c conn) settings(writer bool) error {
+	if !writer {
+		_, err := c.pragma("PRAGMA query_only=ON")
+		return err
+	}
+	for _, sql := range []string{
+		"PRAGMA synchronous=FULL",
+		"PRAGMA foreign_keys=ON",
+		fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", checkpointPages),
+	} {
+		if _, err := c.pragma(sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot runs fn on one view of the database.
+func (c conn) snapshot(fn func() error) error {
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	err := fn()
+	if end := c.rollback(); err == nil {
+		err = end
+	}
+	return err
+}
+
+// rollback ends whatever transaction is open.
+func (c conn) rollback() error {
+	if c.AutocommitEnabled() {
+		return nil
+	}
+	return c.exec("ROLLBACK")
+}
+
+// initialise makes a whole database in a file that does not exist.
+func initialise(path string, safeFS bool) (err error) {
+	raw, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate)
+	if err != nil {
+		return err
+	}
+	c := conn{raw}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, err := c.pragma("PRAGMA application_id"); err != nil { // makes the file
+		return err
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // its log gets the same
+		return err
+	}
+	if safeFS {
+		if _, err := c.pragma("PRAGMA journal_mode=WAL"); err != nil {
+			return err
+		}
+	}
+	script := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT",
+		schema, applicationID, schemaVersion)
+	return c.script(script)
+}
+
+func (c conn) script(sql string) error {
+	for sql != "" {
+		stmt, rest, err := c.PrepareTransient(sql)
+		if err != nil {
+			return err
+		}
+		if _, err := stmt.Step(); err != nil {
+			_ = stmt.Finalize()
+			return err
+		}
+		if err := stmt.Finalize(); err != nil {
+			return err
+		}
+		sql = sql[len(sql)-rest:]
+	}
+	return nil
+}
+
+// syncDir makes a rename in the folder survive loss of power.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		err = nil // Windows: folders cannot be synced, and need not
+	}
+	return errors.Join(err, d.Close())
+}
+
+// retry runs fn until SQLite is no longer busy or ctx has ended.
+func retry(ctx context.Context, fn func() error) error {
+	for {
+		err := fn()
+		if err == nil || !busy(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// explain turns SQLite's words into an answer of the contract, where there is
+// one, and names the file.
+func explain(err error, path string) error {
+	if err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) {
+		return err
+	}
+	code := sqlite.ErrCode(err)
+	switch code.ToPrimary() {
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
+		return fmt.Errorf("%w: %s: %w; restore it from a backup", driver.ErrDamaged, path, err)
+	case sqlite.ResultError, sqlite.ResultMismatch, sqlite.ResultConstraint:
+		// Our statements are fixed: if one is wrong, the tables are.
+		return fmt.Errorf("%w: %s has not our tables: %w; restore it from a backup", driver.ErrDamaged, path, err)
+	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
+		return fmt.Errorf("%w: %s cannot be written: %w", driver.ErrDenied, path, err)
+	case sqlite.ResultCantOpen:
+		if !readable(path) {
+			return fmt.Errorf("%w: %s cannot be read: %w", driver.ErrDenied, path, err)
+		}
+	case sqlite.ResultFull:
+		return fmt.Errorf("disk full, nothing was written to %s: %w", path, err)
+	}
+	if code == sqlite.ResultIOErrShortRead {
+		return fmt.Errorf("%w: %s is cut short: %w; restore it from a backup", driver.ErrDamaged, path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// busy reports that another connection stands in the way, for now.
+func busy(err error) bool {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		return true
+	}
+	return false
+}
+
+// denies reports that we may look but not write.
+func denies(err error) bool {
+	return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultReadOnly
+}
+
+// frozen reports that SQLite could not make the shared memory it needs.
+func frozen(err error) bool {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCantOpen, sqlite.ResultReadOnly:
+		return true
+	}
+	return false
+}

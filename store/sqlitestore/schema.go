@@ -1,0 +1,61 @@
+package sqlitestore
+
+// The header of our files: "tlck" and the version of what follows.
+const (
+	applicationID = 0x746c636b
+	schemaVersion = 1
+)
+
+// schema is the whole database. Two tables carry the driver:
+//
+//   - record holds the records, and with each the clocks of its last write;
+//   - kind holds, for every kind, the revision that last changed or deleted
+//     one of its records. The largest of them is the store's revision, so a
+//     commit pays for no counter of its own.
+//
+// The views are for people with a sqlite3 shell. They show what the records
+// say; whether a lock still counts is decided by tasklock, by its own clock.
+const schema = `
+CREATE TABLE record (
+  key TEXT PRIMARY KEY NOT NULL,
+  rev INTEGER NOT NULL,
+  wall INTEGER NOT NULL,
+  awake INTEGER NOT NULL,
+  domain TEXT NOT NULL,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE kind (
+  name TEXT PRIMARY KEY NOT NULL,
+  rev INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE VIEW held_locks AS
+SELECT substr(k.key, 6) AS key, k.value ->> 'owner' AS owner,
+  strftime('%Y-%m-%dT%H:%M:%SZ', k.value ->> 'since') AS acquired_at,
+  strftime('%Y-%m-%dT%H:%M:%SZ', l.wall / 1e9 + (l.value ->> 'ttlSeconds'), 'unixepoch') AS expires_at,
+  strftime('%Y-%m-%dT%H:%M:%SZ', l.wall / 1e9, 'unixepoch') AS heartbeat_at
+FROM record k JOIN record l ON l.key = 'lease/' || (k.value ->> 'lease')
+WHERE k.key > 'lock/' AND k.key < 'lock0';
+CREATE VIEW task_locks AS
+SELECT key AS task_id, owner AS runner_id, acquired_at, expires_at, heartbeat_at
+FROM held_locks WHERE key NOT GLOB 'section:*' AND key NOT GLOB 'job:*' AND key NOT GLOB 'path:*';
+CREATE VIEW section_locks AS
+SELECT substr(key, 9) AS section_id, owner AS runner_id, acquired_at, expires_at
+FROM held_locks WHERE key GLOB 'section:*';
+`
+
+// The statements of the hot paths, prepared once for each connection.
+const (
+	sqlRevision = `SELECT max(rev) FROM kind`
+	sqlRecord   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key = ?1`
+	sqlRev      = `SELECT rev FROM record WHERE key = ?1`
+	sqlKindRev  = `SELECT rev FROM kind WHERE name = ?1`
+
+	sqlFirst = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3`
+	sqlLast  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3`
+	sqlTail  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key LIMIT ?3`
+	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3`
+
+	sqlPut     = `REPLACE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
+	sqlDelete  = `DELETE FROM record WHERE key = ?1`
+	sqlPutKind = `REPLACE INTO kind (name, rev) VALUES (?1, ?2)`
+)

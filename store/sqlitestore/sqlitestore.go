@@ -1,0 +1,243 @@
+// Package sqlitestore keeps records in one SQLite database on a local disk: the
+// store that needs nothing installed.
+//
+// # Guarantees
+//
+// A commit that returned is on the disk (WAL with synchronous=FULL) and is
+// seen by every later Read in every process. Commits are serialisable: guards
+// are checked and records written under SQLite's write lock, taken before the
+// first look. Reads are snapshots and never wait for writers.
+//
+// Concurrent commits of one process share a transaction and its fsync. Those
+// of several processes pass a gate, one after another, instead of racing for
+// SQLite's lock, whose losers sleep and starve.
+//
+// # Limits
+//
+// One machine. On file systems shared over a network or between a host and its
+// guests WAL loses data without a word, so Open refuses them; with
+// AllowUnsafeFS it uses a rollback journal there, and what holds is what that
+// file system's locks hold. Write.TTL is not used: records stay until deleted.
+// A process that is stopped (SIGSTOP) in the middle of a commit keeps the others
+// from committing until it continues or dies; their contexts still end.
+//
+// # Failure
+//
+// A file that is not ours, empty, cut short or malformed is driver.ErrDamaged
+// and is never written to; so is a database whose log was deleted beside it, or
+// that was replaced while we had it open. A full disk rolls the commit back. A
+// process may die or exit at any moment without Close: the next to open the
+// database finds every commit that returned.
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// Options change how [Open] opens. Nil means the zero value.
+type Options struct {
+	// Create makes the database, and its folder, where there is none.
+	// Otherwise that is driver.ErrMissing.
+	Create bool
+	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
+	AllowUnsafeFS bool
+	// Poll is how often a waiter looks for itself, below all notification.
+	// 0 means one second.
+	Poll time.Duration
+}
+
+// A Store is an open database. It implements driver.Store.
+type Store struct {
+	path   string
+	safeFS bool
+	id     fs.FileInfo // of the file we opened
+
+	group *driver.Group
+	gate  *local.Gate
+	wake  *local.Wake
+
+	conns *conns
+	using sync.RWMutex    // read-held by every call, taken by Close
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+}
+
+var errClosed = errors.New("store is closed")
+
+// Open opens the database at path. Beside it, in the same folder, lie its log
+// and shared memory, the file "gate" and the folder "wake".
+func Open(ctx context.Context, path string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	folder := filepath.Dir(path)
+	safeFS, err := local.Dir(folder, local.DirOptions{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		path:   path,
+		safeFS: safeFS,
+		gate:   local.NewGate(filepath.Join(folder, "gate")),
+		wake:   local.NewWake(filepath.Join(folder, "wake"), o.Poll),
+	}
+	s.group = driver.NewGroup(s.apply)
+	s.life, s.end = context.WithCancel(context.Background())
+	if err := s.open(ctx, o.Create); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, create bool) error {
+	found, err := s.look()
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		if !create {
+			return fmt.Errorf("%w: no database %s", driver.ErrMissing, s.path)
+		}
+		if err := s.create(ctx); err != nil {
+			return err
+		}
+		if found, err = s.look(); err != nil {
+			return err
+		}
+	}
+	s.id = found
+	s.conns, err = openConns(ctx, s.path, s.safeFS)
+	return err
+}
+
+// look checks the store's files without opening them, and returns the
+// database's info, nil if there is none.
+func (s *Store) look() (fs.FileInfo, error) {
+	folder := filepath.Dir(s.path)
+	if _, err := local.File(filepath.Join(folder, "gate")); err != nil {
+		return nil, err
+	}
+	if err := local.SubDir(filepath.Join(folder, "wake")); err != nil {
+		return nil, err
+	}
+	if _, err := local.File(s.path + "-journal"); err != nil {
+		return nil, err
+	}
+	db, err := local.File(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if db != nil {
+		if err := local.SingleName(s.path, db); err != nil {
+			return nil, err
+		}
+		if db.Size() == 0 {
+			return nil, fmt.Errorf("%w: %s is empty; restore it from a backup, or remove it if it never was a store",
+				driver.ErrDamaged, s.path)
+		}
+	}
+	return db, s.lookAtLog(db != nil)
+}
+
+// lookAtLog refuses a database whose log was taken away: without it the last
+// commits are gone and locks that are held would look free. SQLite makes the
+// log before the shared memory and removes it after, so shared memory without
+// a log, or a log without a database, is nobody's clean exit.
+func (s *Store) lookAtLog(db bool) error {
+	for try := 0; ; try++ {
+		shm, err := local.File(s.path + "-shm")
+		if err != nil {
+			return err
+		}
+		wal, err := local.File(s.path + "-wal")
+		if err != nil {
+			return err
+		}
+		switch {
+		case db && (shm == nil || wal != nil), !db && shm == nil && wal == nil:
+			return nil
+		case try < 5: // another process is just opening or closing it
+			time.Sleep(2 * time.Millisecond)
+		case !db:
+			return fmt.Errorf("%w: %s is missing but its log is there; restore both from a backup", driver.ErrDamaged, s.path)
+		default:
+			return fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or remove %s-shm to go on without them",
+				driver.ErrDamaged, s.path, s.path)
+		}
+	}
+}
+
+// create builds a new database under another name and moves it into place when
+// it is whole, so that an empty file is never one that is about to be filled.
+func (s *Store) create(ctx context.Context) error {
+	if err := s.gate.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.gate.Unlock()
+	if found, err := s.look(); err != nil || found != nil {
+		return err // another process was faster
+	}
+	draft := s.path + ".new"
+	for _, leftover := range []string{draft, draft + "-wal", draft + "-shm", draft + "-journal"} {
+		if err := os.Remove(leftover); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := initialise(draft, s.safeFS); err != nil {
+		return explain(err, s.path)
+	}
+	if err := os.Rename(draft, s.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.path))
+}
+
+// same refuses to go on with a database that is no longer the one at our path:
+// other processes would be looking at another.
+func (s *Store) same() error {
+	now, err := os.Lstat(s.path)
+	if err == nil && os.SameFile(now, s.id) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path)
+}
+
+// Close ends all waits, finishes calls under way, and closes the database.
+func (s *Store) Close() error {
+	s.end()
+	s.using.Lock()
+	defer s.using.Unlock()
+	s.gate.Close()
+	return s.conns.close()
+}
+
+// use keeps the store open during a call.
+func (s *Store) use() (done func(), err error) {
+	s.using.RLock()
+	if s.life.Err() != nil {
+		s.using.RUnlock()
+		return nil, errClosed
+	}
+	return s.using.RUnlock, nil
+}
+
+// living returns a context that ends with ctx, and with the store.
+func (s *Store) living(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
