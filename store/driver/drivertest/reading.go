@@ -1,0 +1,223 @@
+package drivertest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+var readCases = []testCase{
+	{name: "read your writes", run: readYourWrites},
+	{name: "empty query", run: emptyQuery},
+	{name: "ranges in byte order", run: rangeOrder},
+	{name: "ranges with a limit", run: rangeLimits},
+	{name: "ranges by prefix only", run: rangePrefixes},
+	{name: "range over everything", run: rangeAll},
+	{name: "range over many records", run: rangeMany},
+	{name: "records selected twice", run: selectedTwice},
+	{name: "query of a thousand keys", run: thousandKeys},
+	{name: "snapshots are the caller's own", run: ownSnapshots},
+}
+
+func readYourWrites(t *suite) {
+	a, b := t.open(), t.open()
+	for i := range t.rounds(50) {
+		value := fmt.Sprintf(`{"n":%d}`, i)
+		rev := t.write(a, put("lock/a", value))
+		for _, s := range []driver.Store{a, b} {
+			if r := t.get(s, "lock/a"); string(r.Value) != value || r.Rev != rev {
+				t.Fatalf("wrote %s at %d, then read %s at %d", value, rev, r.Value, r.Rev)
+			}
+		}
+		t.write(b, remove("lock/a"))
+		for _, s := range []driver.Store{a, b} {
+			if r := t.get(s, "lock/a"); r.Rev != 0 {
+				t.Fatalf("deleted, then read %s at %d", r.Value, r.Rev)
+			}
+		}
+	}
+}
+
+func emptyQuery(t *suite) {
+	s := t.open()
+	if snap := t.read(s, driver.Query{}); len(snap.Records) != 0 || snap.Now.IsZero() {
+		t.Fatalf("empty query of an empty store: %d records, now %v", len(snap.Records), snap.Now)
+	}
+	t.write(s, put("lock/a", `{}`))
+	if snap := t.read(s, driver.Query{}); len(snap.Records) != 0 {
+		t.Fatalf("empty query: %d records", len(snap.Records))
+	}
+	q := driver.Query{Keys: []string{"lock/none"}, Ranges: []driver.Range{{Prefix: "none/"}}}
+	if snap := t.read(s, q); len(snap.Records) != 0 {
+		t.Fatalf("query of what is not there: %d records", len(snap.Records))
+	}
+}
+
+// rangeOrder holds names that languages, encodings of file names, and UTF-16
+// would each sort differently.
+func rangeOrder(t *suite) {
+	s := t.open()
+	keys := []string{
+		"lease/ ", "lease/!", "lease/%41", "lease/-", "lease/.", "lease//", "lease/0", "lease/10", "lease/2", "lease/A",
+		"lease/B", "lease/Z", "lease/_", "lease/a", "lease/a b", "lease/a!", "lease/a-", "lease/a-b", "lease/a.b",
+		"lease/a/", "lease/a/0", "lease/a/b", "lease/a0", "lease/aa", "lease/ab", "lease/b", "lease/e\u0301", "lease/z", "lease/~",
+		"lease/ä", "lease/é", "lease/ﬀ", "lease/\uff5e", "lease/\U0001f600",
+	}
+	if !slices.IsSorted(keys) {
+		t.Fatal("the case itself is wrong: its keys are not in byte order")
+	}
+	var writes []driver.Write
+	for _, i := range []int{1, 0} { // odd places first: insertion order is not key order
+		for ; i < len(keys); i += 2 {
+			writes = append(writes, put(keys[i], `{}`))
+		}
+	}
+	t.write(s, writes...)
+	t.wantKeys("lease/", t.scan(s, "lease/"), keys...)
+}
+
+func rangeLimits(t *suite) {
+	s := t.open()
+	t.write(s, put("ready/3", `{}`), put("ready/1", `{}`), put("ready/5", `{}`), put("ready/2", `{}`), put("ready/4", `{}`),
+		put("read/9", `{}`), put("readyx/0", `{}`))
+	for _, c := range []struct {
+		limit int
+		want  []string
+	}{
+		{0, []string{"ready/1", "ready/2", "ready/3", "ready/4", "ready/5"}},
+		{1, []string{"ready/1"}},
+		{2, []string{"ready/1", "ready/2"}},
+		{5, []string{"ready/1", "ready/2", "ready/3", "ready/4", "ready/5"}},
+		{100, []string{"ready/1", "ready/2", "ready/3", "ready/4", "ready/5"}},
+		{-1, []string{"ready/5"}},
+		{-2, []string{"ready/4", "ready/5"}},
+		{-5, []string{"ready/1", "ready/2", "ready/3", "ready/4", "ready/5"}},
+		{-100, []string{"ready/1", "ready/2", "ready/3", "ready/4", "ready/5"}},
+	} {
+		snap := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "ready/", Limit: c.limit}}})
+		t.wantKeys(fmt.Sprintf("limit %d", c.limit), snap.Records, c.want...)
+	}
+	snap := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "none/", Limit: 1}, {Prefix: "none/", Limit: -1}}})
+	t.wantKeys("limits on an empty range", snap.Records)
+}
+
+// rangePrefixes has prefixes of prefixes, and what LIKE and glob would match.
+func rangePrefixes(t *suite) {
+	s := t.open()
+	var writes []driver.Write
+	for _, key := range []string{
+		"lease/a", "lease/a/1", "lease/a/2", "lease/ab", "lease/a%", "lease/a_", "lease/a*", "lease/a?", "lease/a[b]", `lease/a\`,
+		"lease/A", "lease/A/1", "lease/b", "leases/a", "lea/a",
+	} {
+		writes = append(writes, put(key, `{}`))
+	}
+	t.write(s, writes...)
+	for _, c := range []struct {
+		prefix string
+		want   []string
+	}{
+		{"lease/a/", []string{"lease/a/1", "lease/a/2"}},
+		{"lease/a", []string{"lease/a", "lease/a%", "lease/a*", "lease/a/1", "lease/a/2", "lease/a?", "lease/a[b]", `lease/a\`, "lease/a_", "lease/ab"}},
+		{"lease/A", []string{"lease/A", "lease/A/1"}},
+		{"lease/ab", []string{"lease/ab"}},
+		{"lease/a%", []string{"lease/a%"}},
+		{"lease/a_", []string{"lease/a_"}},
+		{"lease/a*", []string{"lease/a*"}},
+		{"lease/a?", []string{"lease/a?"}},
+		{"lease/a[b]", []string{"lease/a[b]"}},
+		{"lease/[a", nil},
+		{`lease/a\`, []string{`lease/a\`}},
+		{"lease/a/1", []string{"lease/a/1"}},
+		{"lease/a/1/", nil},
+		{"lease/%", nil},
+		{"lea/", []string{"lea/a"}},
+		{"leases/", []string{"leases/a"}},
+		{"lease/b", []string{"lease/b"}},
+		{"LEASE/", nil},
+	} {
+		t.wantKeys("prefix "+c.prefix, t.scan(s, c.prefix), c.want...)
+	}
+}
+
+func rangeAll(t *suite) {
+	s := t.open()
+	t.wantKeys("an empty store", t.scan(s, ""))
+	t.write(s, put("task/1", `{}`), put("lock/a", `{}`), put("path/a", `{}`), put("lock/b", `{}`))
+	t.write(s, remove("path/a"))
+	t.wantKeys("everything", t.scan(s, ""), "lock/a", "lock/b", "task/1")
+	t.wantKeys("across kinds", t.scan(s, "l"), "lock/a", "lock/b")
+	snap := t.read(s, driver.Query{Ranges: []driver.Range{{Limit: -1}, {Limit: 1}}})
+	t.wantKeys("the last and the first of all", snap.Records, "task/1", "lock/a")
+}
+
+// rangeMany is larger than one page of any protocol we know.
+func rangeMany(t *suite) {
+	s := t.open()
+	batches := t.rounds(4)
+	for b := range batches {
+		writes := make([]driver.Write, driver.MaxWrites)
+		for i := range writes {
+			writes[i] = put(fmt.Sprintf("event/%05d", i*batches+b), `{}`)
+		}
+		t.write(s, writes...)
+	}
+	n := batches * driver.MaxWrites
+	records := t.scan(s, "event/")
+	if len(records) != n {
+		t.Fatalf("%d records of %d", len(records), n)
+	}
+	for i, r := range records {
+		if want := fmt.Sprintf("event/%05d", i); r.Key != want {
+			t.Fatalf("record %d is %s, want %s", i, r.Key, want)
+		}
+	}
+	snap := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "event/", Limit: 2}, {Prefix: "event/", Limit: -1}}})
+	t.wantKeys("both ends", snap.Records, "event/00000", "event/00001", fmt.Sprintf("event/%05d", n-1))
+}
+
+func selectedTwice(t *suite) {
+	s := t.open()
+	t.write(s, put("lock/a", `{}`), put("lock/b", `{}`), put("task/1", `{}`))
+	snap := t.read(s, driver.Query{
+		Keys:   []string{"task/1", "lock/b", "lock/none", "lock/b"},
+		Ranges: []driver.Range{{Prefix: "lock/"}, {Prefix: "task/"}, {Prefix: "lock/b"}, {Prefix: "lock/", Limit: 1}},
+	})
+	t.wantKeys("keys in their order, then each range", snap.Records,
+		"task/1", "lock/b", "lock/b",
+		"lock/a", "lock/b", "task/1", "lock/b", "lock/a")
+}
+
+func thousandKeys(t *suite) {
+	s := t.open()
+	var writes []driver.Write
+	var keys, want []string
+	for i := range 1000 {
+		key := fmt.Sprintf("task/%04d", (i*617)%1000) // every key once, out of order
+		keys = append(keys, key)
+		if i%3 > 0 {
+			writes = append(writes, put(key, `{}`))
+			want = append(want, key)
+		}
+	}
+	t.write(s, writes...)
+	t.wantKeys("the keys that exist, in the order asked", t.read(s, driver.Query{Keys: keys}).Records, want...)
+}
+
+// ownSnapshots scribbles over what Read returned and over what Commit was
+// given: neither may reach the store.
+func ownSnapshots(t *suite) {
+	s := t.open()
+	value := []byte(`{"n":1}`)
+	t.write(s, driver.Write{Key: "lock/a", Value: value})
+	copy(value, "xxxxxxx")
+	q := driver.Query{Keys: []string{"lock/a"}, Ranges: []driver.Range{{Prefix: "lock/"}}}
+	for range 2 {
+		for _, r := range t.read(s, q).Records {
+			if string(r.Value) != `{"n":1}` {
+				t.Fatalf("the stored value became %s", r.Value)
+			}
+			copy(r.Value, "yyyyyyy")
+		}
+	}
+}
