@@ -1,0 +1,286 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// AcquireRequest asks for all of its keys or none.
+type AcquireRequest struct {
+	Keys  []string
+	Owner string
+
+	// ID names the request, so that repeating it has one effect, also after
+	// its lease has ended. Empty: a random one, which nobody can repeat.
+	ID string
+
+	TTL     time.Duration // without a sign of life the lease ends so soon; 0: by the kind of the keys
+	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound
+	Wait    time.Duration // how long to wait in all; 0: not at all
+
+	Process  host.Process // whose death ends the lease; zero: none
+	Group    int          // together with this process group; 0: none
+	Worktree string
+	Session  string
+	Reason   string
+
+	DryRun bool // say what would happen, change nothing
+
+	// Waiting, if set, is told about the wait, at its start and whenever
+	// something changes.
+	Waiting func(HeldError)
+
+	requested bool
+	ttlGiven  bool
+	lapsed    []string  // tickets found lapsed in this run
+	began     time.Time // of the attempt that succeeded
+}
+
+// Acquire takes the keys, waiting for them as long as the request says.
+//
+// The error is a [*HeldError] when someone else is in the way and the time to
+// wait is over. The caller's place in the queue then stays for 30 seconds, and
+// for another 5 minutes lets others pass but not push it back: the same call
+// again goes on from there. A [*CycleError] says that waiting cannot end.
+func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, error) {
+	if err := r.check(); err != nil {
+		return Grant{}, err
+	}
+	if r.DryRun {
+		r.Wait = 0
+	}
+	g, err := r.acquire(ctx, st)
+	if err != nil {
+		return Grant{}, err
+	}
+	return *g, nil
+}
+
+// check validates and fills in defaults.
+func (r *AcquireRequest) check() (err error) {
+	if r.Keys, err = checkKeys(r.Keys); err != nil {
+		return err
+	}
+	if err := CheckOwner(r.Owner); err != nil {
+		return err
+	}
+	r.requested, r.ttlGiven = r.ID != "", r.TTL != 0
+	if !r.requested {
+		r.ID = NewID()
+	}
+	if !r.ttlGiven {
+		for _, k := range r.Keys {
+			r.TTL = max(r.TTL, DefaultTTL(k))
+		}
+	}
+	switch {
+	case r.MaxHold < 0 || r.MaxHold > 365*24*time.Hour:
+		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
+	case r.Wait < 0 || r.Wait > MaxTTL:
+		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
+	}
+	return errors.Join(checkID(r.ID), CheckTTL(r.TTL),
+		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session))
+}
+
+// lease is the full name of the request's lease.
+func (r *AcquireRequest) lease() string { return r.Owner + "/" + r.ID }
+
+// adopt goes on with a ticket that an earlier call of this owner left.
+func (r *AcquireRequest) adopt(ticket string) {
+	if !r.requested {
+		r.ID = ticket[len(leaseOwner(ticket))+1:]
+	}
+}
+
+// record is the request as a lease record, without keys.
+func (r *AcquireRequest) record() leaseRecord {
+	return leaseRecord{
+		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
+		Host: host.Name(), Process: r.Process, Group: r.Group,
+		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested,
+	}
+}
+
+// needs names the records that every attempt looks at.
+func (r *AcquireRequest) needs() []string {
+	keys := []string{leaseKind + r.lease()}
+	if r.requested {
+		keys = append(keys, requestKind+r.lease())
+	}
+	for _, k := range r.Keys {
+		keys = append(keys, lockKind+k, queueKind+k)
+	}
+	return keys
+}
+
+// checkReceipt refuses a request id that was used before for something else,
+// or whose lease has ended.
+func (r *AcquireRequest) checkReceipt(tx *store.Tx) error {
+	if !r.requested {
+		return nil
+	}
+	done, err := store.Get[receipt](tx, requestKind+r.lease())
+	if err != nil {
+		return err
+	}
+	if done.Exists() {
+		return &LostError{Key: r.Keys[0], Why: fmt.Sprintf("request %s was granted before and is %s", quote(r.ID), done.Value.Ended)}
+	}
+	own, err := getLease(tx, r.lease())
+	if err != nil {
+		return err
+	}
+	for _, k := range append(own.Value.Keys, own.Value.WaitsFor...) {
+		if !slices.Contains(r.Keys, k) {
+			return &InvalidError{What: "request id " + quote(r.ID), Rule: "was used for other keys: choose a new one"}
+		}
+	}
+	return nil
+}
+
+// acquire tries, and while it may, waits and tries again.
+func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, error) {
+	start := time.Now()
+	ticket := r.Process
+	if r.Wait > 0 && ticket.PID == 0 {
+		ticket = host.Self() // whoever waits lives in this process
+	}
+	for {
+		last := r.Wait > 0 && time.Since(start) >= r.Wait
+		g, blocked, err := r.try(ctx, st, ticket, last)
+		if g != nil {
+			return g, nil
+		}
+		if err == nil && r.Wait > 0 && !last {
+			err = r.circle(ctx, st)
+		}
+		if err != nil {
+			if r.Wait > 0 || errors.Is(err, store.ErrUnknown) && !r.requested {
+				r.abandon(st)
+			}
+			return nil, err
+		}
+		held := blocked[0].held
+		if r.Wait > 0 {
+			held.Waited = time.Since(start)
+		}
+		if r.Wait == 0 || last {
+			return nil, &held
+		}
+		if r.Waiting != nil {
+			r.Waiting(held)
+		}
+		if err := pauseFor(ctx, st, blocked, min(r.Wait-time.Since(start), ticketTTL/3)); err != nil {
+			r.abandon(st)
+			return nil, err
+		}
+	}
+}
+
+// try makes one attempt. When blocked it queues, or with last leaves a ticket
+// that belongs to no process.
+func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.Process, last bool) (g *Grant, blocked []blocker, err error) {
+	began := time.Now()
+	rev, err := update(ctx, st, r.DryRun, driver.Query{Keys: r.needs()}, func(tx *store.Tx) (err error) {
+		g, blocked, err = take(tx, r)
+		if err != nil || len(blocked) == 0 || r.Wait == 0 {
+			return err
+		}
+		t := *r
+		if t.Process = ticket; last {
+			t.Process = host.Process{}
+		}
+		return t.join(tx, blocked)
+	})
+	if err != nil || g == nil {
+		return nil, blocked, err
+	}
+	if fault.Bug("deadline_from_reply") {
+		began = time.Now()
+	}
+	g.settle(rev)
+	r.began = began
+	return g, nil, nil
+}
+
+// pauseFor returns when one of the blockers may have gone: it changed, its
+// time is over, its process died, or atMost has passed.
+func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost time.Duration) error {
+	var guards []driver.Guard
+	var watch []leaseRecord
+	for _, b := range blocked {
+		guards = append(guards, b.guards...)
+		atMost = min(atMost, b.ends+time.Millisecond)
+		if b.lease.watchable() {
+			watch = append(watch, b.lease)
+		}
+	}
+	wctx, cancel := context.WithTimeout(ctx, max(atMost, time.Millisecond))
+	defer cancel()
+	changed := make(chan error, 1)
+	go func() { changed <- st.Wait(wctx, guards) }()
+	var look <-chan time.Time
+	if len(watch) > 0 {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		look = t.C
+	}
+	for {
+		select {
+		case err := <-changed:
+			if err == nil || wctx.Err() != nil && ctx.Err() == nil {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			<-wctx.Done() // the store cannot wait now: look again when the time is over
+			return context.Cause(ctx)
+		case <-look:
+			if slices.ContainsFunc(watch, leaseRecord.gone) {
+				cancel()
+				<-changed
+				return nil
+			}
+		}
+	}
+}
+
+// abandon undoes a wait that was given up: it leaves the queues, and gives
+// back what may have been granted while the caller was leaving.
+func (r *AcquireRequest) abandon(st *store.Store) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, _ = st.Update(ctx, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
+		r.lapsed = nil
+		own, err := getLease(tx, r.lease())
+		if err != nil {
+			return err
+		}
+		if err := r.leaveQueues(tx); err != nil || !own.Exists() {
+			return err
+		}
+		if len(own.Value.Keys) > 0 {
+			return endLease(tx, r.lease(), ending{event: "released", why: "gave up waiting"})
+		}
+		tx.Delete(own.Key)
+		return nil
+	})
+}
+
+// update commits what fn writes, or with dry only runs it.
+func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
+	if dry {
+		return 0, st.View(ctx, need, fn)
+	}
+	return st.Update(ctx, need, fn)
+}

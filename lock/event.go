@@ -1,0 +1,169 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// An Event is one line of history. Packages above write their own with [Log].
+type Event struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"` // acquired, taken over, released, broken, expired, …
+	Keys   []string  `json:"keys,omitempty"`
+	Owner  string    `json:"owner,omitempty"` // whose lease or task it is
+	By     string    `json:"by,omitempty"`    // who did it, where that is someone else
+	Lease  string    `json:"lease,omitempty"`
+	Token  int64     `json:"token,omitempty"`
+	Why    string    `json:"why,omitempty"`
+	Reason string    `json:"reason,omitempty"` // in the words of the caller
+}
+
+const (
+	eventTime  = "20060102T150405.000000000Z"
+	keepEvents = 10_000 // history that is always kept, in revisions
+	keepTokens = 24 * time.Hour
+)
+
+// Log adds an event to the transaction. It also serves as the commit's
+// receipt: the record's key is random.
+func Log(tx *store.Tx, e Event) error {
+	e.Time = tx.Now().UTC()
+	key := eventKind + e.Time.Format(eventTime) + "-" + NewID()
+	tx.Receipt(key)
+	note := e.Event
+	for _, k := range e.Keys {
+		note += " " + k
+	}
+	tx.Note(note + " by " + cmp.Or(e.By, e.Owner))
+	if err := tx.Put(key, e); err != nil {
+		return err
+	}
+	if tx.Rev()%100 == 99 {
+		return prune(tx, eventKind, func(r driver.Record) bool { return r.Rev < tx.Rev()-keepEvents })
+	}
+	return nil
+}
+
+// prune deletes the oldest records of a kind while old says so, some hundred
+// at a time so that no commit grows large.
+func prune(tx *store.Tx, kind string, old func(driver.Record) bool) error {
+	recs, err := tx.Scan(kind, 200)
+	if err != nil {
+		return err
+	}
+	for _, r := range recs {
+		if old(r) {
+			tx.Delete(r.Key)
+		}
+	}
+	return nil
+}
+
+// HistoryRequest selects events.
+type HistoryRequest struct {
+	Key   string // of this key only
+	Owner string // of this owner and its children only
+	Limit int    // at most so many, the newest; 0: all
+}
+
+// HistoryResult holds events, oldest first.
+type HistoryResult struct {
+	Events []Event `json:"events"`
+}
+
+// History returns what happened. The token of an acquisition is the revision
+// at which it was recorded.
+func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
+	limit := 0
+	if r.Key == "" && r.Owner == "" {
+		limit = -r.Limit
+	}
+	var out HistoryResult
+	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: limit}}}, func(tx *store.Tx) error {
+		out.Events = nil
+		recs, err := tx.Scan(eventKind, limit)
+		if err != nil {
+			return err
+		}
+		inOrder(recs)
+		for _, rec := range recs {
+			ev, err := event(tx, rec)
+			if err != nil {
+				return err
+			}
+			if (r.Key == "" || slices.Contains(ev.Keys, r.Key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+				out.Events = append(out.Events, ev)
+			}
+		}
+		return nil
+	})
+	if r.Limit > 0 && len(out.Events) > r.Limit {
+		out.Events = out.Events[len(out.Events)-r.Limit:]
+	}
+	return out, err
+}
+
+// inOrder sorts by revision: clocks of several writers may differ, the order
+// of commits does not.
+func inOrder(recs []driver.Record) {
+	slices.SortStableFunc(recs, func(a, b driver.Record) int { return cmp.Compare(a.Rev, b.Rev) })
+}
+
+// event decodes one record. A grant's token is known only once it is
+// committed, as the revision of the record itself.
+func event(tx *store.Tx, rec driver.Record) (Event, error) {
+	e, err := store.Decode[Event](tx, rec)
+	if e.Value.Token == 0 && e.Value.Event == "acquired" {
+		e.Value.Token = e.Rev
+	}
+	return e.Value, err
+}
+
+// Watch calls fn for every event from now on, in order, until ctx ends or fn
+// returns an error. After a burst that exceeds what history keeps in one read,
+// the oldest of it may be missing.
+func Watch(ctx context.Context, st *store.Store, fn func(Event) error) error {
+	var seen int64 = -1
+	const window = -500
+	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: window}}}
+	for {
+		var fresh []Event
+		rev := int64(0)
+		err := st.View(ctx, need, func(tx *store.Tx) error {
+			fresh, rev = nil, tx.Rev()
+			recs, err := tx.Scan(eventKind, window)
+			if err != nil || seen < 0 {
+				return err
+			}
+			inOrder(recs)
+			for _, rec := range recs {
+				if rec.Rev <= seen {
+					continue
+				}
+				ev, err := event(tx, rec)
+				if err != nil {
+					return err
+				}
+				fresh = append(fresh, ev)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, e := range fresh {
+			if err := fn(e); err != nil {
+				return err
+			}
+		}
+		seen = rev
+		if err := st.Wait(ctx, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Window is how long a holder may trust a lease after the start of its last
+// successful heartbeat, and how long its work then has to end. Both together
+// end before the store can give the lease away.
+func Window(ttl time.Duration) (trust, grace time.Duration) {
+	grace = min(10*time.Second, ttl/6)
+	return ttl - grace - ttl/10, grace
+}
+
+// A Lease is held by this process, which renews it until it is released or
+// lost. Losing it cancels [Lease.Context] with a cause that is [ErrLost].
+type Lease struct {
+	st    *store.Store
+	grant Grant
+	own   string // name of the lease it took; empty: it only uses a parent's
+	renew RenewRequest
+
+	ctx  context.Context
+	lose context.CancelCauseFunc
+	stop context.CancelFunc
+	done chan struct{} // closed when the keeper has ended
+
+	mu    sync.Mutex
+	trust time.Time     // start of the last successful heartbeat
+	ttl   time.Duration // from then on; max hold shortens it in the end
+
+	once     sync.Once
+	released error
+}
+
+// Hold acquires the keys for as long as this process lives and wants them. The
+// holder is a child of its own, "<owner>/<random>": two holders of one owner
+// exclude each other, and what a parent holds is used without taking it again.
+//
+// The end of ctx cancels [Lease.Context], but the lease is kept until
+// [Lease.Release]: the work under it may take its time to stop.
+func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
+	r.Owner += "/" + NewID()
+	if r.TTL == 0 {
+		r.TTL = AttachedTTL
+	}
+	if r.Process.PID == 0 {
+		r.Process = host.Self()
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	g, err := r.acquire(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), trust: r.began}
+	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
+	own := r.record()
+	own.Since = g.AcquiredAt
+	for _, k := range g.Keys {
+		l.renew.tokens[k.Key] = k.Token
+		if !k.Reentrant {
+			own.Keys = append(own.Keys, k.Key)
+		}
+	}
+	if len(own.Keys) > 0 {
+		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), own
+	}
+	l.ctx, l.lose = context.WithCancelCause(ctx)
+	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	go l.keep(keep)
+	return l, nil
+}
+
+// Grant is what was acquired.
+func (l *Lease) Grant() Grant { return l.grant }
+
+// Token is the largest fencing token of the lease's keys.
+func (l *Lease) Token() int64 { return l.grant.Token }
+
+// Owner is the child under whose name the lease is held.
+func (l *Lease) Owner() string { return l.grant.Owner }
+
+// TTL is how long the store waits for a sign of life.
+func (l *Lease) TTL() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ttl
+}
+
+// Context is cancelled when the lease is lost, with a cause that is [ErrLost],
+// and when it is released.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Err is nil while the lease may be trusted.
+func (l *Lease) Err() error {
+	if err := context.Cause(l.ctx); err != nil {
+		return err
+	}
+	if l.left() <= 0 {
+		return l.expired()
+	}
+	return nil
+}
+
+// Release stops the heartbeat and gives back what this lease took, which is
+// nothing if a parent held it before. If the lease was lost meanwhile it
+// changes nothing and returns [ErrLost]. Calling it again returns the same.
+func (l *Lease) Release(ctx context.Context) error {
+	l.once.Do(func() {
+		l.stop()
+		<-l.done
+		l.released = l.release(context.WithoutCancel(ctx))
+		l.lose(context.Canceled)
+	})
+	return l.released
+}
+
+func (l *Lease) release(ctx context.Context) error {
+	if l.own != "" {
+		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own})
+		if err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		if len(out.Released) < len(l.renew.record.Keys) {
+			l.lose(&LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "ended by someone else"})
+		}
+	}
+	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
+		return lost
+	}
+	return nil
+}
+
+// keep renews at a third of the ttl, again and again when that fails, and
+// declares the lease lost when the store says so or the time of trust is over.
+// One failed heartbeat is not a loss.
+func (l *Lease) keep(ctx context.Context) {
+	defer close(l.done)
+	ttl := l.TTL()
+	look := time.NewTicker(min(time.Second, ttl/20))
+	defer look.Stop()
+	next := ttl / 3
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		left := l.left()
+		if left <= 0 {
+			l.lose(l.expired())
+			return
+		}
+		if l.elapsed() < next {
+			continue
+		}
+		err := l.heartbeat(ctx, left)
+		switch {
+		case err == nil:
+			next = l.TTL() / 3
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrLost):
+			l.lose(err)
+			return
+		default:
+			next = l.elapsed() + ttl/20
+		}
+	}
+}
+
+func (l *Lease) heartbeat(ctx context.Context, left time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	began := time.Now()
+	out, err := Renew(ctx, l.st, l.renew)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trust = began
+	for _, r := range out.Leases {
+		l.ttl = min(l.ttl, r.window)
+	}
+	return nil
+}
+
+// elapsed is the time since the start of the last successful heartbeat, by the
+// clock that has moved more: suspend stops one, a step moves the other, and
+// both must err to safety.
+func (l *Lease) elapsed() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	return max(now.Sub(l.trust), now.Round(0).Sub(l.trust.Round(0)))
+}
+
+// left is how long the lease may still be trusted.
+func (l *Lease) left() time.Duration {
+	trust, _ := Window(l.TTL())
+	return trust - l.elapsed()
+}
+
+func (l *Lease) expired() error {
+	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "no heartbeat reached the store in time"}
+}
+
+// Options of a Locker. Every zero field means its default.
+type Options struct {
+	Owner   string        // default: hostname-pid-random
+	TTL     time.Duration // default: AttachedTTL
+	Wait    time.Duration // how long Acquire and WithLock wait; default: 30 minutes
+	Session string
+	Reason  string
+}
+
+// A Locker takes locks for this process.
+type Locker struct {
+	st  *store.Store
+	opt Options
+}
+
+// New returns a Locker. Nil options mean defaults.
+func New(st *store.Store, opt *Options) *Locker {
+	l := &Locker{st: st}
+	if opt != nil {
+		l.opt = *opt
+	}
+	if l.opt.Owner == "" {
+		l.opt.Owner = fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, NewID())
+	}
+	if l.opt.Wait == 0 {
+		l.opt.Wait = 30 * time.Minute
+	}
+	return l
+}
+
+// Acquire waits for all keys and holds them until [Lease.Release].
+func (l *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
+	return l.hold(ctx, l.opt.Wait, keys)
+}
+
+// TryAcquire takes all keys or returns a [*HeldError] at once.
+func (l *Locker) TryAcquire(ctx context.Context, keys ...string) (*Lease, error) {
+	return l.hold(ctx, 0, keys)
+}
+
+// IsLocked reports whether someone holds the key.
+func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
+	c, err := Check(ctx, l.st, CheckRequest{Key: key})
+	return c.Locked, err
+}
+
+// WithLock runs fn while all keys are held. The context of fn is cancelled
+// with a cause that is [ErrLost] when the lease is lost. The keys are given
+// back when fn returns, fails or panics. Inside fn, a Locker that is given
+// fn's context uses what is held already instead of waiting for itself.
+func (l *Locker) WithLock(ctx context.Context, keys []string, fn func(context.Context) error) (err error) {
+	lease, err := l.hold(ctx, l.opt.Wait, keys)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
+	return fn(context.WithValue(lease.Context(), holderKey{}, lease.Owner()))
+}
+
+type holderKey struct{}
+
+func (l *Locker) hold(ctx context.Context, wait time.Duration, keys []string) (*Lease, error) {
+	owner := l.opt.Owner
+	if outer, ok := ctx.Value(holderKey{}).(string); ok {
+		owner = outer
+	}
+	return Hold(ctx, l.st, AcquireRequest{
+		Keys: keys, Owner: owner, TTL: l.opt.TTL, Wait: wait, Session: l.opt.Session, Reason: l.opt.Reason,
+	})
+}

@@ -1,0 +1,256 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// maxQueue bounds the waiters of one key: the queue is one record.
+const maxQueue = 1000
+
+// blockedByHolder describes a live holder. Who is first in the queue waits on
+// the lock and its lease; everyone else waits on the ticket before it, so that
+// one release does not wake a thousand.
+func (r *AcquireRequest) blockedByHolder(tx *store.Tx, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
+	l := ls.Value
+	b := &blocker{
+		held: HeldError{
+			Key: lk.Value.Key, Owner: lk.Value.Owner, Lease: lk.Value.Lease, Token: lk.Rev,
+			Since: lk.Value.Since, Until: ls.Time.Add(l.ttl()).UTC(), LastSeen: ls.Time.UTC(),
+			Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree,
+		},
+		guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}, {Key: ls.Key, Rev: ls.Rev}},
+		lease:  l,
+		ends:   l.ttl() - ls.Age,
+	}
+	t, err := r.ticketAhead(tx, lk.Value.Key, &b.held)
+	if err == nil && t != nil {
+		b.waitOn(*t)
+	}
+	return b, err
+}
+
+// blockedByTicket describes who waits longer for a key that nobody holds.
+func (r *AcquireRequest) blockedByTicket(tx *store.Tx, key string) (*blocker, error) {
+	b := &blocker{held: HeldError{Key: key}}
+	t, err := r.ticketAhead(tx, key, &b.held)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	b.held.LastSeen = t.Time.UTC()
+	b.waitOn(*t)
+	return b, nil
+}
+
+func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
+	b.guards = []driver.Guard{{Key: t.Key, Rev: t.Rev}}
+	b.lease = t.Value
+	b.ends = t.Value.ttl() - t.Age
+}
+
+// ticketAhead returns the nearest live ticket before the caller's place in
+// the queue of key, or nil. Lapsed tickets are passed over; so is one whose
+// waiter needs, besides, a key that the caller holds: it could never be
+// served first.
+func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) (*store.Entry[leaseRecord], error) {
+	q, err := getQueue(tx, key)
+	if err != nil {
+		return nil, err
+	}
+	tickets := q.Value.Tickets
+	place := q.Value.index(r.lease())
+	if place >= 0 {
+		r.adopt(tickets[place])
+		held.Position = place + 1 - lapsedBefore(q.Value, place)
+	} else {
+		place = len(tickets)
+	}
+	held.Ahead = place - lapsedBefore(q.Value, place)
+	for i := place - 1; i >= 0; i-- {
+		if err := tx.Want(leaseKeys(tickets[max(0, i-7) : i+1])...); err != nil {
+			return nil, err
+		}
+		t, err := getLease(tx, tickets[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(t.Value.WaitsFor) == 0 || stateOf(t) != Held {
+			r.lapsed = append(r.lapsed, tickets[i])
+			continue
+		}
+		over, err := r.holdsOneOf(tx, t.Value.WaitsFor)
+		if err != nil {
+			return nil, err
+		}
+		if !over {
+			return &t, nil
+		}
+	}
+	return nil, nil
+}
+
+func lapsedBefore(q queueRecord, place int) int {
+	n := 0
+	for _, t := range q.Tickets[:place] {
+		if _, ok := q.Lapsed[t]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+func leaseKeys(names []string) []string {
+	keys := make([]string, len(names))
+	for i, n := range names {
+		keys[i] = leaseKind + n
+	}
+	return keys
+}
+
+func (r *AcquireRequest) holdsOneOf(tx *store.Tx, keys []string) (bool, error) {
+	if len(keys) < 2 {
+		return false, nil // it waits for the very key the caller asks for
+	}
+	for _, k := range keys {
+		lk, err := getLock(tx, k)
+		if err != nil {
+			return false, err
+		}
+		if lk.Exists() && usable(lk.Value.Owner, r.Owner) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// join puts the request's ticket at the end of the queues of all keys it does
+// not hold, all in one commit, and is the ticket's heartbeat. A batch queues
+// for its free keys too: else it would starve.
+func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
+	name := r.lease()
+	own, err := getLease(tx, name)
+	if err != nil {
+		return err
+	}
+	l := r.record()
+	joined := false
+	for _, key := range r.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if lk.Exists() && usable(lk.Value.Owner, r.Owner) {
+			continue
+		}
+		l.WaitsFor = append(l.WaitsFor, key)
+		place, wrote, err := r.joinQueue(tx, key)
+		if err != nil {
+			return err
+		}
+		joined = joined || wrote
+		for i := range blocked {
+			if blocked[i].held.Key == key {
+				blocked[i].held.Position = place
+			}
+		}
+	}
+	if !joined && own.Exists() && own.Age < ticketTTL/3 && own.Value.Process == r.Process {
+		return nil
+	}
+	l.TTL, l.MaxHold, l.Since = ticketTTL.Seconds(), 0, tx.Now().UTC()
+	if own.Exists() {
+		l.Since = own.Value.Since
+	}
+	return putLease(tx, name, l, 0)
+}
+
+// joinQueue adds the ticket to one queue and returns its place there.
+func (r *AcquireRequest) joinQueue(tx *store.Tx, key string) (place int, wrote bool, err error) {
+	q, err := getQueue(tx, key)
+	if err != nil {
+		return 0, false, err
+	}
+	name, rec := r.lease(), q.Value
+	i := slices.Index(rec.Tickets, name)
+	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed {
+		return i + 1 - lapsedBefore(rec, i), false, nil
+	}
+	if rec, err = r.sweep(tx, rec); err != nil {
+		return 0, false, err
+	}
+	if i = slices.Index(rec.Tickets, name); i < 0 {
+		if i = len(rec.Tickets); i >= maxQueue {
+			return 0, false, fmt.Errorf("%w: %d wait for %s already", ErrQueueFull, i, key)
+		}
+		rec.Tickets = append(rec.Tickets, name)
+		if len(r.Keys) > 1 {
+			rec.Batches = append(rec.Batches, name)
+		}
+	}
+	delete(rec.Lapsed, name)
+	return i + 1 - lapsedBefore(rec, i), true, rec.put(tx, key)
+}
+
+// leaveQueues takes the ticket out of the queues of the keys. The ticket's
+// record itself becomes the lease, or is deleted by the caller.
+func (r *AcquireRequest) leaveQueues(tx *store.Tx) error {
+	for _, key := range r.Keys {
+		q, err := getQueue(tx, key)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(q.Value.Tickets, r.lease()) {
+			continue
+		}
+		rec, err := r.sweep(tx, q.Value)
+		if err != nil {
+			return err
+		}
+		rec.remove(r.lease())
+		if err := rec.put(tx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep returns a copy of the queue in which the tickets that this request
+// found lapsed have a date, and are gone if that date is long past.
+func (r *AcquireRequest) sweep(tx *store.Tx, q queueRecord) (queueRecord, error) {
+	out := queueRecord{Lapsed: map[string]time.Time{}}
+	for _, t := range q.Tickets {
+		since, dated := q.Lapsed[t]
+		if slices.Contains(r.lapsed, t) {
+			if !dated {
+				since, dated = tx.Now().UTC(), true
+			}
+			if tx.Now().Sub(since) > placeKept {
+				if err := dropTicket(tx, t); err != nil {
+					return out, err
+				}
+				continue
+			}
+		}
+		out.Tickets = append(out.Tickets, t)
+		if slices.Contains(q.Batches, t) {
+			out.Batches = append(out.Batches, t)
+		}
+		if dated {
+			out.Lapsed[t] = since
+		}
+	}
+	return out, nil
+}
+
+// dropTicket deletes the record of a waiter that never came back.
+func dropTicket(tx *store.Tx, name string) error {
+	t, err := getLease(tx, name)
+	if err == nil && t.Exists() && len(t.Value.WaitsFor) > 0 {
+		tx.Delete(t.Key)
+	}
+	return err
+}

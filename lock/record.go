@@ -1,0 +1,168 @@
+package lock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/store"
+)
+
+// The kinds of records of this package.
+const (
+	lockKind    = "lock/"
+	leaseKind   = "lease/"
+	queueKind   = "queue/"
+	eventKind   = "event/"
+	requestKind = "request/"
+)
+
+// lockRecord is written once for a grant and deleted at its end: its revision
+// is the fencing token.
+type lockRecord struct {
+	Key   string    `json:"key"`
+	Lease string    `json:"lease"` // "<owner>/<id>"
+	Owner string    `json:"owner"`
+	Since time.Time `json:"since"`
+}
+
+// leaseRecord is rewritten by every heartbeat: its age is the time since the
+// last sign of life.
+type leaseRecord struct {
+	Owner        string    `json:"owner"`
+	Keys         []string  `json:"keys,omitempty"`
+	WaitsFor     []string  `json:"waitsFor,omitempty"` // a ticket, not a holder
+	TTL          float64   `json:"ttlSeconds"`
+	MaxHold      float64   `json:"maxHoldSeconds,omitempty"`
+	Since        time.Time `json:"since"`
+	RenewedAt    time.Time `json:"renewedAt"` // for display; expiry goes by the record's age
+	Host         string    `json:"host,omitempty"`
+	host.Process           // whose death ends the lease; pid 0: none
+	Group        int       `json:"processGroup,omitempty"` // and this whole group's, if set
+	Worktree     string    `json:"worktree,omitempty"`
+	Session      string    `json:"session,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+}
+
+// State of a lock or ticket.
+type State string
+
+// The states. Only Held keeps others out.
+const (
+	Held    State = "held"
+	Expired State = "expired" // silent for longer than its ttl
+	Dead    State = "dead"    // its process is provably gone
+)
+
+func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
+
+// window is the ttl as far as max hold allows it at that age of the grant.
+func (l leaseRecord) window(held time.Duration) time.Duration {
+	if l.MaxHold > 0 {
+		return min(l.ttl(), max(0, seconds(l.MaxHold)-held))
+	}
+	return l.ttl()
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// stateOf decides whether a lease still keeps others out. A lease record that
+// is gone is expired: some stores drop it by themselves.
+func stateOf(e store.Entry[leaseRecord]) State {
+	switch {
+	case !e.Exists(), e.Age > e.Value.ttl():
+		return Expired
+	case e.Value.gone():
+		return Dead
+	}
+	return Held
+}
+
+// gone reports proof that the process behind the lease has ended, and with it
+// the whole group that works under the lease. Doubt is not proof.
+func (l leaseRecord) gone() bool {
+	if l.PID == 0 || l.Process.Life() != host.Dead {
+		return false
+	}
+	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
+}
+
+// watchable reports whether this process could ever prove the death of that
+// one, so that looking once a second makes sense.
+func (l leaseRecord) watchable() bool {
+	return l.PID != 0 && l.Process.Life() != host.Unknown
+}
+
+// usable reports whether caller may use what owner holds: it is the owner, or
+// one of its children.
+func usable(owner, caller string) bool {
+	if fault.Bug("reentrant_by_user") {
+		return root(owner) == root(caller)
+	}
+	return descends(caller, owner)
+}
+
+func root(owner string) string {
+	for i := range len(owner) {
+		if owner[i] == '/' {
+			return owner[:i]
+		}
+	}
+	return owner
+}
+
+// queueRecord lists who waits for a key, first come first. A ticket that is
+// found lapsed gets a date, and is dropped when that is long ago.
+type queueRecord struct {
+	Tickets []string             `json:"tickets"` // lease names
+	Lapsed  map[string]time.Time `json:"lapsed,omitempty"`
+	Batches []string             `json:"batches,omitempty"` // tickets that wait for other keys besides
+}
+
+// index returns the place of the lease, or of another ticket of its owner,
+// else -1.
+func (q queueRecord) index(lease string) int {
+	if i := slices.Index(q.Tickets, lease); i >= 0 {
+		return i
+	}
+	owner := leaseOwner(lease)
+	return slices.IndexFunc(q.Tickets, func(t string) bool { return leaseOwner(t) == owner })
+}
+
+func (q *queueRecord) remove(lease string) {
+	q.Tickets = slices.DeleteFunc(q.Tickets, func(t string) bool { return t == lease })
+	q.Batches = slices.DeleteFunc(q.Batches, func(t string) bool { return t == lease })
+	delete(q.Lapsed, lease)
+}
+
+// put writes the queue, or deletes it when nobody is left.
+func (q queueRecord) put(tx *store.Tx, key string) error {
+	if len(q.Tickets) == 0 {
+		tx.Delete(queueKind + key)
+		return nil
+	}
+	return tx.Put(queueKind+key, q)
+}
+
+func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
+	return store.Get[lockRecord](tx, lockKind+key)
+}
+
+func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
+	return store.Get[leaseRecord](tx, leaseKind+name)
+}
+
+func getQueue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
+	return store.Get[queueRecord](tx, queueKind+key)
+}
+
+// putLease writes a lease as a sign of life. held is how long it has been
+// held already; max hold shortens the ttl towards its end.
+func putLease(tx *store.Tx, name string, l leaseRecord, held time.Duration) error {
+	ttl := l.window(held)
+	l.TTL = ttl.Seconds()
+	l.RenewedAt = tx.Now().UTC()
+	return tx.PutTTL(leaseKind+name, l, ttl)
+}

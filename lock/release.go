@@ -1,0 +1,290 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ReleaseRequest gives back keys, one lease, or everything of an owner.
+// Exactly one of Keys, Lease and All is used.
+type ReleaseRequest struct {
+	Owner  string
+	Keys   []string
+	Lease  string // full name, or the id of a lease of Owner
+	All    bool   // of Owner and its children: the end of a session
+	Token  int64  // with one key: only if the lock is at this token
+	Reason string
+	DryRun bool
+}
+
+// ReleaseResult tells what was released and what was free already.
+type ReleaseResult struct {
+	Released []Released `json:"released"`
+	Free     []string   `json:"free,omitempty"`
+}
+
+// Released is one key that was given back.
+type Released struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+	Token int64  `json:"token"`
+}
+
+// Release gives back what the owner, or one of its children, holds: all that
+// was asked for, or nothing. A key that is free already is no error. A key
+// held by someone else is an [*OwnerError], an old token is [ErrLost].
+func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
+	if err := r.check(); err != nil {
+		return ReleaseResult{}, err
+	}
+	var out ReleaseResult
+	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+		out = ReleaseResult{}
+		switch {
+		case r.All:
+			return r.all(tx, &out)
+		case r.Lease != "":
+			return r.lease(tx, r.Lease, &out)
+		}
+		return r.keys(tx, &out)
+	})
+	if err != nil {
+		return ReleaseResult{}, err
+	}
+	return out, nil
+}
+
+func (r *ReleaseRequest) check() (err error) {
+	if err := errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason)); err != nil {
+		return err
+	}
+	if r.Lease != "" {
+		r.Lease = fullName(r.Owner, r.Lease)
+	}
+	if !r.All && r.Lease == "" {
+		if r.Keys, err = checkKeys(r.Keys); err != nil {
+			return err
+		}
+	}
+	if r.Token != 0 && len(r.Keys) != 1 {
+		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
+	}
+	return nil
+}
+
+// fullName completes a lease id with its owner.
+func fullName(owner, lease string) string {
+	if strings.Contains(lease, "/") {
+		return lease
+	}
+	return owner + "/" + lease
+}
+
+func (r *ReleaseRequest) need() driver.Query {
+	switch {
+	case r.All:
+		return driver.Query{Ranges: []driver.Range{{Prefix: leaseKind + r.Owner + "/"}}}
+	case r.Lease != "":
+		return driver.Query{Keys: []string{leaseKind + r.Lease}}
+	}
+	return driver.Query{Keys: lockKeys(r.Keys)}
+}
+
+func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
+	byLease := map[string][]string{}
+	var order []string
+	for _, key := range r.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() {
+			out.Free = append(out.Free, key)
+			continue
+		}
+		if err := r.may(lk); err != nil {
+			return err
+		}
+		name := lk.Value.Lease
+		if byLease[name] == nil {
+			order = append(order, name)
+		}
+		byLease[name] = append(byLease[name], key)
+		out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
+	}
+	if err := tx.Want(leaseKeys(order)...); err != nil {
+		return err
+	}
+	for _, name := range order {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		if err := endKeys(tx, ls, byLease[name], r.how()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// may says whether the caller may release that lock.
+func (r *ReleaseRequest) may(lk store.Entry[lockRecord]) error {
+	if fault.Bug("release_unchecked") {
+		return nil
+	}
+	if r.Token != 0 && lk.Rev != r.Token {
+		return &LostError{Key: lk.Value.Key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+	}
+	if !descends(lk.Value.Owner, r.Owner) {
+		return &OwnerError{Key: lk.Value.Key, Owner: lk.Value.Owner, Caller: r.Owner}
+	}
+	return nil
+}
+
+func (r *ReleaseRequest) how() ending {
+	return ending{event: "released", by: r.Owner, reason: r.Reason}
+}
+
+// lease releases one lease, holder or ticket.
+func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) error {
+	if owner := leaseOwner(name); !descends(owner, r.Owner) {
+		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
+	}
+	ls, err := getLease(tx, name)
+	if err != nil || !ls.Exists() {
+		return err
+	}
+	if len(ls.Value.WaitsFor) > 0 {
+		t := AcquireRequest{Owner: leaseOwner(name), ID: name[len(leaseOwner(name))+1:], Keys: ls.Value.WaitsFor}
+		tx.Delete(ls.Key)
+		return t.leaveQueues(tx)
+	}
+	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
+		return err
+	}
+	for _, key := range ls.Value.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if lk.Exists() && lk.Value.Lease == name {
+			out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
+		}
+	}
+	return endLease(tx, name, r.how())
+}
+
+// maxEnded bounds the leases that one commit ends, so that it stays within
+// what every store takes at once.
+const maxEnded = 200
+
+func (r *ReleaseRequest) all(tx *store.Tx, out *ReleaseResult) error {
+	recs, err := tx.Scan(leaseKind+r.Owner+"/", 0)
+	if err != nil {
+		return err
+	}
+	for i, rec := range recs {
+		if i == maxEnded {
+			break
+		}
+		if err := r.lease(tx, rec.Key[len(leaseKind):], out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BreakRequest takes keys away from whoever holds them.
+type BreakRequest struct {
+	Keys   []string
+	By     string // who breaks them
+	Reason string // why, for the audit
+	ID     string // repeating the request with this id has one effect; empty: random
+	Token  int64  // with one key: only if the lock is at this token
+	DryRun bool
+}
+
+// Break ends the leases that hold the keys, whoever they belong to. Their
+// tokens are dead: what their holders write from now on is refused.
+func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult, error) {
+	rel := ReleaseRequest{Owner: r.By, Keys: r.Keys, Token: r.Token, Reason: r.Reason}
+	if err := rel.check(); err != nil {
+		return ReleaseResult{}, err
+	}
+	if r.ID == "" {
+		r.ID = NewID()
+	}
+	if err := checkID(r.ID); err != nil {
+		return ReleaseResult{}, err
+	}
+	done := requestKind + r.By + "/" + r.ID
+	var out ReleaseResult
+	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: append(lockKeys(rel.Keys), done)}, func(tx *store.Tx) error {
+		out = ReleaseResult{}
+		before, err := store.Get[breakReceipt](tx, done)
+		if err != nil {
+			return err
+		}
+		if before.Exists() {
+			out = before.Value.Result
+			return nil
+		}
+		if err := r.keys(tx, rel.Keys, &out); err != nil || len(out.Released) == 0 {
+			return err
+		}
+		return tx.PutTTL(done, breakReceipt{Result: out}, keepTokens)
+	})
+	if err != nil {
+		return ReleaseResult{}, err
+	}
+	return out, nil
+}
+
+type breakReceipt struct {
+	Result ReleaseResult `json:"result"`
+}
+
+func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+	for _, key := range keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() {
+			out.Free = append(out.Free, key)
+			continue
+		}
+		if r.Token != 0 && lk.Rev != r.Token {
+			return &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+		ls, err := getLease(tx, lk.Value.Lease)
+		if err != nil {
+			return err
+		}
+		ended := ls.Value.Keys
+		if !ls.Exists() {
+			ended = []string{key}
+		}
+		if err := tx.Want(lockKeys(ended)...); err != nil {
+			return err
+		}
+		for _, k := range ended {
+			l, err := getLock(tx, k)
+			if err != nil {
+				return err
+			}
+			if l.Exists() && l.Value.Lease == lk.Value.Lease {
+				out.Released = append(out.Released, Released{Key: k, Owner: l.Value.Owner, Token: l.Rev})
+			}
+		}
+		if err := endKeys(tx, ls, ended, ending{event: "broken", by: r.By, reason: r.Reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// RenewRequest is a sign of life for keys, one lease, or all leases of an
+// owner. Exactly one of Keys, Lease and All is used.
+type RenewRequest struct {
+	Owner  string
+	Keys   []string
+	Lease  string // full name, or the id of a lease of Owner
+	All    bool
+	Token  int64 // with one key: only if the lock is at this token
+	DryRun bool
+
+	// Worktree and Reason, if set, replace what the lease says.
+	Worktree, Reason *string
+
+	// Known to an attached holder:
+	names  []string         // all leases that it took or uses
+	tokens map[string]int64 // every one must still be in force
+	own    string           // the lease it took, if any,
+	record leaseRecord      // and what to write if the store dropped its record
+}
+
+// RenewResult lists the leases that were renewed.
+type RenewResult struct {
+	Leases []Renewed `json:"leases"`
+}
+
+// Renewed is one lease with its new end.
+type Renewed struct {
+	LeaseID   string    `json:"leaseId"`
+	Owner     string    `json:"owner"`
+	Keys      []string  `json:"keys"`
+	Token     int64     `json:"token"`
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	window time.Duration // from now to ExpiresAt
+}
+
+// Renew moves the end of leases that the owner, or a parent of it, holds. A
+// lease past its ttl may still be renewed while nobody else has taken over;
+// after that, or if it was never held, the error is [ErrLost].
+func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, error) {
+	if err := r.check(); err != nil {
+		return RenewResult{}, err
+	}
+	var out RenewResult
+	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+		out = RenewResult{}
+		names, err := r.leases(tx)
+		if err != nil {
+			return err
+		}
+		if err := tx.Want(leaseKeys(names)...); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := r.renew(tx, name, &out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return RenewResult{}, err
+	}
+	return out, nil
+}
+
+func (r *RenewRequest) check() (err error) {
+	text := ""
+	if r.Worktree != nil {
+		text += *r.Worktree
+	}
+	if r.Reason != nil {
+		text += *r.Reason
+	}
+	if err := errors.Join(CheckOwner(r.Owner), checkText("text", text)); err != nil {
+		return err
+	}
+	if r.Lease != "" {
+		r.Lease = fullName(r.Owner, r.Lease)
+	}
+	if !r.All && r.Lease == "" && r.names == nil {
+		if r.Keys, err = checkKeys(r.Keys); err != nil {
+			return err
+		}
+	}
+	if r.Token != 0 && len(r.Keys) != 1 {
+		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
+	}
+	return nil
+}
+
+func (r *RenewRequest) need() driver.Query {
+	switch {
+	case r.All:
+		return driver.Query{Ranges: []driver.Range{{Prefix: leaseKind + r.Owner + "/"}}}
+	case r.Lease != "":
+		return driver.Query{Keys: []string{leaseKind + r.Lease}}
+	}
+	keys := append(lockKeys(r.Keys), leaseKeys(r.names)...)
+	for k := range r.tokens {
+		keys = append(keys, lockKind+k)
+	}
+	return driver.Query{Keys: keys}
+}
+
+// leases finds out which leases are meant.
+func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
+	var names []string
+	switch {
+	case r.All:
+		recs, err := tx.Scan(leaseKind+r.Owner+"/", 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range recs {
+			l, err := store.Decode[leaseRecord](tx, rec)
+			if err != nil {
+				return nil, err
+			}
+			if len(l.Value.Keys) > 0 {
+				names = append(names, rec.Key[len(leaseKind):])
+			}
+		}
+		return names, nil
+	case r.Lease != "":
+		return []string{r.Lease}, nil
+	case r.names != nil:
+		return r.names, nil
+	}
+	seen := map[string]bool{}
+	for _, key := range r.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		if !lk.Exists() || r.Token != 0 && lk.Rev != r.Token || !usable(lk.Value.Owner, r.Owner) {
+			return nil, &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+		if !seen[lk.Value.Lease] {
+			seen[lk.Value.Lease] = true
+			names = append(names, lk.Value.Lease)
+		}
+	}
+	return names, nil
+}
+
+// renew rewrites one lease, if every lock of it is still its own.
+func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error {
+	owner := leaseOwner(name)
+	if !usable(owner, r.Owner) && !(r.All && descends(owner, r.Owner)) {
+		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
+	}
+	ls, err := getLease(tx, name)
+	if err != nil {
+		return err
+	}
+	l, err := r.current(tx, ls)
+	if err != nil {
+		return err
+	}
+	if err := tx.Want(lockKeys(l.Keys)...); err != nil {
+		return err
+	}
+	var token int64
+	for _, key := range l.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if want := r.tokens[key]; !lk.Exists() || lk.Value.Lease != name || want != 0 && lk.Rev != want {
+			return &LostError{Key: key, Token: want, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+		token = max(token, lk.Rev)
+	}
+	held, err := heldFor(tx, l)
+	if err != nil {
+		return err
+	}
+	if l.window(held) == 0 {
+		return &LostError{Key: l.Keys[0], Token: token, Owner: owner, Now: token, Why: "held for as long as its max hold allows"}
+	}
+	if r.Worktree != nil {
+		l.Worktree = *r.Worktree
+	}
+	if r.Reason != nil {
+		l.Reason = *r.Reason
+	}
+	out.Leases = append(out.Leases, Renewed{
+		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,
+		ExpiresAt: tx.Now().Add(l.window(held)).UTC(), window: l.window(held),
+	})
+	return putLease(tx, name, l, held)
+}
+
+// current is the lease as stored, or as the holder remembers it where the
+// store has dropped the record though nobody took the locks.
+func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
+	switch {
+	case ls.Exists() && len(ls.Value.Keys) > 0:
+		return ls.Value, nil
+	case r.own != "" && ls.Key == leaseKind+r.own:
+		return r.record, nil
+	case len(r.Keys) == 0:
+		return leaseRecord{}, &LostError{Key: "lease " + ls.Key[len(leaseKind):]}
+	}
+	lk, err := getLock(tx, r.Keys[0])
+	return leaseRecord{
+		Owner: lk.Value.Owner, Keys: r.Keys[:1], Since: lk.Value.Since,
+		TTL: DefaultTTL(r.Keys[0]).Seconds(),
+	}, err
+}

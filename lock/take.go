@@ -1,0 +1,226 @@
+package lock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Grant is what an acquisition gives.
+type Grant struct {
+	LeaseID    string      `json:"leaseId"` // "<owner>/<id>"
+	Owner      string      `json:"owner"`
+	Keys       []KeyGrant  `json:"keys"`
+	Token      int64       `json:"token"` // the largest of the keys'
+	AcquiredAt time.Time   `json:"acquiredAt"`
+	ExpiresAt  time.Time   `json:"expiresAt"`
+	TookOver   []TakenOver `json:"tookOver,omitempty"`
+
+	leases []string // all that hold the keys
+}
+
+// KeyGrant is one key of a grant.
+type KeyGrant struct {
+	Key       string `json:"key"`
+	Token     int64  `json:"token"`
+	Reentrant bool   `json:"reentrant"` // the owner, or a parent, held it before
+}
+
+// TakenOver tells whom the grant replaced.
+type TakenOver struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+	Why   State  `json:"why"`
+}
+
+// settle fills in what only the commit knows: its revision.
+func (g *Grant) settle(rev int64) {
+	g.Token = 0
+	for i := range g.Keys {
+		if g.Keys[i].Token == store.Pending {
+			g.Keys[i].Token = rev
+		}
+		g.Token = max(g.Token, g.Keys[i].Token)
+	}
+}
+
+// blocker is what keeps a request from one of its keys: the holder, or a
+// ticket ahead.
+type blocker struct {
+	held   HeldError
+	guards []driver.Guard // wait until one of these changes,
+	lease  leaseRecord    // or this lease's process dies,
+	ends   time.Duration  // or so much time has passed
+}
+
+// victim is a lease that a grant replaces, found by one of its keys.
+type victim struct {
+	lease, key string
+	why        State
+}
+
+// take grants all keys of the request, or says what is in the way of each.
+// With any blocker nothing is written.
+func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
+	if err := tx.Want(r.needs()...); err != nil {
+		return nil, nil, err
+	}
+	if err := r.checkReceipt(tx); err != nil {
+		return nil, nil, err
+	}
+	r.lapsed = nil
+	g := &Grant{LeaseID: r.lease(), Owner: r.Owner, AcquiredAt: tx.Now().UTC()}
+	var (
+		blockers []blocker
+		fresh    []string
+		renew    []string // leases that are used again
+		victims  []victim
+	)
+	for _, key := range r.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if lk.Exists() {
+			ls, err := getLease(tx, lk.Value.Lease)
+			if err != nil {
+				return nil, nil, err
+			}
+			state := stateOf(ls)
+			// A late renewal is allowed while the record is still our own.
+			if usable(lk.Value.Owner, r.Owner) && ls.Exists() && state != Dead {
+				g.Keys = append(g.Keys, KeyGrant{Key: key, Token: lk.Rev, Reentrant: lk.Value.Lease != r.lease()})
+				if !slices.Contains(renew, lk.Value.Lease) {
+					renew = append(renew, lk.Value.Lease)
+				}
+				continue
+			}
+			if state == Held {
+				b, err := r.blockedByHolder(tx, lk, ls)
+				if err != nil {
+					return nil, nil, err
+				}
+				blockers = append(blockers, *b)
+				continue
+			}
+			victims = append(victims, victim{lease: lk.Value.Lease, key: key, why: state})
+			g.TookOver = append(g.TookOver, TakenOver{Key: key, Owner: lk.Value.Owner, Why: state})
+		}
+		b, err := r.blockedByTicket(tx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if b != nil {
+			blockers = append(blockers, *b)
+			continue
+		}
+		fresh = append(fresh, key)
+		g.Keys = append(g.Keys, KeyGrant{Key: key, Token: store.Pending})
+	}
+	if len(blockers) > 0 {
+		return nil, blockers, nil
+	}
+	return g, nil, r.write(tx, g, fresh, renew, victims)
+}
+
+// write puts a grant into the transaction.
+func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string, victims []victim) error {
+	for _, v := range victims {
+		ls, err := getLease(tx, v.lease)
+		if err != nil {
+			return err
+		}
+		keys := ls.Value.Keys
+		if !ls.Exists() { // dropped by the store, or ended above
+			keys = []string{v.key}
+		}
+		if err := endKeys(tx, ls, keys, ending{event: "taken over", by: r.Owner, why: string(v.why)}); err != nil {
+			return err
+		}
+	}
+	for _, name := range renew {
+		until, err := r.reuse(tx, name)
+		if err != nil {
+			return err
+		}
+		if g.ExpiresAt.IsZero() || until.Before(g.ExpiresAt) {
+			g.ExpiresAt = until
+		}
+		g.LeaseID = name
+	}
+	g.leases = renew
+	if len(fresh) == 0 {
+		return r.leaveQueues(tx)
+	}
+	g.LeaseID = r.lease()
+	if !slices.Contains(renew, r.lease()) {
+		g.leases = append(g.leases, r.lease())
+	}
+	for _, key := range fresh {
+		if err := tx.Put(lockKind+key, lockRecord{Key: key, Lease: r.lease(), Owner: r.Owner, Since: g.AcquiredAt}); err != nil {
+			return err
+		}
+	}
+	l := r.record()
+	own, err := getLease(tx, r.lease())
+	if err != nil {
+		return err
+	}
+	l.Keys, l.Since = append(own.Value.Keys, fresh...), g.AcquiredAt
+	if err := putLease(tx, r.lease(), l, 0); err != nil {
+		return err
+	}
+	if until := tx.Now().Add(l.window(0)).UTC(); g.ExpiresAt.IsZero() || until.Before(g.ExpiresAt) {
+		g.ExpiresAt = until
+	}
+	if err := r.leaveQueues(tx); err != nil {
+		return err
+	}
+	return Log(tx, Event{Event: "acquired", Keys: fresh, Owner: r.Owner, Lease: r.lease(), Reason: r.Reason})
+}
+
+// reuse renews a lease whose keys the request uses again. The owner itself may
+// give it another ttl; a child may only renew.
+func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err error) {
+	ls, err := getLease(tx, name)
+	if err != nil {
+		return until, err
+	}
+	l := ls.Value
+	if l.Owner == r.Owner && r.ttlGiven {
+		l.TTL = r.TTL.Seconds()
+	}
+	held, err := heldFor(tx, l)
+	if err != nil {
+		return until, err
+	}
+	if l.window(held) == 0 {
+		return until, &LostError{Key: l.Keys[0], Why: "held for as long as its max hold allows"}
+	}
+	return tx.Now().Add(l.window(held)).UTC(), putLease(tx, name, l, held)
+}
+
+// heldFor is how long a lease has been held, by the store's clock. Only max
+// hold asks.
+func heldFor(tx *store.Tx, l leaseRecord) (time.Duration, error) {
+	if l.MaxHold == 0 || len(l.Keys) == 0 {
+		return 0, nil
+	}
+	lk, err := getLock(tx, l.Keys[0])
+	return lk.Age, err
+}
+
+// Fence makes the transaction depend on the lock on key being at token: for
+// everything that is written in the name of its holder.
+func Fence(tx *store.Tx, key string, token int64) error {
+	lk, err := getLock(tx, key)
+	if err != nil {
+		return err
+	}
+	if !lk.Exists() || lk.Rev != token {
+		return &LostError{Key: key, Token: token, Owner: lk.Value.Owner, Now: lk.Rev}
+	}
+	return nil
+}
