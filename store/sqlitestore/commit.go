@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/store/driver"
@@ -15,6 +16,12 @@ import (
 var (
 	errAgain = errors.New("queue again")
 	errLeft  = errors.New("leader left")
+)
+
+// When the log is looked at, and how long is too long.
+const (
+	shortenEvery = 1000
+	logLimit     = 1 << 20
 )
 
 // Commit implements driver.Store.
@@ -99,7 +106,28 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 		_ = tx.conn.rollback()
 		return nil, left(ctx, explain(err, s.path))
 	}
+	s.shorten()
 	return tx, nil
+}
+
+// shorten empties a log that has grown long. SQLite does that by itself for a
+// process that stays, but forgets in between how far it got: a row of commands
+// that each commit once and exit would make the log longer for ever, and all
+// of them read it from the beginning. So every process looks at the size after
+// its first commit, and now and then afterwards. The commit is done: what goes
+// wrong here is the next one's to try.
+func (s *Store) shorten() {
+	s.commits++
+	if s.commits%shortenEvery != 1 || !s.safeFS {
+		return
+	}
+	if wal, err := os.Lstat(s.path + "-wal"); err != nil || wal.Size() < logLimit {
+		return
+	}
+	c := s.conns.writer
+	c.SetBusyTimeout(0) // readers of the log have precedence
+	_, _ = c.pragma("PRAGMA wal_checkpoint(TRUNCATE)")
+	c.SetBusyTimeout(busyTimeout)
 }
 
 // left tells apart an error of the store from the end of the leader's context.

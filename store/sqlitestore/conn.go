@@ -19,11 +19,6 @@ import (
 // let it try again.
 const busyTimeout = 200 * time.Millisecond
 
-// checkpointPages bounds the log. A process that finds nobody else in the
-// database reads the whole log before its first statement, and most of ours
-// live for one command: a short log keeps them quick.
-const checkpointPages = 250
-
 // A conn is one connection, with its statements.
 type conn struct{ *sqlite.Conn }
 
@@ -147,11 +142,7 @@ func (c conn) settings(writer bool) error {
 		_, err := c.pragma("PRAGMA query_only=ON")
 		return err
 	}
-	for _, sql := range []string{
-		"PRAGMA synchronous=FULL",
-		"PRAGMA foreign_keys=ON",
-		fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", checkpointPages),
-	} {
+	for _, sql := range []string{"PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"} {
 		if _, err := c.pragma(sql); err != nil {
 			return err
 		}

@@ -66,7 +66,9 @@ type Store struct {
 	gate  *local.Gate
 	wake  *local.Wake
 
-	conns *conns
+	conns   *conns
+	commits int // groups committed, under conns.main
+
 	using sync.RWMutex    // read-held by every call, taken by Close
 	life  context.Context // ends with Close
 	end   context.CancelFunc
