@@ -1,0 +1,60 @@
+# tasklock. `make help` lists the targets.
+export CGO_ENABLED  = 0
+export GOTOOLCHAIN ?= local
+export GOFLAGS     ?= -buildvcs=false
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  = -s -w -X main.version=$(VERSION)
+LIBRARY  = ./fault ./host ./store/... ./lock/... ./runner/... ./agent/...
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test race cross torture bench lint fuzz install clean help
+
+build: ## build bin/tasklock
+	@scripts/need go git
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: build ## two workers race, one waits, one is killed: on SQLite, in a scratch folder
+	@scripts/demo bin/tasklock
+
+test: build cross ## all tests, short forms: what CI runs
+	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare
+	go vet ./...
+	go test -timeout 20m ./...
+	$(MAKE) --no-print-directory race
+
+race: ## the library's tests under the race detector
+	@scripts/need go gcc
+	CGO_ENABLED=1 go test -race -short -timeout 15m $(LIBRARY)
+
+cross: ## it builds for macOS and Windows too
+	GOOS=darwin go build ./...
+	GOOS=windows go build ./...
+
+torture: build ## the long forms: races, kills, pauses, crashes at every system call
+	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare
+	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 120m ./torture
+	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
+
+bench: build ## ratios to the raw limit and to peers, in one run
+	@scripts/need go gcc sqlite3
+	cd bench && go run . ../bin
+
+lint: ## gofumpt, vet, staticcheck, govulncheck where its database is reached
+	@out=$$(go run mvdan.cc/gofumpt@v0.12.0 -l .); [ -z "$$out" ] || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./... || echo "govulncheck: not clean, or its database is out of reach"
+
+fuzz: ## every fuzz target for 30 seconds
+	scripts/fuzz 30s
+
+install: build ## install into PREFIX/bin, default /usr/local
+	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/bin
+	install -m 755 bin/* $(DESTDIR)$(or $(PREFIX),/usr/local)/bin
+
+clean: ## remove what was built
+	rm -rf bin
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10

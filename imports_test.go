@@ -1,0 +1,115 @@
+// Package tasklock_test holds what is true of the whole tree.
+package tasklock_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tasklock/tasklock/"
+
+// layers names the packages from the bottom up. A package may import those of
+// the layers below its own, and nothing beside or above it. Drivers stand
+// outside: they see the contract, and only cmd sees them.
+var layers = [][]string{
+	{"fault"},
+	{"host"},
+	{"store/driver"},
+	{"store/driver/local", "store/driver/drivertest", "store"},
+	{"lock"},
+	{"lock/locktest"},
+	{"task"},
+	{"runner"},
+	{"agent", "schedule"},
+	{"server", "mcpserver"},
+	{"cli"},
+}
+
+var (
+	// A driver imports the contract and what drivers on a local disk share.
+	drivers   = []string{"store/memstore", "store/sqlitestore", "store/filestore", "store/gitstore", "store/pgstore", "store/etcdstore"}
+	driverMay = []string{"fault", "host", "store/driver", "store/driver/local"}
+	// The commands, and the harness that races them, may import everything.
+	tops = []string{"cmd/tasklock", "cmd/tasklock-plus", "torture"}
+)
+
+// TestImportsRunOneWay fails when a package imports one that stands above or
+// beside it, when anything but a command names a driver, or when a package
+// appears that has no place.
+func TestImportsRunOneWay(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		names := strings.Fields(line)
+		pkg := short(names[0])
+		for _, imp := range names[1:] {
+			if !strings.HasPrefix(imp, module) {
+				continue
+			}
+			if reason := forbidden(pkg, short(imp)); reason != "" {
+				t.Errorf("%s imports %s: %s", pkg, short(imp), reason)
+			}
+		}
+		if pkg != "" && place(pkg) < 0 {
+			t.Errorf("%s has no place in the layers of this test and of docs/design.md", pkg)
+		}
+	}
+}
+
+// TestImportRuleCanFail shows that the rule sees what it is there for.
+func TestImportRuleCanFail(t *testing.T) {
+	for _, c := range [][2]string{
+		{"store", "lock"}, {"lock", "cli"}, {"store/sqlitestore", "lock"}, {"cli", "store/sqlitestore"},
+		{"agent", "schedule"}, {"store/memstore", "store/sqlitestore"}, {"host", "store/driver"}, {"lock", "torture"},
+	} {
+		if forbidden(c[0], c[1]) == "" {
+			t.Errorf("%s may import %s", c[0], c[1])
+		}
+	}
+}
+
+func short(path string) string { return strings.TrimPrefix(path, module) }
+
+func has(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// place is the layer of a package, or -1.
+func place(pkg string) int {
+	for i, layer := range layers {
+		if has(layer, pkg) {
+			return i
+		}
+	}
+	if has(tops, pkg) || has(drivers, pkg) || pkg == strings.TrimSuffix(module, "/") {
+		return len(layers)
+	}
+	return -1
+}
+
+func forbidden(pkg, imp string) string {
+	switch {
+	case has(tops, pkg):
+		return ""
+	case has(tops, imp):
+		return "nothing imports a command"
+	case has(drivers, imp):
+		return "only a command names a driver"
+	case has(drivers, pkg):
+		if !has(driverMay, imp) {
+			return "a driver sees only the contract"
+		}
+		return ""
+	case place(imp) >= place(pkg):
+		return "imports run downwards"
+	}
+	return ""
+}
