@@ -178,6 +178,9 @@ func initialise(path string, safeFS bool) (err error) {
 	}
 	c := conn{raw}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, err := c.pragma(fmt.Sprintf("PRAGMA page_size=%d", pageSize)); err != nil {
+		return err
+	}
 	if _, err := c.pragma("PRAGMA application_id"); err != nil { // makes the file
 		return err
 	}

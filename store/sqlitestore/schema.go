@@ -4,6 +4,7 @@ package sqlitestore
 const (
 	applicationID = 0x746c636b
 	schemaVersion = 1
+	pageSize      = 4096
 )
 
 // schema is the whole database. Two tables carry the driver:

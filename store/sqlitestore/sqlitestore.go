@@ -152,14 +152,16 @@ func (s *Store) look() (fs.FileInfo, error) {
 				driver.ErrDamaged, s.path)
 		}
 	}
-	return db, s.lookAtLog(db != nil)
+	return db, s.lookAtLog(db)
 }
 
 // lookAtLog refuses a database whose log was taken away: without it the last
 // commits are gone and locks that are held would look free. SQLite makes the
 // log before the shared memory and removes it after, so shared memory without
-// a log, or a log without a database, is nobody's clean exit.
-func (s *Store) lookAtLog(db bool) error {
+// a log, or a log without a database, is nobody's clean exit. Nor is a part of
+// a page at the end, which SQLite would fill up with zeros, unless a log has
+// the rest.
+func (s *Store) lookAtLog(db fs.FileInfo) error {
 	for try := 0; ; try++ {
 		shm, err := local.File(s.path + "-shm")
 		if err != nil {
@@ -170,11 +172,15 @@ func (s *Store) lookAtLog(db bool) error {
 			return err
 		}
 		switch {
-		case db && (shm == nil || wal != nil), !db && shm == nil && wal == nil:
+		case db == nil && shm == nil && wal == nil, db != nil && wal != nil:
 			return nil
+		case db != nil && shm == nil && db.Size()%pageSize == 0:
+			return nil
+		case db != nil && shm == nil:
+			return fmt.Errorf("%w: %s is cut short; restore it from a backup", driver.ErrDamaged, s.path)
 		case try < 5: // another process is just opening or closing it
 			time.Sleep(2 * time.Millisecond)
-		case !db:
+		case db == nil:
 			return fmt.Errorf("%w: %s is missing but its log is there; restore both from a backup", driver.ErrDamaged, s.path)
 		default:
 			return fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or remove %s-shm to go on without them",
