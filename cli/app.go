@@ -1,0 +1,52 @@
+// Package cli is the tasklock command: flags in, the functions of the other
+// packages in the middle, text or JSON out.
+//
+// Every command is one file: an options struct, its flags, and one run. The
+// rules are elsewhere; what is decided here is how things look, which exit
+// code an error has (exit.go, the only table), and how text of strangers is
+// shown (clean.go, the only door to a terminal).
+//
+// stdout is data, stderr everything else. Nothing here calls os.Exit, and a
+// command that ends soon does not close its store: the process ends anyway,
+// and closing a database costs more than opening it.
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// App is one run of the command. The caller fills in the first block.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Env            func(string) string // os.Getenv
+	Environ        []string            // os.Environ(), for the child of run
+	Dir            string              // current folder
+	Open           Opener
+	Now            func() time.Time
+	Version        string // empty: what the Go toolchain recorded
+
+	// Flags of every command.
+	JSON     bool
+	Quiet    bool
+	DryRun   bool
+	NoColor  bool
+	Owner    string // --owner; empty: by the chain of package agent
+	StoreURL string // --store; empty: by the configuration
+	UnsafeFS bool   // --allow-unsafe-fs
+}
+
+// An Opener opens the store that a URL names. The switch on the scheme lives
+// in package main, so that this package knows no driver.
+type Opener func(ctx context.Context, url string, o OpenOptions) (driver.Store, error)
+
+// OpenOptions are the same for every kind of store.
+type OpenOptions struct {
+	Create        bool // make the store where there is none; else driver.ErrMissing
+	AllowUnsafeFS bool
+	Poll          time.Duration // 0: the driver's default
+}
