@@ -27,6 +27,7 @@ type App struct {
 	Environ        []string            // os.Environ(), for the child of run
 	Dir            string              // current folder
 	Open           Opener
+	Inspect        Inspector // for doctor; nil: nothing to look into
 	Now            func() time.Time
 	Version        string // empty: what the Go toolchain recorded
 
@@ -43,6 +44,10 @@ type App struct {
 // An Opener opens the store that a URL names. The switch on the scheme lives
 // in package main, so that this package knows no driver.
 type Opener func(ctx context.Context, url string, o OpenOptions) (driver.Store, error)
+
+// An Inspector examines the store that a URL names and changes nothing. An
+// error means that there was nothing to examine.
+type Inspector func(ctx context.Context, url string) (InspectReport, error)
 
 // OpenOptions are the same for every kind of store.
 type OpenOptions struct {
