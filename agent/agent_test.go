@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+func fixed(s string) func() string { return func() string { return s } }
+
+// desk is a terminal on a machine that knows its boot.
+var desk = machine{
+	name: fixed("box"), boot: fixed("b00t"), user: fixed("ann"),
+	terminal: fixed("pts-3"), sessionStart: fixed("4711"), process: fixed("box-42-rnd"),
+}
+
+// cron is the same machine without a terminal.
+var cron = machine{
+	name: fixed("box"), boot: fixed("b00t"), user: fixed("ann"),
+	terminal: fixed(""), sessionStart: fixed("4711"), process: fixed("box-42-rnd"),
+}
+
+func TestChain(t *testing.T) {
+	type env map[string]string
+	kube := env{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	lost := desk
+	lost.sessionStart = fixed("")
+	noBoot := cron
+	noBoot.boot = fixed("")
+	for _, c := range []struct {
+		name          string
+		flag, config  string
+		env           env
+		m             machine
+		owner, source string
+		agent         bool
+		pid           int
+		session, warn string // warn: a part of the warning, empty for none
+	}{
+		{name: "terminal", m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
+		{name: "terminal without leader", m: lost, owner: "box-42-rnd", source: FromProcess, warn: "export TASKLOCK_OWNER="},
+		{name: "cron", m: cron, owner: "box-42-rnd", source: FromProcess, warn: "tasklock run KEY"},
+		{name: "flag first", flag: "a/b", config: "c", env: env{"TASKLOCK_OWNER": "e"}, m: desk, owner: "a/b", source: FromFlag},
+		{name: "then environment", config: "c", env: env{"TASKLOCK_OWNER": "e/f", "CODEX_THREAD_ID": "t"}, m: desk, owner: "e/f", source: FromEnv, agent: true, session: "t"},
+		{name: "then configuration", config: "c", env: env{"CI_JOB_ID": "7"}, m: desk, owner: "c", source: FromConfig},
+		{
+			name: "claude", env: env{"CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDECODE": "1", "CLAUDE_PID": "77", "CI_JOB_ID": "9"}, m: desk,
+			owner: "claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1",
+		},
+		{
+			name: "a subagent of claude", env: env{"TASKLOCK_OWNER": "claude:s-1/a2", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "claude:s-1/a2", source: FromEnv, agent: true, pid: 77, session: "s-1",
+		},
+		{
+			name: "an owner that outlives claude", env: env{"TASKLOCK_OWNER": "nightly", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "nightly", source: FromEnv, agent: true, session: "s-1",
+		},
+		{
+			name: "another session of claude", env: env{"TASKLOCK_OWNER": "claude:s-12", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "claude:s-12", source: FromEnv, agent: true, session: "s-1",
+		},
+		{name: "an old claude", env: env{"CLAUDECODE": "1"}, m: cron, owner: "box-42-rnd", source: FromProcess, agent: true, warn: "--owner claude:"},
+		{name: "there is no CLAUDE_SESSION_ID", env: env{"CLAUDE_SESSION_ID": "x"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
+		{name: "bad pid", env: env{"CLAUDE_CODE_SESSION_ID": "s", "CLAUDE_PID": "-1"}, m: desk, owner: "claude:s", source: FromHarness, agent: true, session: "s"},
+		{name: "codex thread", env: env{"CODEX_THREAD_ID": "t", "CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:t", source: FromHarness, agent: true, session: "t"},
+		{name: "codex session", env: env{"CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:s", source: FromHarness, agent: true, session: "s"},
+		{name: "pi", env: env{"PI_SESSION_ID": "p"}, m: desk, owner: "pi:p", source: FromHarness, agent: true, session: "p"},
+		{
+			name: "one agent started by another", env: env{"CLAUDE_CODE_SESSION_ID": "s", "CODEX_THREAD_ID": "t"}, m: desk,
+			owner: "claude:s/codex:t", source: FromHarness, agent: true, session: "s",
+		},
+		{name: "gemini", env: env{"GEMINI_CLI": "1"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal, agent: true, warn: "--owner gemini:"},
+		{name: "gemini off", env: env{"GEMINI_CLI": "0"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
+		{name: "cursor", env: env{"CURSOR_AGENT": "1"}, m: cron, owner: "box-42-rnd", source: FromProcess, agent: true, warn: "--owner cursor:"},
+		{name: "opencode", env: env{"OPENCODE": "1", "OPENCODE_PID": "55"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal, agent: true, warn: "--owner opencode:"},
+		{name: "opencode, cured", flag: "opencode:k", env: env{"OPENCODE": "1", "OPENCODE_PID": "55"}, m: desk, owner: "opencode:k", source: FromFlag, agent: true, pid: 55},
+		{name: "any agent", env: env{"AI_AGENT": "new-thing"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal, agent: true, warn: "--owner agent:"},
+		{name: "an agent in CI", env: env{"GEMINI_CLI": "1", "CI_JOB_ID": "9"}, m: desk, owner: "gitlab:9", source: FromCI, agent: true},
+		{
+			name: "github", env: env{"GITHUB_RUN_ID": "12", "GITHUB_RUN_ATTEMPT": "2", "GITHUB_JOB": "build"}, m: cron,
+			owner: "github:12-2-build", source: FromCI,
+		},
+		{
+			name: "a leg of a github matrix", env: env{"GITHUB_RUN_ID": "12", "GITHUB_JOB": "build", "RUNNER_NAME": "GitHub Actions 3"}, m: cron,
+			owner: "github:12-1-build@GitHub%20Actions%203", source: FromCI,
+		},
+		{name: "buildkite", env: env{"BUILDKITE_JOB_ID": "0191"}, m: cron, owner: "buildkite:0191", source: FromCI},
+		{name: "pod uid", env: env{"POD_UID": "u", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, m: desk, owner: "pod:u", source: FromPod},
+		{name: "pod", env: kube, m: desk, owner: "pod:box@b00t", source: FromPod},
+		{name: "pod without boot id", env: kube, m: noBoot, owner: "box-42-rnd", source: FromProcess, warn: "TASKLOCK_OWNER"},
+		{name: "an agent in a pod", env: env{"POD_UID": "u", "AI_AGENT": "1"}, m: desk, owner: "pod:u", source: FromPod, agent: true, warn: "--owner agent:"},
+		{name: "slash in an id", env: env{"CODEX_THREAD_ID": "a/b%\n"}, m: desk, owner: "codex:a%2Fb%25", source: FromHarness, agent: true, session: "a/b%"},
+		{name: "blank id", env: env{"CODEX_THREAD_ID": " "}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
+		{name: "not UTF-8", env: env{"CI_JOB_ID": "\xff"}, m: desk, owner: "gitlab:%FF", source: FromCI},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id := identify(Input{Flag: c.flag, Config: c.config, Env: func(k string) string { return c.env[k] }}, c.m)
+			if id.Owner != c.owner || id.Source != c.source {
+				t.Errorf("owner %q from %s, want %q from %s", id.Owner, id.Source, c.owner, c.source)
+			}
+			if id.Agent != c.agent || id.PID != c.pid || id.Session != c.session {
+				t.Errorf("agent %v pid %d session %q, want %v %d %q", id.Agent, id.PID, id.Session, c.agent, c.pid, c.session)
+			}
+			if !strings.Contains(id.Warning, c.warn) || (c.warn == "") != (id.Warning == "") {
+				t.Errorf("warning %q, want %q", id.Warning, c.warn)
+			}
+			if err := lock.CheckOwner(id.Owner); err != nil {
+				t.Error(err)
+			}
+			checkChain(t, id)
+		})
+	}
+}
+
+// checkChain: all steps are there, and the one used is the first with a value.
+func checkChain(t *testing.T, id Identity) {
+	t.Helper()
+	if len(id.Chain) != 8 {
+		t.Errorf("%d steps", len(id.Chain))
+	}
+	first := true
+	for _, s := range id.Chain {
+		if used := first && s.Value != ""; s.Used != used {
+			t.Errorf("step %+v: used should be %v", s, used)
+		}
+		first = first && s.Value == ""
+	}
+}
+
+func TestHugeIDsStayOwners(t *testing.T) {
+	long := strings.Repeat("x/", 5000)
+	for _, v := range []string{"CODEX_THREAD_ID", "CI_JOB_ID", "GITHUB_RUN_ID", "POD_UID"} {
+		env := func(k string) string {
+			if k == v || strings.HasPrefix(v, "GITHUB") && (strings.HasPrefix(k, "GITHUB") || k == "RUNNER_NAME") {
+				return long
+			}
+			return ""
+		}
+		id := identify(Input{Env: env}, desk)
+		if err := lock.CheckOwner(id.Owner); err != nil || strings.Contains(id.Owner, "/") {
+			t.Errorf("%s: %q: %v", v, id.Owner, err)
+		}
+	}
+}
+
+func TestSegmentKeepsIDsApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, id := range []string{"a/b", "a%2Fb", "a%252Fb", "a b", "a%20b", "ä", "%C3%A4", "", strings.Repeat("y", 121), strings.Repeat("y", 122)} {
+		s := segment(id)
+		if other, ok := seen[s]; ok {
+			t.Errorf("%q and %q are both %q", id, other, s)
+		}
+		seen[s] = id
+	}
+}
+
+// The same process stays the same owner, whatever else it is.
+func TestIdentifyThisProcess(t *testing.T) {
+	none := func(string) string { return "" }
+	a, b := Identify(Input{Env: none}), Identify(Input{Env: none})
+	if a.Owner == "" || a.Owner != b.Owner {
+		t.Errorf("%q, then %q", a.Owner, b.Owner)
+	}
+	if p := a.Chain[len(a.Chain)-1].Value; p != b.Chain[len(b.Chain)-1].Value || p == "" {
+		t.Errorf("process %q", p)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "none"))
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	if got := Label(dir); got != "" {
+		t.Errorf("label %q, want none", got)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"config", "--global", "user.name", "Global"}, {"config", "user.name", "Ann Local"}, {"config", "user.email", "ann@example.com"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	if got := Label(dir); got != "Ann Local <ann@example.com>" {
+		t.Errorf("label %q", got)
+	}
+	for out, want := range map[string]string{"": "", "user.name\nA\x00": "A", "user.email\na@b\x00": "a@b", "user.name": ""} {
+		if got := parseLabel(out); got != want {
+			t.Errorf("parseLabel(%q) = %q, want %q", out, got, want)
+		}
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	f.Add("a/b")
+	f.Add("\xff%")
+	f.Fuzz(func(t *testing.T, id string) {
+		if id == "" {
+			return
+		}
+		if s := segment(id); strings.Contains(s, "/") || lock.CheckOwner(s) != nil {
+			t.Errorf("segment(%q) = %q", id, s)
+		}
+	})
+}
