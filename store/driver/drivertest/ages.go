@@ -124,14 +124,13 @@ func deadlines(t *suite) {
 		t.Fatalf("ttl %v was over after %v", ttl, elapsed)
 	}
 
-	const kept = "lease/kept"
-	if r := t.get(s, kept); r.Rev == 0 {
+	if r := t.get(s, "lease/kept"); r.Rev == 0 {
 		t.Fatal("a record rewritten without a ttl was dropped at its old one")
 	}
 	if err := eventually(t.patience+ttl, func() bool { return over("lease/renewed") }); err != nil {
 		t.Fatalf("the renewed record never ended: %v", err)
 	}
-	if r := t.get(s, kept); r.Rev == 0 {
+	if r := t.get(s, "lease/kept"); r.Rev == 0 {
 		t.Fatal("a record without a ttl was dropped")
 	}
 }

@@ -55,6 +55,7 @@ func increment(ctx context.Context, s driver.Store, nonce string) error {
 			return err
 		}
 		c.N++
+		pause()
 		_, err = s.Commit(ctx, driver.Batch{
 			Guards: []driver.Guard{at(counterKey, counter.Rev), at(nonceKey, 0)},
 			Writes: []driver.Write{c.write(counterKey), c.write(nonceKey)},

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -238,4 +239,12 @@ func parallel(n int, f func(i int) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// pause lets others in between two steps, one time in four. Without it a fast
+// store has done one client's work before the next client starts.
+func pause() {
+	if rand.IntN(4) == 0 {
+		time.Sleep(rand.N(time.Millisecond))
+	}
 }

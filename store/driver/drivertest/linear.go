@@ -100,6 +100,7 @@ func checkHistories(t *suite, handles []driver.Store, ended func()) {
 	err := parallel(clients, func(i int) error {
 		c := client{history: h, id: i, store: handles[i%len(handles)], rand: rand.New(rand.NewPCG(uint64(i), 42))}
 		for range steps {
+			pause()
 			if err := c.step(t.ctx); err != nil {
 				return err
 			}

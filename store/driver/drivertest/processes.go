@@ -29,7 +29,7 @@ var processCases = []testCase{
 // What a worker process is told. It answers in lines on its standard output,
 // and ends when its standard input does: no worker outlives the test.
 const (
-	envWorker = "TASKLOCK_DRIVERTEST_WORKER" // what to do; see workers
+	envWorker = "TASKLOCK_DRIVERTEST_WORKER" // what to do; see jobs
 	envPlace  = "TASKLOCK_DRIVERTEST_PLACE"
 	envName   = "TASKLOCK_DRIVERTEST_NAME" // tells workers apart
 	envRounds = "TASKLOCK_DRIVERTEST_ROUNDS"
@@ -50,8 +50,8 @@ func Main(m *testing.M, open func(place string) (driver.Store, error)) {
 	os.Exit(0)
 }
 
-// workers are the jobs: each does one round, and says what to acknowledge.
-var workers = map[string]func(ctx context.Context, s driver.Store, name string, round int) error{
+// jobs are what a worker can be told to do, one round at a time.
+var jobs = map[string]func(ctx context.Context, s driver.Store, name string, round int) error{
 	"increment": func(ctx context.Context, s driver.Store, name string, round int) error {
 		return increment(ctx, s, fmt.Sprintf("%s-%d", name, round))
 	},
@@ -86,7 +86,7 @@ func work(job string, open func(place string) (driver.Store, error)) error {
 		return err
 	}
 	for i := 0; i < rounds && ctx.Err() == nil; i++ {
-		if err := workers[job](ctx, s, os.Getenv(envName), i); err != nil {
+		if err := jobs[job](ctx, s, os.Getenv(envName), i); err != nil {
 			if ctx.Err() != nil { // told to stop
 				break
 			}
@@ -242,9 +242,13 @@ func counterKilled(t *suite) {
 		victim := rand.IntN(crew)
 		working[victim].kill()
 		working[victim] = hire(crew + i)
-		if err := increment(t.ctx, s, fmt.Sprintf("parent-%d", i)); err != nil {
+		nonce := fmt.Sprintf("parent-%d", i)
+		if err := increment(t.ctx, s, nonce); err != nil {
 			t.Fatalf("after a kill: %v", err)
 		}
+		mu.Lock()
+		acked = append(acked, nonce)
+		mu.Unlock()
 	}
 	time.Sleep(pause)
 	for _, p := range working {
@@ -254,7 +258,7 @@ func counterKilled(t *suite) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if len(acked) == 0 {
+	if len(acked) == kills {
 		t.Fatal("no worker did anything: the case has shown nothing")
 	}
 	checkCounter(t, t.open(), acked)

@@ -54,9 +54,11 @@ func keep(t *suite, keys []string) {
 	if all := t.scan(s, ""); len(all) != len(keys) {
 		t.Fatalf("%d records after writing %d keys: %q", len(all), len(keys), keysOf(all))
 	}
-	for i, key := range keys {
-		t.wantKeys("first of its own prefix", t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: key, Limit: 1}}}).Records, keys[i])
+	var prefixes []driver.Range
+	for _, key := range keys {
+		prefixes = append(prefixes, driver.Range{Prefix: key, Limit: 1})
 	}
+	t.wantKeys("each the first of its own prefix", t.read(s, driver.Query{Ranges: prefixes}).Records, keys...)
 
 	var b driver.Batch
 	var left []string

@@ -128,6 +128,8 @@ func (t *toy) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, e
 	view := func() (st toyState) {
 		err = cmp.Or(err, t.lock(func(s *toyState) error { st = s.clone(); return nil }))
 		if t.bug == "reads a cache" {
+			t.mu.Lock()
+			defer t.mu.Unlock()
 			if time.Since(t.cachedAt) > 5*time.Millisecond {
 				t.cache, t.cachedAt = st, time.Now()
 			}
@@ -161,6 +163,7 @@ func (t *toy) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, e
 	}
 	for _, r := range q.Ranges {
 		if t.bug == "reads in parts" {
+			time.Sleep(100 * time.Microsecond)
 			st = view()
 		}
 		for _, key := range t.selects(st, r) {
@@ -215,7 +218,7 @@ func (t *toy) Commit(ctx context.Context, b driver.Batch) (rev int64, err error)
 		}
 	}
 	if t.commits.Add(1)%10 == 0 && t.bug == "forgets every tenth" {
-		return t.state.Rev + 1, nil
+		return 1 << 40, nil
 	}
 	switch t.bug {
 	case "checks, then acts":
@@ -230,6 +233,9 @@ func (t *toy) Commit(ctx context.Context, b driver.Batch) (rev int64, err error)
 				return rev, err
 			}
 			b.Guards, b.Writes = nil, b.Writes[1:]
+			if len(b.Writes) < 4 { // not a thousand times
+				time.Sleep(100 * time.Microsecond)
+			}
 		}
 	}
 	err = t.lock(func(st *toyState) error {
