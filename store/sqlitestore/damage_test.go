@@ -64,7 +64,7 @@ func TestDamage(t *testing.T) {
 			must(t, os.WriteFile(path+"-wal", []byte("x"), 0o600))
 		}, driver.ErrDamaged},
 		"shared memory without log": {func(t *testing.T, path string) {
-			run(t, "commit", path)
+			run(t, "write", path)
 			must(t, os.Remove(path+"-wal"))
 		}, driver.ErrDamaged},
 	}

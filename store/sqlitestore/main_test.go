@@ -27,13 +27,17 @@ func TestMain(m *testing.M) {
 // child is what a process of its own does, and says.
 func child(job, path string) string {
 	ctx := context.Background()
-	s, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: job == "commit"})
+	s, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: job == "fill"})
 	if err != nil {
 		return answer(err)
 	}
 	switch job {
-	case "commit":
-		_, err = s.Commit(ctx, put("lock/child", `{"pad":"`+strings.Repeat("x", 60_000)+`"}`))
+	case "fill": // some 250 KB
+		var b driver.Batch
+		for _, key := range []string{"lock/child", "lock/b", "lock/c", "lock/d"} {
+			b.Writes = append(b.Writes, driver.Write{Key: key, Value: []byte(`{"pad":"` + strings.Repeat("x", 60_000) + `"}`)})
+		}
+		_, err = s.Commit(ctx, b)
 	case "read":
 		var snap driver.Snapshot
 		if snap, err = s.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {

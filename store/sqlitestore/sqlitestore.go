@@ -86,23 +86,28 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder := filepath.Dir(path)
-	safeFS, err := local.Dir(folder, local.DirOptions{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS})
+	safeFS, err := local.Dir(filepath.Dir(path), local.DirOptions{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		path:   path,
-		safeFS: safeFS,
-		gate:   local.NewGate(filepath.Join(folder, "gate")),
-		wake:   local.NewWake(filepath.Join(folder, "wake"), o.Poll),
-	}
-	s.group = driver.NewGroup(s.apply)
-	s.life, s.end = context.WithCancel(context.Background())
+	s := newStore(path, safeFS, o.Poll)
 	if err := s.open(ctx, o.Create); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func newStore(path string, safeFS bool, poll time.Duration) *Store {
+	folder := filepath.Dir(path)
+	s := &Store{
+		path:   path,
+		safeFS: safeFS,
+		gate:   local.NewGate(filepath.Join(folder, "gate")),
+		wake:   local.NewWake(filepath.Join(folder, "wake"), poll),
+	}
+	s.group = driver.NewGroup(s.apply)
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 func (s *Store) open(ctx context.Context, create bool) error {

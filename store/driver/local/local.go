@@ -164,12 +164,16 @@ func fileSystem(path string, allow bool) (safe bool, err error) {
 	if err != nil {
 		return false, denied(err)
 	}
-	if !safe && !allow {
-		return false, fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; "+
-			"use a folder on a local disk (or a PostgreSQL store to share between machines), or accept the risk with --allow-unsafe-fs",
-			driver.ErrUnsafe, path, name)
+	return safe, judge(path, name, safe || allow)
+}
+
+func judge(path, name string, ok bool) error {
+	if ok {
+		return nil
 	}
-	return safe, nil
+	return fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; "+
+		"use a folder on a local disk (or a PostgreSQL store to share between machines), or accept the risk with --allow-unsafe-fs",
+		driver.ErrUnsafe, path, name)
 }
 
 // denied marks an error that means "not allowed", and leaves others alone.

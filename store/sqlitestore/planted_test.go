@@ -1,0 +1,20 @@
+//go:build failpoint
+
+package sqlitestore_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// The suite must find a transaction that looks before it locks.
+func TestPlantedDeferredTransaction(t *testing.T) {
+	exe, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(exe, "-test.run", "^TestConformance$/(winner|skew|counter|linearizable)", "-test.count=1")
+	cmd.Env = append(os.Environ(), "TASKLOCK_FAULT_BUG=deferred_transaction", "TASKLOCK_FAULT_JITTER=1")
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("the suite passes with the bug in place:\n%s", out)
+	}
+}
