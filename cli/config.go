@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// Config is what a run of the command is configured to do: for each setting
+// the value of the first place that has one of flags, environment, project
+// file, user file, default; and which place that was.
+type Config struct {
+	folder string
+	values map[string]configValue
+}
+
+// configValue is one setting and where it comes from: "--store",
+// "TASKLOCK_STORE", "/path/config.yaml:3" or "default".
+type configValue struct {
+	text   string
+	origin string
+	file   string // set where a file said it
+}
+
+const originDefault = "default"
+
+// configInput is what the configuration is made from.
+type configInput struct {
+	Folder string              // the project's folder, see storeFolder
+	Env    func(string) string // nil: empty
+	Flags  map[string]string   // what was given on the command line, by flag name without dashes
+}
+
+// ConfigError says what is wrong with a configuration and where. Nothing was
+// changed. File may also be the name of a variable; Line 0 means the whole.
+type ConfigError struct {
+	File string
+	Line int
+	Msg  string
+}
+
+func (e *ConfigError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
+	}
+	return e.File + ": " + e.Msg
+}
+
+// loadConfig reads the files, which need not exist, and lays environment and
+// flags over them. One wrong value anywhere is an error, also where a stronger
+// place overrides it: it would surprise on another day.
+func loadConfig(in configInput) (*Config, error) {
+	env := in.Env
+	if env == nil {
+		env = func(string) string { return "" }
+	}
+	c := &Config{folder: in.Folder, values: map[string]configValue{}}
+	for _, s := range settings {
+		c.values[s.key] = configValue{text: s.def, origin: originDefault}
+	}
+	for _, path := range []string{userConfigFile(env), projectConfigFile(in.Folder)} {
+		if err := c.addFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.addEnv(env); err != nil {
+		return nil, err
+	}
+	return c, c.addFlags(in.Flags)
+}
+
+func (c *Config) addFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	doc, err := readConfigFile(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range doc {
+		c.values[e.key] = configValue{text: e.text, origin: fmt.Sprintf("%s:%d", path, e.line), file: path}
+	}
+	return nil
+}
+
+func (c *Config) addEnv(env func(string) string) error {
+	for _, s := range settings {
+		given := env(s.env)
+		if given == "" {
+			continue
+		}
+		text, err := s.norm(given)
+		if err != nil {
+			return &ConfigError{File: s.env, Msg: err.Error()}
+		}
+		c.values[s.key] = configValue{text: text, origin: s.env}
+	}
+	return nil
+}
+
+func (c *Config) addFlags(flags map[string]string) error {
+	for _, s := range settings {
+		given, ok := flags[s.flag]
+		if s.flag == "" || !ok {
+			continue
+		}
+		text, err := s.norm(given)
+		if err != nil {
+			return &lock.InvalidError{What: "--" + s.flag, Rule: err.Error()}
+		}
+		c.values[s.key] = configValue{text: text, origin: "--" + s.flag}
+	}
+	return nil
+}
+
+// defaultDB is the name of the database in the project's folder.
+const defaultDB = "tasklock.db"
+
+// Store returns the URL of the store. named tells that somebody chose it: then
+// a store that is missing is an error, not an empty one.
+func (c *Config) Store() (url string, named bool) {
+	v := c.values["store"]
+	if v.text == "" {
+		return "sqlite:" + filepath.Join(c.folder, defaultDB), false
+	}
+	if v.file == "" {
+		return v.text, true
+	}
+	return anchor(v.text, filepath.Dir(v.file)), true
+}
+
+// anchor makes the path in a URL start at the folder of the file that holds
+// it: the same file must mean the same store wherever a command is run.
+func anchor(url, dir string) string {
+	scheme, path, ok := strings.Cut(url, ":")
+	if !ok || len(scheme) == 1 { // a plain path, perhaps with a drive letter
+		scheme, path = "", url
+	}
+	if scheme != "" && scheme != "sqlite" || path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "//") {
+		return url
+	}
+	return strings.TrimPrefix(scheme+":"+filepath.Join(dir, path), ":")
+}
+
+// Owner is the owner that flag, environment or a file names; empty if none.
+func (c *Config) Owner() string { return c.values["owner"].text }
+
+// FileOwner is the owner that a file names, where nothing stronger does.
+func (c *Config) fileOwner() string {
+	if v := c.values["owner"]; v.file != "" {
+		return v.text
+	}
+	return ""
+}
+
+// TTL is how long a lock on a key of the kind lasts without a sign of life.
+func (c *Config) TTL(kind lock.Kind) time.Duration {
+	switch kind {
+	case lock.Section:
+		return c.duration("locking.sectionTimeout")
+	case lock.Job:
+		return c.duration("locking.jobTimeout")
+	}
+	return c.duration("locking.taskTimeout")
+}
+
+// WaitTimeout is how long acquire waits unless told otherwise.
+func (c *Config) WaitTimeout() time.Duration { return c.duration("locking.waitTimeout") }
+
+// PollInterval is how often a waiter looks where nothing notifies it.
+func (c *Config) PollInterval() time.Duration { return c.duration("locking.pollInterval") }
+
+// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
+func (c *Config) AllowUnsafeFS() bool { return c.values["allowUnsafeFs"].text == "true" }
+
+func (c *Config) duration(key string) time.Duration {
+	d, err := parseDuration(c.values[key].text)
+	if err != nil {
+		panic("configuration: " + key + " was not checked: " + err.Error())
+	}
+	return d
+}
+
+// projectConfigFile is the file in the project's folder.
+func projectConfigFile(folder string) string {
+	if folder == "" {
+		return ""
+	}
+	return filepath.Join(folder, "config.yaml")
+}
+
+// userConfigFile is the file of the user; empty when the environment tells no
+// place for it. A relative XDG_CONFIG_HOME counts as none, as its
+// specification says.
+func userConfigFile(env func(string) string) string {
+	dir := env("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		home := env("HOME")
+		if home == "" {
+			home, _ = os.UserHomeDir()
+		}
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "tasklock", "config.yaml")
+}

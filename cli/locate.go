@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// storeDir is the name of the folder that holds store and configuration.
+const storeDir = ".tasklock"
+
+// storeFolder returns the folder of the store that belongs to cwd, whether it
+// exists or not. It reads what git wrote and runs nothing.
+//
+//   - In a repository: at the root of its main worktree, so that all worktrees
+//     share it.
+//   - In a submodule: at the root of the submodule, which is a repository of
+//     its own.
+//   - In a bare repository, and where the repository was put apart from its
+//     files (--separate-git-dir): in the repository, the one place that all
+//     its worktrees can find.
+//   - Elsewhere: in the nearest parent that has one, else in cwd.
+//
+// A worktree whose repository cannot be found is an error: a store of its own
+// would let two worktrees work on one task.
+func storeFolder(cwd string) (string, error) {
+	cwd, err := filepath.Abs(cwd)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(cwd); err == nil {
+		cwd = real // one place, one name
+	}
+	nearest := ""
+	for dir := cwd; ; dir = filepath.Dir(dir) {
+		root, err := repositoryRoot(dir)
+		if err != nil {
+			return "", err
+		}
+		if root != "" {
+			return filepath.Join(root, storeDir), nil
+		}
+		if nearest == "" && exists(filepath.Join(dir, storeDir)) {
+			nearest = dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if nearest == "" {
+		nearest = cwd
+	}
+	return filepath.Join(nearest, storeDir), nil
+}
+
+// repositoryRoot returns where the store of the repository at dir lies, empty
+// when there is no repository at dir.
+func repositoryRoot(dir string) (string, error) {
+	git := filepath.Join(dir, ".git")
+	fi, err := os.Stat(git)
+	switch {
+	case err == nil && fi.IsDir() && isRepository(git):
+		return mainRoot(git), nil
+	case err == nil && fi.Mode().IsRegular():
+		return linkedRoot(git)
+	case err != nil && !absent(err):
+		return "", err
+	case isRepository(dir):
+		return mainRoot(dir), nil
+	}
+	return "", nil
+}
+
+// linkedRoot follows a .git file: "gitdir: " leads to the worktree's part of
+// the repository, and "commondir" in there to what all worktrees share.
+func linkedRoot(git string) (string, error) {
+	line, err := firstLine(git)
+	if err != nil {
+		return "", err
+	}
+	target, ok := strings.CutPrefix(line, "gitdir:")
+	target = strings.TrimSpace(target)
+	if !ok || target == "" {
+		return "", &ConfigError{File: git, Line: 1, Msg: "is not a file that git wrote (no gitdir)"}
+	}
+	own := resolve(filepath.Dir(git), target)
+	common := own
+	shared, err := firstLine(filepath.Join(own, "commondir"))
+	switch {
+	case err == nil:
+		common = resolve(own, shared)
+	case !absent(err):
+		return "", err
+	}
+	if !isRepository(common) {
+		return "", &ConfigError{File: git, Line: 1, Msg: "its repository " + common +
+			" is not here; make it visible (git worktree repair, or mount it), or name a store with --store"}
+	}
+	return mainRoot(common), nil
+}
+
+// mainRoot returns the root of the main worktree of a repository, and the
+// repository itself where that cannot be known.
+func mainRoot(common string) string {
+	if tree := configuredWorktree(filepath.Join(common, "config")); tree != "" {
+		if tree = resolve(common, tree); isDir(tree) {
+			return canonical(tree)
+		}
+	}
+	if filepath.Base(common) == ".git" {
+		return canonical(filepath.Dir(common))
+	}
+	return canonical(common)
+}
+
+// configuredWorktree reads core.worktree, which git sets for submodules.
+func configuredWorktree(config string) string {
+	f, err := os.Open(config)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	core := false
+	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			core = strings.EqualFold(strings.TrimSpace(strings.Trim(line, "[]")), "core")
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if core && ok && strings.EqualFold(strings.TrimSpace(key), "worktree") {
+			return unquote(strings.TrimSpace(value))
+		}
+	}
+	return ""
+}
+
+// unquote undoes the quoting of git's configuration.
+func unquote(s string) string {
+	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
+		return s
+	}
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
+}
+
+// isRepository tells a git repository as git does: by what is in it.
+func isRepository(dir string) bool {
+	return exists(filepath.Join(dir, "HEAD")) && isDir(filepath.Join(dir, "objects")) && isDir(filepath.Join(dir, "refs"))
+}
+
+func resolve(base, path string) string {
+	path = filepath.FromSlash(path)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	return filepath.Clean(path)
+}
+
+func canonical(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
+
+// firstLine reads the one line of a small file.
+func firstLine(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimRight(line, "\r"), nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
+
+// absent reports that there is nothing at a path, in whatever words.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
