@@ -23,8 +23,8 @@
 //
 // # Refusals
 //
-// [ErrDamaged], [ErrUnsafe], [ErrNewer], [ErrMissing], [ErrDenied] and
-// [ErrTooLarge] are answers: nothing was written and repeating does not help.
+// [ErrDamaged], [ErrUnsafe], [ErrNewer], [ErrMissing], [ErrDenied],
+// [ErrTooLarge] and [ErrInvalid] are answers: nothing was written and repeating does not help.
 package driver
 
 import (
@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Limits of one batch and of one record. Every driver accepts what is within
@@ -41,7 +42,7 @@ const (
 	MaxKey    = 1024     // bytes of a record key
 	MaxValue  = 64 << 10 // bytes of one value
 	MaxGuards = 100      // guards of one batch
-	MaxWrites = 1000     // writes of one batch
+	MaxWrites = 4000     // writes of one batch
 	MaxBatch  = 1 << 20  // bytes of all keys and values of one batch
 )
 
@@ -63,11 +64,13 @@ var (
 	ErrDenied = errors.New("store refuses access")
 	// ErrTooLarge: the batch exceeds a limit above.
 	ErrTooLarge = errors.New("too large")
+	// ErrInvalid: the batch cannot be meant, whatever the store holds.
+	ErrInvalid = errors.New("invalid batch")
 )
 
 // Refusal reports whether err is an answer that repeating will not change.
 func Refusal(err error) bool {
-	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrMissing, ErrDenied, ErrTooLarge} {
+	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrMissing, ErrDenied, ErrTooLarge, ErrInvalid} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -168,13 +171,20 @@ func (b Batch) Check() error {
 	if len(b.Writes) > MaxWrites {
 		return fmt.Errorf("%w: %d records in one commit, at most %d", ErrTooLarge, len(b.Writes), MaxWrites)
 	}
+	for _, g := range b.Guards {
+		if !g.IsKind() {
+			if err := CheckKey(g.Key); err != nil {
+				return err
+			}
+		}
+	}
 	size, seen := 0, make(map[string]bool, len(b.Writes))
 	for _, w := range b.Writes {
 		if err := CheckKey(w.Key); err != nil {
 			return err
 		}
 		if seen[w.Key] {
-			return fmt.Errorf("record %q written twice in one commit", w.Key)
+			return fmt.Errorf("%w: record %q written twice", ErrInvalid, w.Key)
 		}
 		seen[w.Key] = true
 		if len(w.Value) > MaxValue {
@@ -191,7 +201,10 @@ func (b Batch) Check() error {
 // CheckKey refuses what cannot be a record key.
 func CheckKey(key string) error {
 	if i := strings.IndexByte(key, '/'); i <= 0 || i == len(key)-1 {
-		return fmt.Errorf("record key %q is not kind/name", key)
+		return fmt.Errorf("%w: record key %q is not kind/name", ErrInvalid, key)
+	}
+	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+		return fmt.Errorf("%w: record key %q is not text", ErrInvalid, key)
 	}
 	if len(key) > MaxKey {
 		return fmt.Errorf("%w: record key of %d bytes, at most %d", ErrTooLarge, len(key), MaxKey)
