@@ -16,16 +16,22 @@
 //
 // A commit whose reply is lost has an unknown outcome. Update looks for the
 // receipt the transaction left (see [Tx.Receipt]), and if there is none runs
-// the function again; it never guesses. When the store stays out of reach the
+// the function again; it never guesses, and what it answers stays true: a
+// commit that may still be on its way is made void first. When the store stays
+// out of reach the
 // error is [ErrUnknown] if a commit may have been applied, and
 // [ErrUnreachable] if none was tried.
 package store
 
 import (
+	"bytes"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
@@ -52,10 +58,17 @@ const (
 // It is safe for concurrent use.
 type Store struct {
 	d driver.Store
+
+	mu     sync.Mutex
+	jitter *rand.Rand
 }
 
 // New returns a Store over a driver.
-func New(d driver.Store) *Store { return &Store{d: d} }
+func New(d driver.Store) *Store {
+	var seed [32]byte
+	crand.Read(seed[:])
+	return &Store{d: d, jitter: rand.New(rand.NewChaCha8(seed))}
+}
 
 // Close closes the driver.
 func (s *Store) Close() error { return s.d.Close() }
@@ -84,39 +97,37 @@ func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error)
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need)}
 	for conflicts := 0; ; {
-		tx, err := a.run(ctx, fn)
-		if a.retryRead(ctx, err) {
-			continue
-		}
-		if err != nil {
-			return 0, a.final(err)
-		}
-		if a.landed > 0 {
+		tx, answer := a.run(ctx, fn)
+		switch {
+		case a.landed > 0:
 			return a.landed, nil
+		case a.retryRead(ctx, answer):
+			continue
+		case tx == nil:
+			return a.giveUp(answer)
 		}
-		if len(tx.order) == 0 {
-			return tx.snap.Rev, nil
-		}
-		b, err := tx.batch()
+		b, err := a.batch(tx, answer)
 		if err != nil {
 			return 0, err
 		}
-		fault.Point("store.commit")
-		rev, err := s.d.Commit(ctx, b)
+		rev := tx.snap.Rev
+		if len(b.Writes) > 0 {
+			fault.Point("store.commit")
+			rev, err = s.d.Commit(ctx, b)
+		}
 		switch {
+		case err == nil && answer != nil:
+			return 0, answer
 		case err == nil:
 			return rev, nil
 		case errors.Is(err, driver.ErrConflict):
 			conflicts++
-			if err := pause(ctx, time.Millisecond, conflicts); err != nil {
-				return 0, a.final(err)
+			if err := s.pause(ctx, time.Millisecond, conflicts); err != nil {
+				return a.giveUp(err)
 			}
 		case driver.Refusal(err):
 			return 0, err
-		default:
-			if a.unknown(ctx, tx) {
-				continue
-			}
+		case !a.unknown(ctx, tx):
 			return a.giveUp(err)
 		}
 	}
@@ -143,11 +154,8 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 			return nil, &readError{err}
 		}
 		tx := newTx(snap, q)
-		for _, r := range a.receipts {
-			if rec, ok := tx.known[r]; ok && rec.Rev > 0 {
-				a.landed = rec.Rev
-				return tx, nil
-			}
+		if a.look(tx.known); a.landed > 0 {
+			return tx, nil
 		}
 		if err := tx.checkMeta(); err != nil {
 			return nil, err
@@ -170,7 +178,7 @@ func (a *attempt) retryRead(ctx context.Context, err error) bool {
 		return false
 	}
 	a.failures++
-	return a.failures < maxFailures && pause(ctx, 20*time.Millisecond, a.failures) == nil
+	return a.failures < maxFailures && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
 }
 
 // unknown takes note of a commit that may have been applied and reports
@@ -181,31 +189,61 @@ func (a *attempt) unknown(ctx context.Context, tx *Tx) bool {
 		a.receipts = append(a.receipts, tx.receipt)
 	}
 	a.failures++
-	return ctx.Err() == nil && a.failures < maxFailures && pause(ctx, 20*time.Millisecond, a.failures) == nil
+	return ctx.Err() == nil && a.failures < maxFailures && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
 }
 
-// giveUp looks once more for a receipt, even when ctx has ended: the caller
-// wants to know.
+// look searches for the receipts of commits whose outcome was unknown. One
+// that was made void can never be applied any more.
+func (a *attempt) look(known map[string]driver.Record) {
+	a.receipts = slices.DeleteFunc(a.receipts, func(r string) bool {
+		rec := known[r]
+		if rec.Rev > 0 && !bytes.Equal(rec.Value, void) {
+			a.landed = rec.Rev
+		}
+		return rec.Rev > 0
+	})
+}
+
+// void stands in place of a receipt: the commit that would have written it is
+// guarded by its absence.
+var void = []byte(`{"void":true}`)
+
+// batch is what to commit after a run of fn. Earlier commits that may still be
+// on their way are made void by the same commit: what Update answers must stay
+// true. An answer that is an error, or without writes, commits nothing else.
+func (a *attempt) batch(tx *Tx, answer error) (driver.Batch, error) {
+	if answer != nil || len(tx.order) == 0 {
+		if len(a.receipts) == 0 {
+			return driver.Batch{}, nil
+		}
+		meta := tx.known[metaKey]
+		tx = newTx(tx.snap, driver.Query{})
+		tx.known[metaKey] = meta
+	}
+	for _, r := range a.receipts {
+		tx.guards[r] = 0
+		tx.write(driver.Write{Key: r, Value: void})
+	}
+	return tx.batch()
+}
+
+// giveUp ends without an answer. It looks once more for a receipt, even when
+// ctx has ended: the caller wants to know.
 func (a *attempt) giveUp(cause error) (int64, error) {
+	if !a.sent {
+		return 0, cause
+	}
 	if len(a.receipts) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
 		defer cancel()
-		snap, err := a.s.d.Read(ctx, driver.Query{Keys: a.receipts})
-		if err == nil && len(snap.Records) > 0 {
-			return snap.Records[0].Rev, nil
+		if snap, err := a.s.d.Read(ctx, driver.Query{Keys: a.receipts}); err == nil {
+			a.look(newTx(snap, driver.Query{}).known)
 		}
 	}
-	return 0, fmt.Errorf("%w: %w", ErrUnknown, cause)
-}
-
-// final says ErrUnknown where fn did not decide and an earlier commit may have
-// been applied.
-func (a *attempt) final(err error) error {
-	var r *readError
-	if a.sent && (errors.As(err, &r) || isContext(err)) {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	if a.landed > 0 {
+		return a.landed, nil
 	}
-	return err
+	return 0, fmt.Errorf("%w: %w", ErrUnknown, cause)
 }
 
 func isContext(err error) bool {
@@ -225,8 +263,11 @@ func (e *readError) Unwrap() []error {
 }
 
 // pause waits with full jitter before the n-th repetition.
-func pause(ctx context.Context, unit time.Duration, n int) error {
-	t := time.NewTimer(rand.N(min(unit<<min(n, 10), 500*time.Millisecond)) + 1)
+func (s *Store) pause(ctx context.Context, unit time.Duration, n int) error {
+	s.mu.Lock()
+	d := s.jitter.Int64N(int64(min(unit<<min(n, 10), 500*time.Millisecond))) + 1
+	s.mu.Unlock()
+	t := time.NewTimer(time.Duration(d))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -1,0 +1,206 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// count adds one to a counter and leaves a receipt, as an event does.
+func count(ctx context.Context, st *store.Store, runs *int) (n int, rev int64, err error) {
+	rev, err = st.Update(ctx, driver.Query{Keys: []string{"test/n"}}, func(tx *store.Tx) error {
+		*runs++
+		e, err := store.Get[number](tx, "test/n")
+		if err != nil {
+			return err
+		}
+		n = e.Value.N + 1
+		receipt := fmt.Sprintf("receipt/%d", *runs)
+		tx.Receipt(receipt)
+		return errors.Join(tx.Put("test/n", number{n}), tx.Put(receipt, number{n}))
+	})
+	return n, rev, err
+}
+
+func TestOneEffectWhateverTheReply(t *testing.T) {
+	for _, fates := range [][]fate{
+		{fine},
+		{before},
+		{after},
+		{twice},
+		{before, before, before},
+		{before, after},
+		{before, twice},
+		{after, after},
+		{before, before, before, before, after},
+	} {
+		t.Run(fmt.Sprint(fates), func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script, st *store.Store) {
+				s.fates = fates
+				var runs int
+				n, rev, err := count(t.Context(), st, &runs)
+				if err != nil || n != 1 {
+					t.Fatalf("got %d, %v", n, err)
+				}
+				if e := get(t, st, "test/n"); e.Value.N != 1 || e.Rev != rev {
+					t.Errorf("counter is %d at %d, want 1 at %d", e.Value.N, e.Rev, rev)
+				}
+			})
+		})
+	}
+}
+
+// A commit that is still on its way when Update has answered must not arrive
+// afterwards: the caller acts on the answer.
+func TestNothingArrivesAfterTheAnswer(t *testing.T) {
+	t.Run("after a repetition that was applied", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.fates = []fate{late}
+			var runs int
+			if n, _, err := count(t.Context(), st, &runs); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+			if s.arrive() != 0 || get(t, st, "test/n").Value.N != 1 {
+				t.Error("the late commit was applied too")
+			}
+		})
+	})
+	for _, answer := range []error{nil, errors.New("not now")} {
+		t.Run(fmt.Sprintf("after a repetition that decided against writing: %v", answer), func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script, st *store.Store) {
+				// The lock is free, then someone else's, then free again.
+				s.fates = []fate{late}
+				run := 0
+				_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+					run++
+					e, err := store.Get[number](tx, "test/lock")
+					if err != nil {
+						return err
+					}
+					if e.Exists() {
+						return answer
+					}
+					if run > 1 { // seen free once: the rival comes before the repetition
+						_, _ = s.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "test/lock", Value: []byte(`{"n":7}`)}}})
+					}
+					tx.Receipt("receipt/mine")
+					return errors.Join(tx.Put("test/lock", number{1}), tx.Put("receipt/mine", number{1}))
+				})
+				if !errors.Is(err, answer) {
+					t.Fatal(err)
+				}
+				_, _ = s.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "test/lock"}}})
+				if s.arrive() != 0 || get(t, st, "test/lock").Exists() {
+					t.Error("Update said that it wrote nothing, and then it did")
+				}
+			})
+		})
+	}
+	t.Run("it arrives between two repetitions", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.fates = []fate{late, rival}
+			s.rival = func() { s.arrive() }
+			var runs int
+			n, rev, err := count(t.Context(), st, &runs)
+			if e := get(t, st, "test/n"); err != nil || n != 1 || e.Value.N != 1 || e.Rev != rev {
+				t.Errorf("got %d at %d, %v; counter is %d at %d", n, rev, err, e.Value.N, e.Rev)
+			}
+		})
+	})
+	t.Run("the reply to the refusal is lost as well", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.fates = []fate{late, after, after, before}
+			var runs int
+			n, _, err := count(t.Context(), st, &runs)
+			if s.arrive() != 0 || err != nil || n != 1 || get(t, st, "test/n").Value.N != 1 {
+				t.Errorf("got %d, %v; counter is %d", n, err, get(t, st, "test/n").Value.N)
+			}
+		})
+	})
+}
+
+func TestUnknownAndUnreachable(t *testing.T) {
+	all := func(f fate) []fate { return []fate{f, f, f, f, f, f, f, f} }
+	gone := []error{errCut, errCut, errCut, errCut, errCut, errCut, errCut, errCut, errCut, errCut}
+	for _, c := range []struct {
+		name     string
+		fates    []fate
+		reads    []error
+		want     error
+		not      error
+		effect   int
+		answered bool
+	}{
+		{name: "never readable", reads: gone, want: store.ErrUnreachable, not: store.ErrUnknown},
+		{name: "readable again in time", reads: gone[:3], effect: 1, answered: true},
+		{name: "no commit gets through", fates: all(before), want: store.ErrUnknown, not: store.ErrUnreachable},
+		{name: "no reply gets through, but the receipt is found", fates: all(after), effect: 1, answered: true},
+		{name: "damage is not repeated", reads: []error{driver.ErrDamaged}, want: driver.ErrDamaged, not: store.ErrUnreachable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script, st *store.Store) {
+				s.fates, s.reads = c.fates, c.reads
+				var runs int
+				n, _, err := count(t.Context(), st, &runs)
+				s.reads = nil
+				if c.answered != (err == nil) || !errors.Is(err, c.want) || c.not != nil && errors.Is(err, c.not) {
+					t.Errorf("error is %v", err)
+				}
+				if c.answered && n != 1 || get(t, st, "test/n").Value.N != c.effect {
+					t.Errorf("got %d, counter is %d", n, get(t, st, "test/n").Value.N)
+				}
+			})
+		})
+	}
+	t.Run("reply lost, then never readable", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.fates, s.reads = []fate{after}, append([]error{nil}, gone...)
+			var runs int
+			if _, _, err := count(t.Context(), st, &runs); !errors.Is(err, store.ErrUnknown) {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("reply lost and the caller gone", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s.fates, s.rival = []fate{rival, fine}, cancel
+			var runs int
+			_, _, err := count(ctx, st, &runs)
+			if !errors.Is(err, store.ErrUnknown) || !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("the caller leaves while the receipt is looked for", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s.fates, s.reads, s.rival = []fate{after}, []error{nil, errLeave}, cancel
+			var runs int
+			n, rev, err := count(ctx, st, &runs)
+			if err != nil || n != 1 || rev != get(t, st, "test/n").Rev {
+				t.Error(n, rev, err)
+			}
+		})
+	})
+}
+
+func TestConflictRunsAgainOnFreshData(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script, st *store.Store) {
+		s.fates = []fate{rival, rival}
+		s.rival = func() {
+			snap, _ := s.Store.Read(t.Context(), driver.Query{Keys: []string{"test/n"}})
+			v := fmt.Sprintf(`{"n":%d}`, 10+len(snap.Records))
+			_, _ = s.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "test/n", Value: []byte(v)}}})
+		}
+		var runs int
+		n, _, err := count(t.Context(), st, &runs)
+		if err != nil || n != 12 || runs != 3 {
+			t.Errorf("got %d after %d runs, %v", n, runs, err)
+		}
+	})
+}
