@@ -20,8 +20,9 @@ var (
 
 // When the log is looked at, and how long is too long.
 const (
-	shortenEvery = 1000
-	logLimit     = 1 << 20
+	shortenEvery = 1000    // commits
+	longLog      = 250     // pages
+	hugeLog      = 8 << 20 // bytes
 )
 
 // Commit implements driver.Store.
@@ -101,32 +102,39 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	}
 	s.conns.main.Lock()
 	defer s.conns.main.Unlock()
+	s.shorten()
 	tx := &tx{conn: s.conns.writer, kinds: make(map[string]int64)}
 	if err := tx.run(ctx, group); err != nil {
 		_ = tx.conn.rollback()
 		return nil, left(ctx, explain(err, s.path))
 	}
-	s.shorten()
 	return tx, nil
 }
 
-// shorten empties a log that has grown long. SQLite does that by itself for a
-// process that stays, but forgets in between how far it got: a row of commands
-// that each commit once and exit would make the log longer for ever, and all
-// of them read it from the beginning. So every process looks at the size after
-// its first commit, and now and then afterwards. The commit is done: what goes
+// shorten starts the log over when it has grown long. SQLite does that by
+// itself for a process that stays, but a new process does not know how much of
+// the log is in the database already: a row of commands that each commit once
+// and exit would make it longer for ever, and all of them read it from the
+// beginning. So every process looks before its first commit, and now and then
+// afterwards. Starting over keeps the file, whose blocks are then written anew,
+// which is quicker than growing it; only a very long file is cut. What goes
 // wrong here is the next one's to try.
 func (s *Store) shorten() {
 	s.commits++
 	if s.commits%shortenEvery != 1 || !s.safeFS {
 		return
 	}
-	if wal, err := os.Lstat(s.path + "-wal"); err != nil || wal.Size() < logLimit {
+	c := s.conns.writer
+	frames, err := c.logFrames()
+	if err != nil || frames < longLog {
 		return
 	}
-	c := s.conns.writer
+	sql := "PRAGMA wal_checkpoint(RESTART)"
+	if wal, err := os.Lstat(s.path + "-wal"); err == nil && wal.Size() > hugeLog {
+		sql = "PRAGMA wal_checkpoint(TRUNCATE)"
+	}
 	c.SetBusyTimeout(0) // readers of the log have precedence
-	_, _ = c.pragma("PRAGMA wal_checkpoint(TRUNCATE)")
+	_, _ = c.pragma(sql)
 	c.SetBusyTimeout(busyTimeout)
 }
 

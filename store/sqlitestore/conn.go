@@ -150,6 +150,19 @@ func (c conn) settings(writer bool) error {
 	return nil
 }
 
+// logFrames returns how many pages the log holds.
+func (c conn) logFrames() (int, error) {
+	stmt, _, err := c.PrepareTransient("PRAGMA wal_checkpoint(NOOP)")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = stmt.Finalize() }()
+	if _, err := stmt.Step(); err != nil {
+		return 0, err
+	}
+	return stmt.ColumnInt(1), nil
+}
+
 // snapshot runs fn on one view of the database.
 func (c conn) snapshot(fn func() error) error {
 	if err := c.exec("BEGIN"); err != nil {

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
-	"syscall"
-
-	"github.com/gofrs/flock"
 )
 
 // A Gate lets one caller on the machine through at a time, in roughly the
@@ -16,11 +12,12 @@ import (
 // again and again, so that nobody starves. Its file is never removed, because
 // two processes holding two files of one name would both be through.
 type Gate struct {
-	file *flock.Flock
 	slot chan struct{} // held by the caller that is through or first in line
 
-	mu     sync.Mutex
+	mu     sync.Mutex // protects what follows; the file, while nobody waits
+	file   lockFile
 	wait   *wait // the one wait in the kernel, if any
+	held   bool
 	closed bool
 }
 
@@ -37,10 +34,7 @@ var errGateClosed = errors.New("gate is closed")
 
 // NewGate returns a gate at path. The file is made at the first Lock.
 func NewGate(path string) *Gate {
-	return &Gate{
-		file: flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDONLY|noFollow), flock.SetPermissions(0o600)),
-		slot: make(chan struct{}, 1),
-	}
+	return &Gate{file: lockFile{path: path}, slot: make(chan struct{}, 1)}
 }
 
 // Lock waits until the caller is through, or ctx ends.
@@ -60,7 +54,7 @@ func (g *Gate) Lock(ctx context.Context) error {
 // Unlock lets the next one through.
 func (g *Gate) Unlock() {
 	g.mu.Lock()
-	_ = g.file.Unlock() // an flock on an open file cannot fail to open
+	g.release()
 	g.mu.Unlock()
 	<-g.slot
 }
@@ -71,6 +65,9 @@ func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	if g.wait == nil && !g.held {
+		g.file.close()
+	}
 }
 
 func (g *Gate) lock(ctx context.Context) error {
@@ -89,7 +86,7 @@ func (g *Gate) lock(ctx context.Context) error {
 	select {
 	case <-w.done: // through at the same moment
 		if w.err == nil {
-			_ = g.file.Unlock()
+			g.release()
 		}
 	default:
 	}
@@ -105,7 +102,8 @@ func (g *Gate) enter() (*wait, error) {
 		return nil, errGateClosed
 	}
 	if g.wait == nil {
-		if ok, err := g.file.TryLock(); ok || err != nil {
+		var err error
+		if g.held, err = g.file.lock(false); g.held || err != nil {
 			return nil, g.named(err)
 		}
 		g.wait = &wait{done: make(chan struct{})}
@@ -117,22 +115,27 @@ func (g *Gate) enter() (*wait, error) {
 
 // sleep waits in the kernel for whoever wants it by then.
 func (g *Gate) sleep(w *wait) {
-	err := g.file.Lock()
-	for errors.Is(err, syscall.EINTR) {
-		err = g.file.Lock()
-	}
+	held, err := g.file.lock(true)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.wait, w.err = nil, g.named(err)
-	if !w.wanted {
-		_ = g.file.Unlock()
+	g.wait, g.held, w.err = nil, held, g.named(err)
+	if held && !w.wanted {
+		g.release()
 	}
 	close(w.done)
+}
+
+func (g *Gate) release() {
+	g.file.unlock()
+	g.held = false
+	if g.closed {
+		g.file.close()
+	}
 }
 
 func (g *Gate) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("gate %s: %w", g.file.Path(), denied(err))
+	return fmt.Errorf("gate %s: %w", g.file.path, denied(err))
 }

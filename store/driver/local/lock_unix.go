@@ -1,0 +1,58 @@
+//go:build unix
+
+package local
+
+import "golang.org/x/sys/unix"
+
+// A lockFile is an flock on a file that stays open. It is a bare descriptor:
+// an os.File would be opened, registered with the poller and closed again for
+// every commit.
+type lockFile struct {
+	path string
+	fd   int
+	open bool
+}
+
+// lock waits in the kernel if told to; otherwise ok is false when another
+// holds the file.
+func (f *lockFile) lock(wait bool) (ok bool, err error) {
+	if !f.open {
+		if f.fd, err = openLock(f.path); err != nil {
+			return false, err
+		}
+		f.open = true
+	}
+	how := unix.LOCK_EX
+	if !wait {
+		how |= unix.LOCK_NB
+	}
+	for {
+		switch err := unix.Flock(f.fd, how); err {
+		case nil:
+			return true, nil
+		case unix.EWOULDBLOCK:
+			return false, nil
+		case unix.EINTR:
+		default:
+			return false, err
+		}
+	}
+}
+
+func openLock(path string) (int, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+func (f *lockFile) unlock() { _ = unix.Flock(f.fd, unix.LOCK_UN) }
+
+func (f *lockFile) close() {
+	if f.open {
+		_ = unix.Close(f.fd)
+		f.open = false
+	}
+}

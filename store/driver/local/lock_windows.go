@@ -1,0 +1,44 @@
+package local
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// A lockFile is a lock on a file that stays open.
+type lockFile struct {
+	path string
+	file *os.File
+}
+
+// lock waits in the kernel if told to; otherwise ok is false when another
+// holds the file.
+func (f *lockFile) lock(wait bool) (ok bool, err error) {
+	if f.file == nil {
+		if f.file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return false, err
+		}
+	}
+	how := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
+	if !wait {
+		how |= windows.LOCKFILE_FAIL_IMMEDIATELY
+	}
+	err = windows.LockFileEx(windows.Handle(f.file.Fd()), how, 0, 1, 0, new(windows.Overlapped))
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (f *lockFile) unlock() {
+	_ = windows.UnlockFileEx(windows.Handle(f.file.Fd()), 0, 1, 0, new(windows.Overlapped))
+}
+
+func (f *lockFile) close() {
+	if f.file != nil {
+		_ = f.file.Close()
+		f.file = nil
+	}
+}
