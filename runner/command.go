@@ -1,0 +1,98 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// The codes that shells give to a command that did not run.
+const (
+	notExecutable = 126
+	notFound      = 127
+)
+
+// check validates the options and finds the program, so that a command that
+// cannot run does not take the lock first.
+func (o *Options) check() (path string, err error) {
+	switch {
+	case len(o.Command) == 0 || o.Command[0] == "":
+		return "", &lock.InvalidError{What: "command", Rule: "must not be empty"}
+	case o.Grace < 0:
+		return "", &lock.InvalidError{What: "grace " + o.Grace.String(), Rule: "must not be negative"}
+	case o.Acquire.DryRun:
+		return "", &lock.InvalidError{What: "dry run", Rule: "cannot run a command"}
+	}
+	name := o.Command[0]
+	if o.Dir != "" {
+		if fi, err := os.Stat(o.Dir); err != nil {
+			return "", &StartError{Command: name, ExitCode: notExecutable, Err: err}
+		} else if !fi.IsDir() {
+			return "", &StartError{Command: name, ExitCode: notExecutable, Err: &fs.PathError{Op: "chdir", Path: o.Dir, Err: syscall.ENOTDIR}}
+		}
+		if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
+			name = filepath.Join(o.Dir, name)
+		}
+	}
+	path, err = exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", startError(o.Command[0], err)
+	}
+	return path, nil
+}
+
+func startError(command string, err error) *StartError {
+	code := notExecutable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = notFound
+	}
+	return &StartError{Command: command, ExitCode: code, Err: err}
+}
+
+// reason is the error without the names of the calls and paths around it.
+func reason(err error) string {
+	var in *exec.Error
+	if errors.As(err, &in) {
+		err = in.Err
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "command not found"
+	}
+	return err.Error()
+}
+
+// environment is what the command sees: what it was given, and its lease.
+func environment(base []string, g lock.Grant) []string {
+	if base == nil {
+		base = os.Environ()
+	}
+	var keys []string
+	for _, k := range g.Keys {
+		keys = append(keys, k.Key)
+	}
+	own := [][2]string{
+		{"TASKLOCK_KEY", strings.Join(keys, " ")},
+		{"TASKLOCK_TOKEN", strconv.FormatInt(g.Token, 10)},
+		{"TASKLOCK_LEASE", g.LeaseID},
+		{"TASKLOCK_OWNER", g.Owner + "/cmd"},
+	}
+	env := slices.DeleteFunc(slices.Clone(base), func(v string) bool {
+		return slices.ContainsFunc(own, func(o [2]string) bool { return strings.HasPrefix(v, o[0]+"=") })
+	})
+	for _, o := range own {
+		env = append(env, fmt.Sprintf("%s=%s", o[0], o[1]))
+	}
+	return env
+}

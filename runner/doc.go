@@ -1,0 +1,68 @@
+// Package runner runs a command under a lease and makes sure that the command
+// does not go on working without it.
+//
+// # Guarantee
+//
+// The command starts after the lease was granted, and the lease is released
+// after the command, and every process it left in its process group, has
+// ended. While the command runs the lease is renewed. When it is lost, or can
+// no longer be trusted, the group gets TERM, then a time of grace, then KILL,
+// and all of that is over before the store may give the lease to someone else
+// (see [lock.Window]).
+//
+// This holds when the program that called [Run] is itself killed or stopped,
+// if it names a guardian: a small process of the same binary that is the
+// parent of the command and the leader of its group.
+//
+//	wrapper (Run) ── orders ──> guardian ──> command ──> its own children
+//	              <── reports ──    └────── one process group ──────┘
+//
+// The wrapper tells the guardian again and again how long the lease may be
+// relied on. What the guardian does:
+//
+//	the wrapper is silent for too long   TERM, grace, KILL within the ttl
+//	the wrapper is gone                  TERM, half a second at most, KILL
+//	the command ended                    report it; TERM, grace, KILL for what it left behind
+//	the guardian itself is killed        the kernel kills the command (Linux), the wrapper the group
+//
+// The guardian is started before the lease is asked for, so that the lease
+// record names the wrapper and the group from its first moment: only when both
+// are gone is the death of the holder proved.
+//
+// # Limit
+//
+// A process that leaves the group (setsid, a daemon, a container started by a
+// service) is out of reach, and is not waited for. If wrapper and guardian
+// are killed in the same instant, the kernel kills the command itself on
+// Linux; its children, and on other systems the command, go on, and the lease
+// then lasts its ttl because the group is seen to live. A command that runs
+// with other rights than ours (sudo) may refuse our signals. If wrapper and
+// guardian are both stopped and the command is not, nobody watches.
+//
+// Without a guardian a killed wrapper takes the command along on Linux only,
+// without the command's children, and a stopped wrapper stops nothing. The
+// lease record then names the wrapper alone. On Windows there is never a
+// guardian, nor a group: the command is killed without warning and its
+// children are not.
+//
+// # Signals and the terminal
+//
+// With [Options.Forward] INT, TERM, HUP, QUIT, USR1 and USR2 go to the whole
+// group; what to do about them is the command's business, the lease stays. A
+// signal that was ignored when the program started (nohup) stays ignored.
+//
+// If standard input is a terminal and the program is in its foreground, the
+// group gets the terminal until it ends: it can read, and Ctrl+C reaches it
+// directly. A job under a lease is not suspended: Ctrl+Z is answered with
+// SIGCONT, because a suspended job would keep the lock from everyone else for as
+// long as it is forgotten. A background job that is brought to the foreground
+// gets the terminal then.
+//
+// # Environment of the command
+//
+//	TASKLOCK_KEY     the key; several are separated by a single space
+//	TASKLOCK_TOKEN   the largest fencing token
+//	TASKLOCK_LEASE   the lease
+//	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use
+//	                 and renew what the command runs under, not release it
+package runner

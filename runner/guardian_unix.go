@@ -1,0 +1,263 @@
+//go:build linux || darwin
+
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hasGuardian = true
+	protocol    = "1" // the binary may have been replaced since we started
+	orderFD     = 3
+	reportFD    = 4
+)
+
+// guardian is the keeper in a process of its own, seen from the wrapper.
+type guardian struct {
+	cmd    *exec.Cmd
+	orders *os.File
+	said   chan report
+}
+
+func startGuardian(o *Options) (*guardian, error) {
+	orderR, orderW, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("guardian: %w", err)
+	}
+	defer orderR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		orderW.Close()
+		return nil, fmt.Errorf("guardian: %w", err)
+	}
+	defer reportW.Close()
+	cmd := o.command(append(o.Guardian[:len(o.Guardian):len(o.Guardian)], protocol))
+	cmd.ExtraFiles = []*os.File{orderR, reportW}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		orderW.Close()
+		reportR.Close()
+		return nil, fmt.Errorf("guardian: %w", err)
+	}
+	g := &guardian{cmd: cmd, orders: orderW, said: make(chan report)}
+	o.logf("guardian is process %d", cmd.Process.Pid)
+	go func() {
+		defer close(g.said)
+		defer reportR.Close()
+		in := json.NewDecoder(reportR)
+		for {
+			var r report
+			if in.Decode(&r) != nil {
+				return
+			}
+			g.said <- r
+		}
+	}()
+	return g, nil
+}
+
+func (g *guardian) group() int             { return g.cmd.Process.Pid }
+func (g *guardian) reports() <-chan report { return g.said }
+
+// order writes without waiting for a guardian that is stopped. What is short
+// is written whole or not at all.
+func (g *guardian) order(o order) error {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	patience := 50 * time.Millisecond
+	if o.Start != nil {
+		patience = 10 * time.Second
+	}
+	if err := g.orders.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err = g.orders.Write(append(b, '\n'))
+	return err
+}
+
+// signal is safe until close: the number of the group belongs to the guardian
+// until it is waited for.
+func (g *guardian) signal(sig syscall.Signal) { signalGroup(g.group(), nil, sig) }
+
+func (g *guardian) close() {
+	g.orders.Close()
+	g.signal(syscall.SIGKILL)
+	for range g.said {
+	}
+	_ = g.cmd.Wait() // what matters of its end is in its reports
+	awaitGroup(g.group())
+}
+
+// awaitGroup returns when nothing of the group runs. A process that the kernel
+// cannot kill yet is waited for; doubt is not, for there is nobody left whom
+// KILL has not reached.
+func awaitGroup(pgid int) {
+	began := time.Now()
+	for {
+		switch host.GroupLife(pgid, host.Self()) {
+		case host.Dead:
+			return
+		case host.Unknown:
+			if time.Since(began) > time.Second {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// GuardianMain is the body of the hidden command that [Options.Guardian] names,
+// with the arguments after it. It returns the exit code for the process.
+func GuardianMain(args []string) int {
+	if len(args) != 1 || args[0] != protocol || !isPipe(orderFD) || !isPipe(reportFD) {
+		fmt.Fprintln(os.Stderr, "guardian: to be started by run, of the same version, and not by hand")
+		return 2
+	}
+	// The kernel kills the command when the thread that started it ends.
+	runtime.LockOSThread()
+	unix.CloseOnExec(orderFD)
+	unix.CloseOnExec(reportFD)
+	watchOver(os.NewFile(orderFD, "orders"), os.NewFile(reportFD, "reports"))
+	return 0
+}
+
+func isPipe(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+// watchOver is the guardian's life: one command, then the end.
+func watchOver(in, out *os.File) {
+	surviveSignals()
+	adoptOrphans()
+	orders := make(chan order)
+	go func() {
+		defer close(orders)
+		dec := json.NewDecoder(in)
+		for {
+			var o order
+			if dec.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	first, ok := <-orders
+	if !ok || first.Start == nil {
+		return
+	}
+	enc := json.NewEncoder(out)
+	say := func(r report) { _ = enc.Encode(r) } // a wrapper that is gone is noticed by its orders
+	pgid := unix.Getpgrp()
+	s := supervisor{
+		orders: orders, report: say, grace: first.Start.Grace,
+		signal: func(sig syscall.Signal) { signalGroup(pgid, nil, sig) },
+	}
+	s.watch.trust(first.At, first.Trust, first.Grace)
+	if do, _ := s.watch.due(now()); do != doNothing {
+		say(report{Overdue: true})
+		return
+	}
+	pid, err := syscall.ForkExec(first.Start.Path, first.Start.Args, &syscall.ProcAttr{
+		Dir: first.Start.Dir, Env: first.Start.Env, Files: []uintptr{0, 1, 2}, Sys: memberAttr(),
+	})
+	if err != nil {
+		say(failure(err))
+		return
+	}
+	say(report{Started: pid})
+	exits, childless := make(chan exit, 1), make(chan struct{})
+	go reap(pid, pgid, first.Start.Foreground, exits, childless)
+	s.exits = exits
+	s.busy = func() bool {
+		select {
+		case <-childless:
+			if adopts {
+				return false
+			}
+		default:
+		}
+		return groupBusy(pgid, os.Getpid())
+	}
+	s.run()
+}
+
+// surviveSignals keeps the guardian alive through what is sent to its group. It
+// catches and does not ignore: the command would inherit that. What was
+// ignored from the start is left so, for the command to inherit.
+func surviveSignals() {
+	heard := make(chan os.Signal, 1)
+	for _, sig := range survived {
+		if !signal.Ignored(sig) {
+			signal.Notify(heard, sig) // nobody listens
+		}
+	}
+}
+
+var survived = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+}
+
+// reap waits for the command and for the orphans that became the guardian's,
+// and closes childless when there are none. If the group has the terminal,
+// Ctrl+Z is undone.
+func reap(pid, pgid int, foreground bool, exits chan<- exit, childless chan<- struct{}) {
+	for {
+		var ws unix.WaitStatus
+		got, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			close(childless)
+			return
+		case ws.Stopped():
+			if foreground && ws.StopSignal() == unix.SIGTSTP {
+				_ = unix.Kill(-pgid, unix.SIGCONT)
+			}
+		case got == pid && ws.Signaled():
+			exits <- exit{Signal: int(ws.Signal())}
+		case got == pid:
+			exits <- exit{Code: ws.ExitStatus()}
+		}
+	}
+}
+
+// failure describes why a command did not start.
+func failure(err error) report {
+	r := report{Failed: err.Error()}
+	var pe *fs.PathError
+	var no syscall.Errno
+	if errors.As(err, &pe) {
+		r.Failed = pe.Err.Error()
+	}
+	if errors.As(err, &no) {
+		r.Errno = int(no)
+	}
+	return r
+}
+
+func exitOf(state *os.ProcessState, err error) exit {
+	if err != nil {
+		return exit{Code: 1}
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return exit{Signal: int(ws.Signal())}
+	}
+	return exit{Code: state.ExitCode()}
+}

@@ -1,0 +1,267 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// session is one command under one lease, seen from the wrapper.
+type session struct {
+	o      Options
+	path   string
+	keeper keeper
+	lease  *lock.Lease
+	cancel context.CancelCauseFunc // of the lease's context
+
+	signals  chan os.Signal
+	terminal *terminal
+
+	trusted  stamp            // the last moment at which the lease was relied on
+	stopping bool             // the command was told to end
+	backup   <-chan time.Time // the supervisor did not obey: kill
+	started  bool
+	ended    bool // the command's end was reported
+
+	res Result
+	err error
+}
+
+// window is how the time of the lease is spent. A look at the lease says that
+// it may be relied on now; silence is how long the guardian then does without
+// the next look. After silence comes hush, the guardian's grace. Both fit
+// between the end of trust and the end of the ttl, with a quarter to spare.
+type window struct {
+	grace         time.Duration // the wrapper's own
+	silence, hush time.Duration
+	spare         time.Duration
+}
+
+func (s *session) window() window {
+	ttl := s.lease.TTL()
+	trust, grace := lock.Window(ttl)
+	budget := ttl - trust
+	w := window{grace: grace, silence: budget / 2, hush: budget / 4, spare: ttl / 40}
+	if s.o.Grace > 0 {
+		w.grace = min(w.grace, s.o.Grace)
+		w.hush = min(w.hush, s.o.Grace)
+	}
+	return w
+}
+
+// work starts the command and stays with it until nothing of it is left.
+func (s *session) work(ctx context.Context) {
+	if s.o.Forward {
+		s.catch(jobControl...)
+	}
+	s.terminal = openTerminal(s.o.Stdin)
+	defer func() { s.terminal.takeBack(s.res.ExitCode > 128) }()
+	s.start()
+	look := time.NewTicker(min(time.Second, s.window().silence/4))
+	defer look.Stop()
+	done, lost := ctx.Done(), s.lease.Context().Done()
+	for {
+		select {
+		case r, ok := <-s.keeper.reports():
+			if !ok {
+				s.keeper.close()
+				s.orphaned()
+				return
+			}
+			s.note(r)
+		case sig := <-s.heard():
+			s.forward(sig)
+		case <-done:
+			done = nil
+			s.fail(context.Cause(ctx))
+			s.stop("cancelled", s.window().grace)
+		case <-lost:
+			lost = nil
+			s.lose(context.Cause(s.lease.Context()))
+		case <-look.C:
+			s.vouch()
+		case <-s.backup:
+			s.o.logf("killing the group")
+			s.keeper.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+func (s *session) start() {
+	w := s.window()
+	s.trusted = now()
+	switch err := s.lease.Err(); {
+	case errors.Is(err, lock.ErrLost):
+		s.lose(err)
+		return
+	case err != nil: // the wait was ended in the moment of the grant
+		s.res = s.res.failed(s.fail(err))
+		s.stop("not started", 0)
+		return
+	}
+	foreground := s.terminal.give(s.keeper.group())
+	s.tell(order{At: s.trusted, Trust: w.silence, Grace: w.hush, Start: &spec{
+		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.res.Grant),
+		Grace: w.grace, Foreground: foreground,
+	}})
+}
+
+// heard is where signals come from, but not before the command can take them.
+func (s *session) heard() <-chan os.Signal {
+	if !s.started {
+		return nil
+	}
+	return s.signals
+}
+
+// tell gives an order. One that does not arrive needs no answer: either the
+// supervisor has ended, which its reports will say, or its deadline comes.
+func (s *session) tell(o order) {
+	if err := s.keeper.order(o); err != nil {
+		s.o.logf("order to the guardian: %v", err)
+	}
+}
+
+// vouch looks at the lease and passes on that it may be relied on. The moment
+// is taken before the look: whatever happens in between, a pause above all,
+// errs to safety.
+func (s *session) vouch() {
+	at := now()
+	if err := s.lease.Err(); errors.Is(err, lock.ErrLost) {
+		s.lose(err)
+		return
+	}
+	s.trusted = at
+	if w := s.window(); s.started {
+		s.tell(order{At: at, Trust: w.silence, Grace: w.hush})
+	}
+}
+
+// lose ends the command because the lease is lost. The more time has passed
+// since the lease was last relied on, the less grace is left.
+func (s *session) lose(err error) {
+	if s.res.Lost != nil || !errors.Is(err, lock.ErrLost) {
+		return
+	}
+	s.res.Lost = err
+	s.fail(err)
+	w := s.window()
+	late := s.trusted.until(now())
+	s.stop("lease lost", max(0, min(w.grace, w.grace+2*w.spare-late)))
+}
+
+// stop orders the end of the command, and is ready to do it itself.
+func (s *session) stop(why string, grace time.Duration) {
+	s.o.logf("%s: TERM, and KILL in %s", why, grace)
+	s.stopping = true
+	s.tell(order{At: now(), Stop: true, Grace: grace})
+	s.backup = time.After(grace + s.window().spare)
+}
+
+// note takes in a report.
+func (s *session) note(r report) {
+	switch {
+	case r.Started != 0:
+		s.started = true
+		s.o.logf("started %s as process %d", s.path, r.Started)
+		s.terminal.started(s.keeper.group())
+	case r.Failed != "":
+		s.ended = true
+		err := errors.New(r.Failed)
+		if r.Errno != 0 {
+			err = syscall.Errno(r.Errno)
+		}
+		s.res = s.res.failed(s.fail(startError(s.o.Command[0], err)))
+	case r.Overdue:
+		if s.res.Lost == nil && !s.stopping {
+			s.res.Lost = &lock.LostError{Key: s.res.Grant.Keys[0].Key, Token: s.res.Grant.Token,
+				Why: "this process was stopped for too long to be sure"}
+			s.fail(s.res.Lost)
+		}
+		s.stopping = true
+	case r.Exit != nil:
+		s.ended = true
+		s.res.ExitCode = r.Exit.Code
+		if r.Exit.Signal != 0 {
+			s.res.ExitCode = 128 + r.Exit.Signal
+		}
+		s.o.logf("ended with code %d", s.res.ExitCode)
+	}
+}
+
+// orphaned draws the conclusion from a supervisor that is gone, and with it
+// the whole group. One that had to use KILL could not report what it did.
+func (s *session) orphaned() {
+	if s.ended {
+		return
+	}
+	if s.started {
+		s.res.ExitCode = 128 + int(syscall.SIGKILL)
+	}
+	if !s.stopping {
+		if err := s.lease.Err(); errors.Is(err, lock.ErrLost) {
+			s.res.Lost = err
+			s.fail(err)
+			return
+		}
+		s.fail(ErrGuardian)
+	}
+}
+
+// fail keeps the first error and returns its argument.
+func (s *session) fail(err error) error {
+	if s.err == nil {
+		s.err = err
+	}
+	return err
+}
+
+// finish gives the lease back. Nothing runs under it any more.
+func (s *session) finish(ctx context.Context) (Result, error) {
+	defer s.cancel(nil)
+	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lock.ErrLost) {
+		if s.res.Lost == nil {
+			s.res.Lost = cause
+			s.fail(cause)
+		}
+		return s.res, s.err // there is nothing to give back
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.lease.Release(context.WithoutCancel(ctx)) }()
+	patience := time.NewTimer(min(s.lease.TTL(), releaseTime))
+	defer patience.Stop()
+	for {
+		select {
+		case err := <-done:
+			s.released(err)
+		case sig := <-s.signals:
+			if !ends(sig) {
+				continue
+			}
+			s.fail(fmt.Errorf("release: %w; the lease ends by itself", &SignalError{Signal: sig}))
+		case <-patience.C:
+			s.fail(errors.New("release: the store does not answer; the lease ends by itself"))
+		}
+		return s.res, s.err
+	}
+}
+
+// releaseTime bounds how long an unreachable store keeps us after the command.
+const releaseTime = 10 * time.Second
+
+func (s *session) released(err error) {
+	switch {
+	case err == nil:
+		s.o.logf("released")
+	case errors.Is(err, lock.ErrLost) && s.res.Lost == nil:
+		s.res.Lost = err
+		s.fail(err)
+	default:
+		s.fail(err)
+	}
+}

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"syscall"
+	"time"
+)
+
+// order is what the wrapper tells the supervisor of the command.
+type order struct {
+	At    stamp         `json:"at"`
+	Start *spec         `json:"start,omitempty"` // together with Trust: no command without a deadline
+	Stop  bool          `json:"stop,omitempty"`  // TERM, Grace, KILL
+	Trust time.Duration `json:"trust,omitempty"` // the lease may be relied on for so long after At,
+	Grace time.Duration `json:"grace,omitempty"` // and the end may take so long
+}
+
+// spec is the command to start.
+type spec struct {
+	Path       string        `json:"path"`
+	Args       []string      `json:"args"`
+	Dir        string        `json:"dir,omitempty"`
+	Env        []string      `json:"env"`
+	Grace      time.Duration `json:"grace"`                // for what the command leaves behind
+	Foreground bool          `json:"foreground,omitempty"` // it has the terminal
+}
+
+// report is what the supervisor tells the wrapper. One field is set.
+type report struct {
+	Started int    `json:"started,omitempty"` // pid
+	Failed  string `json:"failed,omitempty"`  // why it could not be started
+	Errno   int    `json:"errno,omitempty"`   // with Failed, where the system said so
+	Overdue bool   `json:"overdue,omitempty"` // no word from the wrapper in time
+	Exit    *exit  `json:"exit,omitempty"`
+}
+
+// exit is how the command ended.
+type exit struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal,omitempty"`
+}
+
+// keeper looks after the command: a guardian process, or an attendant in this
+// one. Both run a supervisor.
+type keeper interface {
+	// group is the process group of the command; 0: not known yet, or none.
+	group() int
+	// order never blocks for long. An order that does not arrive is backed by
+	// the deadline of the one before.
+	order(order) error
+	// reports is closed when the supervisor has ended.
+	reports() <-chan report
+	// signal sends to everything in the group.
+	signal(sig syscall.Signal)
+	// close kills what is left, and returns when nothing is.
+	close()
+}
+
+// supervisor keeps a started command within its deadlines, and returns when
+// nothing of it is left.
+type supervisor struct {
+	orders <-chan order // closed: the wrapper is gone
+	exits  <-chan exit  // one, when the command has ended
+	report func(report)
+	signal func(syscall.Signal)
+	busy   func() bool   // something of the group still runs
+	grace  time.Duration // for what the command leaves behind
+
+	watch watch
+	told  bool // that it is overdue
+	ended bool
+}
+
+// orphanGrace is what a command gets whose wrapper was killed.
+const orphanGrace = 500 * time.Millisecond
+
+func (s *supervisor) run() {
+	for {
+		next := s.act()
+		if s.ended {
+			if !s.busy() {
+				return
+			}
+			next = min(next, killAgain)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case o, ok := <-s.orders:
+			s.obey(o, ok)
+		case e := <-s.exits:
+			s.ended, s.exits = true, nil
+			s.report(report{Exit: &e})
+			// What it left behind may still work under the lease.
+			s.watch.stop(now(), s.grace)
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// act does what is due and returns when to look again.
+func (s *supervisor) act() time.Duration {
+	do, next := s.watch.due(now())
+	if s.ended && do != doNothing && !s.busy() {
+		return 0
+	}
+	if s.watch.overdue && !s.told {
+		s.told = true
+		s.report(report{Overdue: true})
+	}
+	switch do {
+	case doTerm:
+		s.signal(syscall.SIGTERM)
+	case doKill:
+		s.signal(syscall.SIGKILL)
+	}
+	return next
+}
+
+func (s *supervisor) obey(o order, ok bool) {
+	switch {
+	case !ok:
+		s.orders = nil
+		s.watch.stop(now(), min(orphanGrace, s.grace/2))
+	case o.Stop:
+		s.watch.stop(o.At, o.Grace)
+	default:
+		s.watch.trust(o.At, o.Trust, o.Grace)
+	}
+}
