@@ -49,7 +49,8 @@ type Identity struct {
 	Session string // the harness's own name of the session, if it gives one
 	Agent   bool   // a coding agent is at work, with or without an id
 	PID     int    // the process whose death ends the session; 0: unknown
-	Warning string // why the owner will not do, and the command that helps
+	Warning string // why the owner will not do, and what to do about it
+	Remedy  string // the command that helps, where there is a warning
 	Chain   []Step // every step in order of precedence, the one used marked
 }
 
@@ -116,25 +117,26 @@ func identify(in Input, m machine) Identity {
 		}
 	}
 	id.PID = seen.pid(id.Owner)
-	id.Warning = warning(id.Source, seen)
+	id.Warning, id.Remedy = warning(id.Source, seen)
 	return id
 }
 
 // warning tells a caller without an id of its own how to get one. An owner
 // that somebody chose, or that a harness or CI system vouches for, needs none.
-func warning(source string, seen sighting) string {
+func warning(source string, seen sighting) (text, remedy string) {
 	switch {
 	case source != FromTerminal && source != FromProcess && source != FromPod:
-		return ""
+		return "", ""
 	case seen.agent():
 		name := seen.first()
-		return fmt.Sprintf("%s gives its commands no session id, so other sessions may count as this one or the next command as another; "+
-			"use in every command of this session: --owner %s:%s", name, name, lock.NewID())
+		own := name + ":" + lock.NewID()
+		return name + " gives its commands no session id, so other sessions may count as this one, or the next command as another; " +
+			"use in every command of this session: --owner " + own, "export TASKLOCK_OWNER=" + own
 	case source == FromProcess:
 		return "nothing names this session, so the next command will be another owner and cannot release what this one takes; " +
-			"run: export TASKLOCK_OWNER=NAME, or keep the lock while a command runs: tasklock run KEY -- COMMAND"
+			"run: export TASKLOCK_OWNER=NAME, or keep the lock while a command runs: tasklock run KEY -- COMMAND", "export TASKLOCK_OWNER=NAME"
 	}
-	return ""
+	return "", ""
 }
 
 // ciJob names one execution of one job. The legs of a GitHub matrix share run,

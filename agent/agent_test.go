@@ -104,7 +104,7 @@ func TestChain(t *testing.T) {
 			if id.Agent != c.agent || id.PID != c.pid || id.Session != c.session {
 				t.Errorf("agent %v pid %d session %q, want %v %d %q", id.Agent, id.PID, id.Session, c.agent, c.pid, c.session)
 			}
-			if !strings.Contains(id.Warning, c.warn) || (c.warn == "") != (id.Warning == "") {
+			if !strings.Contains(id.Warning, c.warn) || (c.warn == "") != (id.Warning == "") || (c.warn == "") != (id.Remedy == "") {
 				t.Errorf("warning %q, want %q", id.Warning, c.warn)
 			}
 			if err := lock.CheckOwner(id.Owner); err != nil {

@@ -58,10 +58,7 @@ func loadConfig(in configInput) (*Config, error) {
 	if env == nil {
 		env = func(string) string { return "" }
 	}
-	c := &Config{folder: in.Folder, values: map[string]configValue{}}
-	for _, s := range settings {
-		c.values[s.key] = configValue{text: s.def, origin: originDefault}
-	}
+	c := defaultConfig(in.Folder)
 	for _, path := range []string{userConfigFile(env), projectConfigFile(in.Folder)} {
 		if err := c.addFile(path); err != nil {
 			return nil, err
@@ -71,6 +68,14 @@ func loadConfig(in configInput) (*Config, error) {
 		return nil, err
 	}
 	return c, c.addFlags(in.Flags)
+}
+
+func defaultConfig(folder string) *Config {
+	c := &Config{folder: folder, values: map[string]configValue{}}
+	for _, s := range settings {
+		c.values[s.key] = configValue{text: s.def, origin: originDefault}
+	}
+	return c
 }
 
 func (c *Config) addFile(path string) error {
@@ -149,7 +154,7 @@ func anchor(url, dir string) string {
 // Owner is the owner that flag, environment or a file names; empty if none.
 func (c *Config) Owner() string { return c.values["owner"].text }
 
-// FileOwner is the owner that a file names, where nothing stronger does.
+// fileOwner is the owner that a file names, where nothing stronger does.
 func (c *Config) fileOwner() string {
 	if v := c.values["owner"]; v.file != "" {
 		return v.text

@@ -17,7 +17,7 @@ type setting struct {
 	env  string
 	flag string // empty: there is none of the same meaning
 	def  string // empty: none
-	note string
+	note string // what it is for
 	kind string // "text", "duration" or "bool": what YAML must hold
 	norm func(string) (string, error)
 }
@@ -42,8 +42,8 @@ func findSetting(key string) (setting, bool) {
 	return settings[i], true
 }
 
-// group returns the keys directly below a level: "" for the top.
-func group(level string) []string {
+// keysBelow returns the keys directly below a level: "" for the top.
+func keysBelow(level string) []string {
 	var keys []string
 	for _, s := range settings {
 		rest, ok := strings.CutPrefix(s.key, level)
@@ -93,7 +93,7 @@ func between(low, high time.Duration) func(string) (string, error) {
 func didYouMean(key string) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	best, distance := "", 1+len(name)/3
-	for _, known := range append(group(""), group("locking.")...) {
+	for _, known := range append(keysBelow(""), keysBelow("locking.")...) {
 		d := edits(strings.ToLower(name), strings.ToLower(known[strings.LastIndexByte(known, '.')+1:]))
 		if d < distance {
 			best, distance = known, d

@@ -97,7 +97,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// parseYAML returns the one mapping of a document, nil if it holds nothing.
+// parseYAML returns the one document of a file, nil if there is none.
 func parseYAML(path string, b []byte) (*yaml.Node, error) {
 	if len(b) > maxConfig {
 		return nil, &ConfigError{File: path, Msg: fmt.Sprintf("has more than %d bytes", maxConfig)}
@@ -122,7 +122,7 @@ func parseYAML(path string, b []byte) (*yaml.Node, error) {
 	if err := noAliases(path, &doc); err != nil {
 		return nil, err
 	}
-	return doc.Content[0], nil
+	return &doc, nil
 }
 
 // badLine is the line of the first byte that is not UTF-8.
@@ -166,8 +166,8 @@ func noAliases(path string, n *yaml.Node) error {
 // configEntries checks a document against the settings.
 func configEntries(path string, doc *yaml.Node) ([]configEntry, error) {
 	r := configReader{path: path}
-	if doc != nil && doc.ShortTag() != "!!null" {
-		r.mapping("", doc)
+	if doc != nil && doc.Content[0].ShortTag() != "!!null" {
+		r.mapping("", doc.Content[0])
 	}
 	return r.entries, r.err
 }
@@ -218,7 +218,7 @@ func (r *configReader) member(level string, key, value *yaml.Node) {
 		r.fail(key, "%s must be written on two levels: %s:", quoted(name), strings.Replace(name, ".", ": ", 1))
 	case key.Kind == yaml.ScalarNode && known:
 		r.setting(s, value)
-	case key.Kind == yaml.ScalarNode && level == "" && len(group(name+".")) > 0:
+	case key.Kind == yaml.ScalarNode && level == "" && len(keysBelow(name+".")) > 0:
 		if value.ShortTag() != "!!null" { // all below it may be commented out
 			r.mapping(name+".", value)
 		}
