@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,11 +104,13 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	s.conns.main.Lock()
 	defer s.conns.main.Unlock()
 	s.shorten()
-	tx := &tx{conn: s.conns.writer, kinds: make(map[string]int64)}
+	tx := &tx{conn: s.conns.writer, state: s.known}
 	if err := tx.run(ctx, group); err != nil {
+		s.known = state{}
 		_ = tx.conn.rollback()
 		return nil, left(ctx, explain(err, s.path))
 	}
+	s.known = tx.state
 	return tx, nil
 }
 
@@ -150,9 +153,8 @@ func left(ctx context.Context, err error) error {
 type tx struct {
 	conn  conn
 	now   local.Stamp
-	rev   int64            // the newest
-	kinds map[string]int64 // those changed here, and by which revision
-	wrote []string         // keys
+	state state    // as of the batches so far
+	wrote []string // keys
 }
 
 // run begins, applies and commits. When it returns an error the transaction
@@ -170,10 +172,12 @@ func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
 	if len(t.wrote) == 0 {
 		return t.conn.rollback()
 	}
-	for kind, rev := range t.kinds {
-		if err := t.putKind(kind, rev); err != nil {
-			return err
-		}
+	kinds, err := json.Marshal(t.state.kinds)
+	if err != nil {
+		return err
+	}
+	if err := t.put("", string(kinds)); err != nil {
+		return err
 	}
 	fault.Point("sqlite.commit")
 	// Only without a log can readers be in the way here.
@@ -191,7 +195,7 @@ func (t *tx) begin(ctx context.Context) (err error) {
 		return err
 	}
 	t.now = local.Clock()
-	t.rev, _, err = t.conn.number(sqlRevision, "")
+	t.state, err = t.conn.state(t.state)
 	return err
 }
 
@@ -200,7 +204,7 @@ func (t *tx) one(p *driver.Pending) error {
 	if p.Err = p.Ctx.Err(); p.Err != nil {
 		return nil
 	}
-	holds, err := t.holds(p.Batch.Guards)
+	holds, err := t.conn.holds(p.Batch.Guards, t.state.kinds)
 	if err != nil {
 		return err
 	}
@@ -217,57 +221,44 @@ func (t *tx) one(p *driver.Pending) error {
 		}
 	}
 	fault.Point("sqlite.guards")
-	t.rev = max(t.rev+1, p.Batch.Floor)
-	p.Rev = t.rev
+	t.state.rev = max(t.state.rev+1, p.Batch.Floor)
+	p.Rev = t.state.rev
 	for _, w := range p.Batch.Writes {
-		if err := t.put(w); err != nil {
+		if w.Value == nil {
+			err = t.delete(w.Key)
+		} else {
+			err = t.put(w.Key, string(w.Value))
+		}
+		if err != nil {
 			return err
 		}
-		t.kinds[driver.Kind(w.Key)] = t.rev
+		t.state.kinds[driver.Kind(w.Key)] = t.state.rev
 		t.wrote = append(t.wrote, w.Key)
 	}
 	return nil
 }
 
-// holds checks guards against the database and what this transaction has
-// changed; kinds are written last, once for the whole group.
-func (t *tx) holds(guards []driver.Guard) (bool, error) {
-	for _, g := range guards {
-		if g.IsKind() && t.kinds[g.Key] > g.Rev {
-			return false, nil
-		}
-	}
-	return t.conn.holds(guards)
-}
-
-func (t *tx) put(w driver.Write) error {
-	sql := sqlPut
-	if w.Value == nil {
-		sql = sqlDelete
-	}
-	stmt, err := t.conn.Prepare(sql)
+func (t *tx) put(key, value string) error {
+	stmt, err := t.conn.Prepare(sqlPut)
 	if err != nil {
 		return err
 	}
-	stmt.BindText(1, w.Key)
-	if w.Value != nil {
-		stmt.BindInt64(2, t.rev)
-		stmt.BindInt64(3, t.now.Wall)
-		stmt.BindInt64(4, t.now.Awake)
-		stmt.BindText(5, t.now.Domain)
-		stmt.BindText(6, string(w.Value))
-	}
+	stmt.BindText(1, key)
+	stmt.BindInt64(2, t.state.rev)
+	stmt.BindInt64(3, t.now.Wall)
+	stmt.BindInt64(4, t.now.Awake)
+	stmt.BindText(5, t.now.Domain)
+	stmt.BindText(6, value)
 	_, err = stmt.Step()
 	return err
 }
 
-func (t *tx) putKind(kind string, rev int64) error {
-	stmt, err := t.conn.Prepare(sqlPutKind)
+func (t *tx) delete(key string) error {
+	stmt, err := t.conn.Prepare(sqlDelete)
 	if err != nil {
 		return err
 	}
-	stmt.BindText(1, kind)
-	stmt.BindInt64(2, rev)
+	stmt.BindText(1, key)
 	_, err = stmt.Step()
 	return err
 }

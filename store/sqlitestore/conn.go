@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,20 +72,62 @@ func (c conn) pragma(sql string) (string, error) {
 	return stmt.ColumnText(0), nil
 }
 
-// number runs a query for one number about name; ok is false without a row.
-func (c conn) number(sql, name string) (n int64, ok bool, err error) {
+// revision returns the store's.
+func (c conn) revision() (int64, error) {
+	rev, ok, err := c.revOf(sqlRevision, "")
+	if err == nil && !ok {
+		err = errNoState
+	}
+	return rev, err
+}
+
+// revOf returns the number that a query about key finds, if it finds one.
+func (c conn) revOf(sql, key string) (n int64, ok bool, err error) {
 	stmt, err := c.Prepare(sql)
 	if err != nil {
 		return 0, false, err
 	}
-	if name != "" {
-		stmt.BindText(1, name)
+	if key != "" {
+		stmt.BindText(1, key)
 	}
 	if ok, err = stmt.Step(); err != nil || !ok {
 		return 0, false, err
 	}
 	n = stmt.ColumnInt64(0)
 	return n, true, stmt.Reset()
+}
+
+// A state is the row that every commit writes.
+type state struct {
+	rev   int64
+	kinds map[string]int64
+}
+
+// errNoState: no store of ours has ever been without.
+var errNoState = errors.New("the row with the store's revision is missing or unreadable")
+
+// state reads the row. If it is still at the revision of known, known is it.
+func (c conn) state(known state) (state, error) {
+	stmt, err := c.Prepare(sqlState)
+	if err != nil {
+		return state{}, err
+	}
+	row, err := stmt.Step()
+	if err != nil {
+		return state{}, err
+	}
+	if !row {
+		return state{}, errNoState
+	}
+	st := state{rev: stmt.ColumnInt64(0), kinds: known.kinds}
+	if known.kinds == nil || st.rev != known.rev {
+		st.kinds = make(map[string]int64)
+		if err := json.Unmarshal([]byte(stmt.ColumnText(1)), &st.kinds); err != nil {
+			_ = stmt.Reset()
+			return state{}, errNoState
+		}
+	}
+	return st, stmt.Reset()
 }
 
 // verify reads the header and prepares what every call needs, which shows
@@ -104,12 +147,8 @@ func (c conn) verify(path string) error {
 	if version != fmt.Sprint(schemaVersion) {
 		return fmt.Errorf("%w: %s has format %s, this tasklock knows %d; use the newer tasklock", driver.ErrNewer, path, version, schemaVersion)
 	}
-	for _, sql := range []string{sqlRevision, sqlRecord} {
-		if _, err := c.Prepare(sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = c.Prepare(sqlRecord)
+	return err
 }
 
 // journal sets how the database survives a crash, where it is not so already:
@@ -126,7 +165,7 @@ func (c conn) journal(safeFS bool) error {
 		if _, err := c.pragma("PRAGMA locking_mode=NORMAL"); err != nil {
 			return err
 		}
-		return c.exec(sqlRevision) // lets go of the file
+		return c.exec("SELECT 1 FROM sqlite_schema") // lets go of the file
 	}
 	mode, err := c.pragma("PRAGMA journal_mode")
 	if err != nil || mode == "wal" {

@@ -15,6 +15,9 @@ func explain(err error, path string) error {
 	if err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) {
 		return err
 	}
+	if errors.Is(err, errNoState) {
+		return fmt.Errorf("%w: %s: %w; restore it from a backup", driver.ErrDamaged, path, err)
+	}
 	code := sqlite.ErrCode(err)
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:

@@ -43,7 +43,7 @@ type reading struct {
 }
 
 func (r *reading) query(q driver.Query) (err error) {
-	if r.snap.Rev, _, err = r.conn.number(sqlRevision, ""); err != nil {
+	if r.snap.Rev, err = r.conn.revision(); err != nil {
 		return err
 	}
 	// Read after the snapshot was taken: no record in it is of the future.
@@ -51,6 +51,9 @@ func (r *reading) query(q driver.Query) (err error) {
 	r.snap.Now = time.Unix(0, r.now.Wall).UTC()
 	r.snap.Records = make([]driver.Record, 0, len(q.Keys))
 	for _, key := range q.Keys {
+		if key == "" {
+			continue // not a record
+		}
 		stmt, err := r.conn.Prepare(sqlRecord)
 		if err != nil {
 			return err
@@ -83,7 +86,7 @@ func (r *reading) scan(rg driver.Range) error {
 	if err != nil {
 		return err
 	}
-	stmt.BindText(1, rg.Prefix)
+	stmt.BindText(1, max(rg.Prefix, "\x00")) // above the empty key
 	if bounded {
 		stmt.BindText(2, end)
 	}
@@ -188,10 +191,12 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 	}
 	err = s.conns.read(ctx, func(c conn) error {
 		return c.snapshot(func() (err error) {
-			if rev, _, err = c.number(sqlRevision, ""); err != nil {
+			st, err := c.state(state{})
+			if err != nil {
 				return err
 			}
-			holds, err = c.holds(guards)
+			rev = st.rev
+			holds, err = c.holds(guards, st.kinds)
 			return err
 		})
 	})
@@ -199,18 +204,17 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 }
 
 // holds checks guards in the transaction that is open.
-func (c conn) holds(guards []driver.Guard) (bool, error) {
+func (c conn) holds(guards []driver.Guard, kinds map[string]int64) (bool, error) {
 	for _, g := range guards {
-		sql := sqlRev
 		if g.IsKind() {
-			sql = sqlKindRev
+			if kinds[g.Key] > g.Rev {
+				return false, nil
+			}
+			continue
 		}
-		rev, _, err := c.number(sql, g.Key)
-		if err != nil {
+		rev, _, err := c.revOf(sqlRev, g.Key)
+		if err != nil || rev != g.Rev {
 			return false, err
-		}
-		if g.IsKind() && rev > g.Rev || !g.IsKind() && rev != g.Rev {
-			return false, nil
 		}
 	}
 	return true, nil

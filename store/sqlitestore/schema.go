@@ -7,12 +7,12 @@ const (
 	pageSize      = 4096
 )
 
-// schema is the whole database. Two tables carry the driver:
-//
-//   - record holds the records, and with each the clocks of its last write;
-//   - kind holds, for every kind, the revision that last changed or deleted
-//     one of its records. The largest of them is the store's revision, so a
-//     commit pays for no counter of its own.
+// schema is the whole database. One table carries the driver: a row for each
+// record, with the clocks of its last write. One more row, with an empty key,
+// has the store's revision and, as its value, the revision that last changed or
+// deleted a record of each kind. It lies in the same table because every commit
+// writes it: in a small store it shares a page with the records, and a commit
+// writes one page.
 //
 // The views are for people with a sqlite3 shell. They show what the records
 // say; whether a lock still counts is decided by tasklock, by its own clock.
@@ -25,10 +25,7 @@ CREATE TABLE record (
   domain TEXT NOT NULL,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE kind (
-  name TEXT PRIMARY KEY NOT NULL,
-  rev INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+INSERT INTO record VALUES ('', 0, 0, 0, '', '{}');
 CREATE VIEW held_locks AS
 SELECT substr(k.key, 6) AS key, k.value ->> 'owner' AS owner,
   strftime('%Y-%m-%dT%H:%M:%SZ', k.value ->> 'since') AS acquired_at,
@@ -46,17 +43,16 @@ FROM held_locks WHERE key GLOB 'section:*';
 
 // The statements of the hot paths, prepared once for each connection.
 const (
-	sqlRevision = `SELECT max(rev) FROM kind`
+	sqlRevision = `SELECT rev FROM record WHERE key = ''`
+	sqlState    = `SELECT rev, value FROM record WHERE key = ''`
 	sqlRecord   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key = ?1`
 	sqlRev      = `SELECT rev FROM record WHERE key = ?1`
-	sqlKindRev  = `SELECT rev FROM kind WHERE name = ?1`
 
 	sqlFirst = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3`
 	sqlLast  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3`
 	sqlTail  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key LIMIT ?3`
 	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3`
 
-	sqlPut     = `REPLACE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
-	sqlDelete  = `DELETE FROM record WHERE key = ?1`
-	sqlPutKind = `REPLACE INTO kind (name, rev) VALUES (?1, ?2)`
+	sqlPut    = `REPLACE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
+	sqlDelete = `DELETE FROM record WHERE key = ?1`
 )

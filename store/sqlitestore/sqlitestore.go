@@ -67,7 +67,8 @@ type Store struct {
 	wake  *local.Wake
 
 	conns   *conns
-	commits int // groups committed, under conns.main
+	commits int   // groups committed, under conns.main
+	known   state // after the last of them, under conns.main
 
 	using sync.RWMutex    // read-held by every call, taken by Close
 	life  context.Context // ends with Close
