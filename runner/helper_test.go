@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(configVariable)
 		os.Exit(wrapperMain(raw))
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each guardian of a race build sleeps for a second
 	os.Exit(m.Run())
 }
 

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -148,8 +147,7 @@ func (s *session) lose(err error) {
 	if s.res.Lost != nil || !errors.Is(err, lock.ErrLost) {
 		return
 	}
-	s.res.Lost = err
-	s.fail(err)
+	s.lost(err)
 	w := s.window()
 	late := s.trusted.until(now())
 	s.stop("lease lost", max(0, min(w.grace, w.grace+2*w.spare-late)))
@@ -179,9 +177,8 @@ func (s *session) note(r report) {
 		s.res = s.res.failed(s.fail(startError(s.o.Command[0], err)))
 	case r.Overdue:
 		if s.res.Lost == nil && !s.stopping {
-			s.res.Lost = &lock.LostError{Key: s.res.Grant.Keys[0].Key, Token: s.res.Grant.Token,
-				Why: "this process was stopped for too long to be sure"}
-			s.fail(s.res.Lost)
+			s.lost(&lock.LostError{Key: s.res.Grant.Keys[0].Key, Token: s.res.Grant.Token,
+				Why: "this process was stopped for too long to be sure"})
 		}
 		s.stopping = true
 	case r.Exit != nil:
@@ -205,8 +202,7 @@ func (s *session) orphaned() {
 	}
 	if !s.stopping {
 		if err := s.lease.Err(); errors.Is(err, lock.ErrLost) {
-			s.res.Lost = err
-			s.fail(err)
+			s.lost(err)
 			return
 		}
 		s.fail(ErrGuardian)
@@ -225,30 +221,25 @@ func (s *session) fail(err error) error {
 func (s *session) finish(ctx context.Context) (Result, error) {
 	defer s.cancel(nil)
 	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lock.ErrLost) {
-		if s.res.Lost == nil {
-			s.res.Lost = cause
-			s.fail(cause)
-		}
-		return s.res, s.err // there is nothing to give back
+		s.lost(cause)
+		return s.res, s.err // its heartbeat has ended and there is nothing to give back
 	}
+	patience := min(s.lease.TTL(), releaseTime)
+	if s.res.Lost != nil { // out of time, and so perhaps is the store: only make sure that the heartbeat ends
+		patience = s.window().spare
+	}
+	// Not owned once patience is over: a store that hangs cannot be told to stop.
 	done := make(chan error, 1)
 	go func() { done <- s.lease.Release(context.WithoutCancel(ctx)) }()
-	patience := time.NewTimer(min(s.lease.TTL(), releaseTime))
-	defer patience.Stop()
-	for {
-		select {
-		case err := <-done:
-			s.released(err)
-		case sig := <-s.signals:
-			if !ends(sig) {
-				continue
-			}
-			s.fail(fmt.Errorf("release: %w; the lease ends by itself", &SignalError{Signal: sig}))
-		case <-patience.C:
-			s.fail(errors.New("release: the store does not answer; the lease ends by itself"))
-		}
-		return s.res, s.err
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		s.released(err)
+	case <-timer.C:
+		s.fail(errors.New("release: the store does not answer; the lease ends by itself"))
 	}
+	return s.res, s.err
 }
 
 // releaseTime bounds how long an unreachable store keeps us after the command.
@@ -258,10 +249,17 @@ func (s *session) released(err error) {
 	switch {
 	case err == nil:
 		s.o.logf("released")
-	case errors.Is(err, lock.ErrLost) && s.res.Lost == nil:
-		s.res.Lost = err
-		s.fail(err)
+	case errors.Is(err, lock.ErrLost):
+		s.lost(err)
 	default:
 		s.fail(err)
 	}
+}
+
+// lost keeps the first reason why the lease is lost.
+func (s *session) lost(err error) {
+	if s.res.Lost == nil {
+		s.res.Lost = err
+	}
+	s.fail(err)
 }

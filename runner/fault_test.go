@@ -1,0 +1,221 @@
+//go:build linux || darwin
+
+package runner_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"golang.org/x/sys/unix"
+)
+
+// members are a command, its child and its guardian, from a script that runs
+// family.
+type members struct{ child, grandchild, guardian int }
+
+func meet(t *testing.T, dir string) members {
+	t.Helper()
+	m := members{child: pidIn(t, dir+"/child"), grandchild: pidIn(t, dir+"/grandchild")}
+	pgid, err := unix.Getpgid(m.child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.guardian = pgid
+	t.Cleanup(func() { _ = unix.Kill(-pgid, unix.SIGKILL) })
+	return m
+}
+
+func (m members) dead() bool { return !alive(m.child) && !alive(m.grandchild) }
+
+func TestWrapperKilled(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	command, dir := script(t, family)
+	w := prepare(t, config{Store: db, Command: command}).run()
+	m := meet(t, dir)
+	w.signal(syscall.SIGKILL)
+	took := within(t, time.Second, "end of the whole family", m.dead)
+	within(t, time.Second, "end of the guardian", func() bool { return !alive(m.guardian) })
+	t.Logf("dead after %s", took)
+
+	// With the whole group gone, death is proved: no waiting for the ttl.
+	<-w.ended
+	st, err := openStore(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	g, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
+	if err != nil || len(g.TookOver) != 1 || g.TookOver[0].Why != lock.Dead {
+		t.Errorf("%+v, %v", g, err)
+	}
+}
+
+func TestWrapperKilledWhileWaiting(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	st, err := openStore(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	g, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(t.TempDir(), "ran")
+	w := prepare(t, config{Store: db, Wait: time.Minute, Command: []string{"touch", mark}}).run()
+	eventually(t, "a waiter", func() bool {
+		c, err := lock.Check(context.Background(), st, lock.CheckRequest{Key: "deploy"})
+		return err == nil && c.Lock != nil && c.Lock.Waiters == 1
+	})
+	w.signal(syscall.SIGKILL)
+	<-w.ended
+	if _, err := lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: "other", Lease: g.LeaseID}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the command ran after its wrapper was killed")
+	}
+	// Its ticket is as dead as it is.
+	eventually(t, "the next one is served", func() bool {
+		_, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
+		return err == nil
+	})
+}
+
+func TestGuardianKilled(t *testing.T) {
+	t.Parallel()
+	command, dir := script(t, family)
+	w := prepare(t, config{Command: command}).run()
+	m := meet(t, dir)
+	if err := unix.Kill(m.guardian, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "end of the whole family", m.dead)
+	if o := w.wait(); o.ExitCode != 137 || !strings.Contains(o.Err, "guardian") || o.Lost != "" {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestEverythingKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	command, dir := script(t, family)
+	w := prepare(t, config{Command: command}).run()
+	m := meet(t, dir)
+	// Stopped first, so that neither can act when the other dies.
+	for _, pid := range []int{w.pid(), m.guardian} {
+		_ = unix.Kill(pid, unix.SIGSTOP)
+	}
+	for _, pid := range []int{w.pid(), m.guardian} {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	if os.Getenv("GOOS") == "darwin" {
+		return // the kernel there does not help
+	}
+	within(t, time.Second, "end of the command", func() bool { return !alive(m.child) })
+}
+
+const stopTTL = 1500 * time.Millisecond
+
+func TestWrapperStopped(t *testing.T) {
+	t.Parallel()
+	command, dir := script(t, family)
+	w := prepare(t, config{TTL: stopTTL, Command: command}).run()
+	m := meet(t, dir)
+	time.Sleep(stopTTL / 2) // renewed at least once
+	w.signal(syscall.SIGSTOP)
+	stopped := time.Now() // no heartbeat began after this
+	took := within(t, stopTTL, "end of the whole family", m.dead)
+	t.Logf("dead after %s of %s", took, stopTTL)
+	time.Sleep(3*stopTTL - time.Since(stopped))
+	w.signal(syscall.SIGCONT)
+	woken := time.Now()
+	if o := w.wait(); o.ExitCode != 137 || o.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("%+v", o)
+	}
+	if d := time.Since(woken); d > time.Second {
+		t.Errorf("needed %s to notice", d)
+	}
+}
+
+// The wrapper wakes up when the guardian has begun to end the command, and the
+// lease itself could still be renewed.
+func TestWrapperStoppedForALittle(t *testing.T) {
+	t.Parallel()
+	command, dir := script(t, family)
+	w := prepare(t, config{TTL: 3 * time.Second, Command: command}).run()
+	m := meet(t, dir)
+	w.signal(syscall.SIGSTOP)
+	within(t, 3*time.Second, "end of the whole family", m.dead)
+	w.signal(syscall.SIGCONT)
+	if o := w.wait(); o.ExitCode != 137 || o.Lost == "" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Everything is stopped, someone else takes over, everything goes on: the old
+// command is dead before it can do harm for long.
+func TestEverythingStopped(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	command, dir := script(t, family)
+	w := prepare(t, config{Store: db, TTL: stopTTL, Command: command}).run()
+	m := meet(t, dir)
+	_ = unix.Kill(w.pid(), unix.SIGSTOP)
+	_ = unix.Kill(-m.guardian, unix.SIGSTOP)
+	stopped := time.Now()
+
+	next := prepare(t, config{Store: db, TTL: 30 * time.Second, Wait: 20 * time.Second, Command: []string{"sleep", "4"}}).run()
+	time.Sleep(3*stopTTL - time.Since(stopped))
+	beats := size(t, dir+"/beats")
+	_ = unix.Kill(-m.guardian, unix.SIGCONT)
+	_ = unix.Kill(w.pid(), unix.SIGCONT)
+	took := within(t, time.Second, "end of the whole family", m.dead)
+	t.Logf("dead after %s", took)
+	old := w.wait()
+	if old.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("%+v", old)
+	}
+	if after := size(t, dir+"/beats"); after > beats+20 {
+		t.Errorf("worked on: %d beats after it was woken", after-beats)
+	}
+	o := next.wait()
+	if o.ExitCode != 0 || o.Err != "" || o.Token <= old.Token {
+		t.Errorf("the new holder, after %+v: %+v", old, o)
+	}
+}
+
+// The group is stopped and the wrapper is not: the lease is kept, and when it
+// is lost a stopped guardian does not save the command.
+func TestGroupStopped(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	command, dir := script(t, family)
+	w := prepare(t, config{Store: db, TTL: stopTTL, Command: command}).run()
+	m := meet(t, dir)
+	_ = unix.Kill(-m.guardian, unix.SIGSTOP)
+	time.Sleep(stopTTL)
+	if !alive(m.child) {
+		t.Error("killed although the lease was kept")
+	}
+	st, err := openStore(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, stopTTL, "end of the whole family", m.dead)
+	if o := w.wait(); o.Lost == "" {
+		t.Errorf("%+v", o)
+	}
+}
