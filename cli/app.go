@@ -16,6 +16,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -39,6 +41,16 @@ type App struct {
 	Owner    string // --owner; empty: by the chain of package agent
 	StoreURL string // --store; empty: by the configuration
 	UnsafeFS bool   // --allow-unsafe-fs
+
+	command string            // the command that runs: "locks list"
+	flags   map[string]string // those above that were given and can be configured
+	retry   []string          // the command line that goes on waiting
+
+	cfg    *Config
+	cfgErr error
+	id     agent.Identity
+	warned bool
+	st     *store.Store
 }
 
 // An Opener opens the store that a URL names. The switch on the scheme lives

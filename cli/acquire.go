@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+)
+
+// leaseOptions are the flags of commands that take keys.
+type leaseOptions struct {
+	ttl, maxHold, wait durationFlag
+	noWait             bool
+	requestID          string
+	reason, worktree   string
+}
+
+func (o *leaseOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
+	o.maxHold = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
+	o.wait = durationFlag{max: lock.MaxTTL}
+	f.Var(&o.ttl, "ttl", "the lock ends after so long without a sign of life")
+	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
+	f.Var(&o.wait, "wait", "how long to wait for the keys")
+	f.BoolVar(&o.noWait, "no-wait", false, "do not wait")
+	f.StringVar(&o.requestID, "request-id", "", "repeating a request with this id has one effect")
+	f.StringVar(&o.reason, "reason", "", "why, for others to read")
+	f.StringVar(&o.worktree, "worktree", "", "where the work is done, for others to read")
+	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
+}
+
+// request turns the flags into a request. Where nothing else was said,
+// attached holders have a ttl of their own, and a coding agent does not wait.
+func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.AcquireRequest, error) {
+	for _, k := range keys {
+		if _, err := lock.CheckKey(k); err != nil {
+			return lock.AcquireRequest{}, err
+		}
+	}
+	cfg, err := a.Config()
+	if err != nil {
+		return lock.AcquireRequest{}, err
+	}
+	id := a.Identity()
+	if !attached { // whoever is attached needs no name that lasts
+		if id, err = a.caller(); err != nil {
+			return lock.AcquireRequest{}, err
+		}
+	}
+	r := lock.AcquireRequest{
+		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session,
+		TTL: o.ttl.value, MaxHold: o.maxHold.value, Wait: o.wait.value,
+		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
+	}
+	if !o.wait.given && !o.noWait && !id.Agent {
+		r.Wait = cfg.WaitTimeout()
+	}
+	if !o.ttl.given && !attached {
+		for _, k := range keys {
+			kind, _ := lock.KindOf(k)
+			r.TTL = max(r.TTL, cfg.TTL(kind))
+		}
+	}
+	return r, nil
+}
+
+// again is the command line that goes on from here: the same flags, and a wait
+// that the caller can afford.
+func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireRequest) []string {
+	words := append([]string{verb}, keys...)
+	wait := r.Wait
+	if wait == 0 {
+		wait = 30 * time.Minute
+		if a.Identity().Agent {
+			wait = 90 * time.Second
+		}
+	}
+	words = append(words, "--wait", exact(wait))
+	for _, f := range []struct{ name, value string }{
+		{"--ttl", o.ttl.String()}, {"--max-hold", o.maxHold.String()}, {"--request-id", o.requestID},
+		{"--reason", o.reason}, {"--worktree", o.worktree},
+	} {
+		if f.value != "" {
+			words = append(words, f.name, f.value)
+		}
+	}
+	return words
+}
+
+type acquireOptions struct {
+	leaseOptions
+	keepAlive int
+}
+
+func newAcquireCmd(a *App) *cobra.Command {
+	o := &acquireOptions{}
+	cmd := &cobra.Command{
+		Use:   "acquire KEY...",
+		Short: "Take keys, all or none; wait for them if need be",
+		Long: `Take one or more keys, all or none.
+
+A bare key names a task; section:NAME and job:NAME name the other kinds. If
+another owner holds a key, acquire waits in its queue, 30 minutes unless the
+configuration or --wait says otherwise; Ctrl+C leaves the queue (exit 130).
+A coding agent does not wait unless told with --wait. After a wait that was too
+short the same command keeps its place in the queue.
+
+The lock lasts until release, or until --ttl passes without a heartbeat, or
+until the process of --keep-alive has ended.`,
+		Example: `  tasklock acquire fix-bug
+  tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
+  TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
+		Args: someKeys,
+		RunE: a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+	}
+	o.flags(cmd)
+	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the lock ends when process `PID` has ended")
+	return cmd
+}
+
+func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
+	req, err := o.request(a, keys, false)
+	if err != nil {
+		return err
+	}
+	if req.Process, err = o.process(a); err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, !a.DryRun)
+	if err != nil {
+		return err
+	}
+	a.retry = o.again(a, "acquire", keys, req)
+	ctx, signals := newListener(ctx)
+	defer signals.stop()
+	w := a.waiting(req.Wait)
+	req.Waiting = func(h lock.HeldError) {
+		signals.listen()
+		w.update(h)
+	}
+	g, err := lock.Acquire(ctx, st, req)
+	w.end(err == nil, len(g.TookOver) > 0)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return a.answer(newGrantData(g), func(p *printer) { p.grant(g, a.DryRun) })
+}
+
+// process is the one whose death ends the lease: the one that was named, else
+// that of the coding agent, if it can be seen from here.
+func (o *acquireOptions) process(a *App) (host.Process, error) {
+	if o.keepAlive != 0 {
+		p, err := host.Find(o.keepAlive)
+		if err != nil {
+			return p, usagef("--keep-alive: %v", err)
+		}
+		return p, nil
+	}
+	if pid := a.Identity().PID; pid > 0 {
+		if p, err := host.Find(pid); err == nil {
+			return p, nil
+		}
+	}
+	return host.Process{}, nil
+}
+
+// grantData is a grant with every field present.
+type grantData struct {
+	lock.Grant
+	TookOver []lock.TakenOver `json:"tookOver"`
+}
+
+func newGrantData(g lock.Grant) grantData {
+	return grantData{Grant: g, TookOver: append([]lock.TakenOver{}, g.TookOver...)}
+}
+
+// grant prints what was taken, in at most three lines.
+func (p *printer) grant(g lock.Grant, dry bool) {
+	verb := "Acquired"
+	if dry {
+		verb = "Would acquire"
+	}
+	names := make([]string, len(g.Keys))
+	again := true
+	for i, k := range g.Keys {
+		names[i], again = k.Key, again && k.Reentrant
+	}
+	if again && !dry {
+		verb = "Already held, renewed"
+	}
+	text := strings.Join(names, ", ")
+	if dry {
+		p.line("%s %s as %s.", styled{verb, yellow}, text, g.Owner)
+	} else {
+		p.line("%s %s (token %d), expires %s.", styled{verb, green}, text, g.Token, p.when(g.ExpiresAt))
+	}
+	if len(g.TookOver) > 0 {
+		var from []string
+		for _, t := range g.TookOver {
+			from = append(from, t.Key+" of "+short(t.Owner, 60)+" ("+string(t.Why)+")")
+		}
+		p.line("Took over: %s.", strings.Join(from, ", "))
+	}
+}

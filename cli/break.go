@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+type breakOptions struct {
+	reason, requestID string
+	token             int64
+}
+
+func newBreakCmd(a *App) *cobra.Command {
+	o := &breakOptions{}
+	cmd := &cobra.Command{
+		Use:   "break KEY... --reason TEXT",
+		Short: "Take keys away from whoever holds them",
+		Long: `End the leases that hold the keys, whoever they belong to. Their tokens are dead:
+what their holders write from now on is refused. Who did it and why is kept in
+the history.`,
+		Example:           `  tasklock break fix-bug --reason "agent hangs, see chat"`,
+		Args:              someKeys,
+		ValidArgsFunction: a.heldKeys,
+	}
+	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+		if cmd.Flags().Changed("token") && o.token <= 0 {
+			return usagef("--token: must be a positive number")
+		}
+		return o.run(ctx, a, keys)
+	})
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history (required)")
+	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the lock has this token")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "repeating a request with this id has one effect")
+	return cmd
+}
+
+func (o *breakOptions) run(ctx context.Context, a *App, keys []string) error {
+	if o.reason == "" {
+		return usagef("needs --reason: it is kept in the history")
+	}
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lock.Break(ctx, st, lock.BreakRequest{
+		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, DryRun: a.DryRun,
+	})
+	if err != nil {
+		return err
+	}
+	return a.answer(newReleaseData(out), func(p *printer) { p.released("Broke", "Would break", out, a.DryRun) })
+}

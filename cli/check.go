@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+type checkOptions struct {
+	fenceOptions
+	mine bool
+}
+
+func newCheckCmd(a *App) *cobra.Command {
+	o := &checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check KEY",
+		Short: "Is a key locked? Exit 0: yes, 1: no",
+		Long: `Tell whether a key is locked: exit 0 if it is, 1 if it is free, and never 1 for
+another reason.
+
+With --token, or under run: exit 0 while that token is in force, 7 once it is
+not. With --mine: exit 0 if the caller or a parent of it holds the key, else 7.`,
+		Example: `  tasklock check fix-bug || echo free
+  tasklock check fix-bug --token "$TOKEN" && git push`,
+		Args:              oneKey,
+		ValidArgsFunction: a.heldKeys,
+	}
+	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+		if !o.mine {
+			if err := o.fill(a, cmd, keys); err != nil {
+				return err
+			}
+		}
+		return o.run(ctx, a, keys[0])
+	})
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.mine, "mine", false, "is it held by the caller or a parent of it?")
+	cmd.MarkFlagsMutuallyExclusive("mine", "token")
+	cmd.MarkFlagsMutuallyExclusive("mine", "lease")
+	return cmd
+}
+
+func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	r := lock.CheckRequest{Key: key, Token: o.token}
+	if o.mine {
+		r.Mine = a.Identity().Owner
+	}
+	out, err := lock.Check(ctx, st, r)
+	if err == nil {
+		err = o.checkLease(a, out)
+	}
+	if err != nil {
+		return err
+	}
+	err = a.answer(out, func(p *printer) {
+		if out.Locked {
+			p.line("%s is locked by %s, token %d, expires %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
+		} else {
+			p.line("%s is free.", out.Key)
+		}
+	})
+	if err == nil && !out.Locked && !o.mine && o.token == 0 && o.lease == "" {
+		return &exitWith{ExitError}
+	}
+	return err
+}
+
+// checkLease is the test of --lease, given in full or without its owner.
+func (o *checkOptions) checkLease(a *App, out lock.CheckResult) error {
+	if o.lease == "" {
+		return nil
+	}
+	want := o.lease
+	if !strings.Contains(want, "/") {
+		want = a.Identity().Owner + "/" + want
+	}
+	if out.Lock != nil && out.Lock.LeaseID == want {
+		return nil
+	}
+	lost := &lock.LostError{Key: out.Key}
+	if out.Lock != nil {
+		lost.Owner, lost.Now = out.Lock.Owner, out.Lock.Token
+	}
+	return lost
+}

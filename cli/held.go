@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// lockedText says in one sentence who is in the way.
+func lockedText(h *lock.HeldError) string {
+	if h.Owner == "" {
+		return fmt.Sprintf("%s is free, but %s", named(h.Key), ahead(h))
+	}
+	s := fmt.Sprintf("%s is locked by %s", named(h.Key), short(h.Owner, 120))
+	if h.Waited > 0 {
+		s += ", still after " + rough(h.Waited)
+	}
+	return s
+}
+
+// named is a key for people: Task "fix-bug", Section "Backend".
+func named(key string) string {
+	kind, name := lock.KindOf(key)
+	return strings.ToUpper(string(kind[:1])) + string(kind[1:]) + ` "` + name + `"`
+}
+
+func ahead(h *lock.HeldError) string {
+	switch {
+	case h.Position > 0:
+		return fmt.Sprintf("you are number %d in its queue", h.Position)
+	case h.Ahead == 1:
+		return "1 other waits for it"
+	}
+	return fmt.Sprintf("%d others wait for it", h.Ahead)
+}
+
+// held prints a refusal in two lines: who, and everything known about when.
+func (p *printer) held(prefix string, h *lock.HeldError) {
+	var facts []string
+	if !h.Until.IsZero() {
+		facts = append(facts, "Lock expires at: "+stamp(h.Until)+" ("+p.relative(h.Until)+")")
+	}
+	if !h.Since.IsZero() {
+		facts = append(facts, "held since "+stamp(h.Since)+" ("+p.relative(h.Since)+")")
+	}
+	if !h.LastSeen.IsZero() {
+		seen := "last sign of life " + p.relative(h.LastSeen)
+		if h.Host != "" {
+			seen += " on " + short(h.Host, 60)
+		}
+		if h.PID != 0 {
+			seen += fmt.Sprintf(" (pid %d)", h.PID)
+		}
+		facts = append(facts, seen)
+	}
+	if h.Owner != "" && h.Ahead+h.Position > 0 {
+		facts = append(facts, ahead(h))
+	}
+	p.line("%s%s.", styled{prefix, red}, lockedText(h))
+	if len(facts) > 0 {
+		p.line("%s.", strings.Join(facts, "; "))
+	}
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+type historyOptions struct{ limit int }
+
+func newHistoryCmd(a *App) *cobra.Command {
+	o := &historyOptions{}
+	cmd := &cobra.Command{
+		Use:   "history [KEY]",
+		Short: "Show what happened, oldest first",
+		Long: `Show what happened: who acquired, released, took over, broke or cleaned up what,
+and why. With KEY only that key, with --owner only that owner and its children.`,
+		Args:              atMostOneKey,
+		ValidArgsFunction: a.heldKeys,
+		RunE:              a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+	}
+	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0: all")
+	return cmd
+}
+
+func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
+	if o.limit < 0 {
+		return usagef("--limit: must not be negative")
+	}
+	r := lock.HistoryRequest{Owner: a.Owner, Limit: o.limit}
+	if len(keys) > 0 {
+		key, err := lock.CheckKey(keys[0])
+		if err != nil {
+			return err
+		}
+		r.Key = key
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lock.History(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	if out.Events == nil {
+		out.Events = []lock.Event{}
+	}
+	return a.answer(out, func(p *printer) {
+		p.wide = p.wide || a.Identity().Agent
+		if len(out.Events) == 0 && p.wide {
+			p.line("Nothing happened yet.")
+			return
+		}
+		p.events(out.Events)
+	})
+}
+
+func (p *printer) events(events []lock.Event) {
+	var rows [][]cell
+	for _, e := range events {
+		rows = append(rows, eventRow(e))
+	}
+	p.table([]string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
+}
+
+func eventRow(e lock.Event) []cell {
+	look := normal
+	switch e.Event {
+	case "acquired":
+		look = green
+	case "taken over", "broken", "expired":
+		look = red
+	}
+	var why []string
+	if e.By != "" && e.By != e.Owner {
+		why = append(why, "by "+short(e.By, 60))
+	}
+	for _, s := range []string{e.Why, short(e.Reason, 120)} {
+		if s != "" {
+			why = append(why, s)
+		}
+	}
+	return []cell{
+		{stamp(e.Time), faint}, {e.Event, look}, {strings.Join(e.Keys, ", "), strong}, {text: short(e.Owner, 60)},
+		{text: strconv.FormatInt(e.Token, 10)}, {text: strings.Join(why, ": ")},
+	}
+}

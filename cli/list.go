@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+type listOptions struct {
+	mine      bool
+	kind      string
+	olderThan durationFlag
+	limit     int
+}
+
+// agentLimit is how many lines a coding agent gets unless it asks for more.
+const agentLimit = 20
+
+func newListCmd(a *App) *cobra.Command {
+	o := &listOptions{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the locks",
+		Long: `List the locks, one line each; expired ones too, their state says so. With
+--owner only those of this owner and its children. --older-than only warns.
+
+In a pipe the fields are separated by tabs: key, owner, state, token, since,
+last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
+		Args: noArgs,
+	}
+	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+		if !cmd.Flags().Changed("limit") && a.Identity().Agent {
+			o.limit = agentLimit
+		}
+		return o.run(ctx, a)
+	})
+	f := cmd.Flags()
+	o.olderThan = durationFlag{min: time.Second, max: 3650 * 24 * time.Hour}
+	f.BoolVar(&o.mine, "mine", false, "only what the caller holds")
+	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section or job")
+	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
+	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *listOptions) run(ctx context.Context, a *App) error {
+	r := lock.ListRequest{Owner: a.Owner, Kind: lock.Kind(o.kind)}
+	switch r.Kind {
+	case "", lock.Task, lock.Section, lock.Job:
+	default:
+		return usagef("--kind: must be task, section or job, not %q", short(o.kind, 40))
+	}
+	if o.limit < 0 {
+		return usagef("--limit: must not be negative")
+	}
+	if o.mine {
+		r.Owner = a.Identity().Owner
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lock.List(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	o.warn(a, out.Locks)
+	shown := out.Locks
+	if o.limit > 0 && len(shown) > o.limit {
+		shown = shown[:o.limit]
+		defer a.note("%d of %d locks. Narrow it with --mine, --owner ID or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
+	}
+	if a.Quiet && !a.JSON {
+		p := a.printer()
+		for _, l := range shown {
+			p.line("%s", l.Key)
+		}
+		return p.flush()
+	}
+	return a.answer(lock.ListResult{Locks: shown}, func(p *printer) {
+		p.wide = p.wide || a.Identity().Agent
+		if len(shown) == 0 && p.wide {
+			p.line("No locks.")
+			return
+		}
+		p.locks(shown)
+	})
+}
+
+func (o *listOptions) warn(a *App, locks []lock.Info) {
+	for _, l := range locks {
+		if age := a.Now().Sub(l.AcquiredAt); o.olderThan.given && age > o.olderThan.value {
+			a.warn("%s is held by %s since %s (%s).", l.Key, short(l.Owner, 60), rough(age), stamp(l.AcquiredAt))
+		}
+	}
+}
+
+// locks prints a table of them.
+func (p *printer) locks(locks []lock.Info) {
+	var rows [][]cell
+	for _, l := range locks {
+		rows = append(rows, p.lockRow(l))
+	}
+	p.table([]string{"KEY", "OWNER", "STATE", "TOKEN", "HELD", "SEEN", "EXPIRES", "WAITERS", "WHERE"}, rows)
+}
+
+func (p *printer) lockRow(l lock.Info) []cell {
+	state := cell{string(l.State), green}
+	if l.State != lock.Held {
+		state.style = red
+	}
+	token, waiters, pid := strconv.FormatInt(l.Token, 10), strconv.Itoa(l.Waiters), ""
+	if l.PID != 0 {
+		pid = strconv.Itoa(l.PID)
+	}
+	if !p.wide {
+		return []cell{
+			{text: l.Key}, {text: l.Owner}, state, {text: token}, {text: stamp(l.AcquiredAt)}, {text: stamp(l.HeartbeatAt)},
+			{text: stamp(l.ExpiresAt)}, {text: waiters}, {text: l.Host}, {text: pid},
+		}
+	}
+	where := l.Host
+	if pid != "" {
+		where = fmt.Sprintf("%s:%s", where, pid)
+	}
+	return []cell{
+		{l.Key, strong}, {text: short(l.Owner, 40)}, state, {text: token}, {text: rough(p.now.Sub(l.AcquiredAt))},
+		{text: p.relative(l.HeartbeatAt)}, {text: p.relative(l.ExpiresAt)}, {text: waiters}, {where, faint},
+	}
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// commandLine returns a tasklock command line that can be typed as it stands. It
+// repeats --owner and --store where the caller gave them.
+func (a *App) commandLine(args ...string) string {
+	words := []string{"tasklock"}
+	words = append(words, args...)
+	var global []string
+	if a.StoreURL != "" {
+		global = append(global, "--store", a.StoreURL)
+	}
+	if a.Owner != "" {
+		global = append(global, "--owner", a.Owner)
+	}
+	end := slices.Index(words, "--")
+	if end < 0 {
+		end = len(words)
+	}
+	words = slices.Insert(words, end, global...)
+	for i, w := range words {
+		words[i] = shellQuote(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// shellQuote quotes a word for a POSIX shell, where that is needed.
+func shellQuote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("@%_+=:,./-", r))
+	}) {
+		return s
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	// What cannot be shown is spelled out, in the way bash, zsh and ksh read it.
+	var b strings.Builder
+	b.WriteString("$'")
+	for _, c := range []byte(s) {
+		switch {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c > '~':
+			const hex = "0123456789abcdef"
+			b.WriteString(`\x`)
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
+}
+
+// next is the command that helps after an error, or nothing.
+func (a *App) next(err error) string {
+	var (
+		held   *lock.HeldError
+		lost   *lock.LostError
+		cycle  *lock.CycleError
+		owner  *lock.OwnerError
+		usage  *usageError
+		denied *deniedError
+	)
+	switch {
+	case errors.As(err, &held):
+		return a.again()
+	case errors.As(err, &cycle) && len(cycle.Chain) > 0:
+		return a.commandLine("release", cycle.Chain[len(cycle.Chain)-1].Key)
+	case errors.As(err, &lost):
+		return a.afterLoss(lost)
+	case errors.As(err, &owner):
+		return a.afterRefusal(owner)
+	case errors.As(err, &denied):
+		return denied.next
+	case errors.As(err, &usage):
+		return strings.Join(strings.Fields("tasklock "+usage.help+" --help"), " ")
+	case errors.Is(err, lock.ErrNotFound):
+		return a.commandLine("list")
+	case errors.Is(err, driver.ErrMissing):
+		return a.commandLine("init")
+	}
+	switch v := judge(err); v.exit {
+	case ExitUnknown, ExitDamaged, ExitUnsafe:
+		return a.commandLine("doctor")
+	case ExitSetup:
+		return a.commandLine("config", "show")
+	}
+	return ""
+}
+
+// again is the command line that goes on waiting; set by commands that wait.
+func (a *App) again() string {
+	if a.retry == nil {
+		return ""
+	}
+	return a.commandLine(a.retry...)
+}
+
+func (a *App) afterLoss(lost *lock.LostError) string {
+	if strings.HasPrefix(lost.Key, "lease ") {
+		return a.commandLine("list", "--mine")
+	}
+	return a.commandLine("acquire", lost.Key)
+}
+
+func (a *App) afterRefusal(e *lock.OwnerError) string {
+	if strings.HasPrefix(e.Key, "lease ") {
+		return a.commandLine("list")
+	}
+	return a.commandLine("show", e.Key)
+}

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// envelope is what --json prints, for every command and every error.
+type envelope struct {
+	Success bool       `json:"success"`
+	Command string     `json:"command"`
+	DryRun  bool       `json:"dryRun,omitempty"`
+	Data    any        `json:"data,omitempty"`
+	Error   *errorBody `json:"error,omitempty"`
+	Next    string     `json:"next,omitempty"`
+}
+
+type errorBody struct {
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+// answer is the one way to say how a command went: data for --json, text for
+// people, nothing with --quiet.
+func (a *App) answer(data any, text func(*printer)) error {
+	switch {
+	case a.JSON:
+		return a.writeJSON(envelope{Success: true, Command: a.command, DryRun: a.DryRun, Data: data})
+	case a.Quiet:
+		return nil
+	}
+	p := a.printer()
+	text(p)
+	return p.flush()
+}
+
+func (a *App) writeJSON(v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := a.Stdout.Write(escape(b.Bytes()))
+	return err
+}
+
+// refuse prints an error and returns the exit code: one line that says what is
+// wrong, what is known about it, and the command that helps.
+func (a *App) refuse(err error) Exit {
+	var done *exitWith
+	if errors.As(err, &done) {
+		return done.exit
+	}
+	v := judge(err)
+	if v.exit == ExitError && a.command == "check" {
+		v.exit = ExitUnknown // 1 means free there, and nothing else
+	}
+	next := a.next(err)
+	if a.JSON {
+		body := &errorBody{Code: v.code, Message: message(err), Details: details(err)}
+		if a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {
+			return v.exit
+		}
+	}
+	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		p.held("Error: ", held)
+	} else {
+		p.line("%s%s", styled{"Error: ", red}, message(err))
+	}
+	if next != "" {
+		p.line("Next: %s", next)
+	}
+	_ = p.flush()
+	return v.exit
+}
+
+// message is the error in one line.
+func message(err error) string {
+	var held *lock.HeldError
+	var owner *lock.OwnerError
+	switch {
+	case errors.As(err, &held):
+		return lockedText(held)
+	case errors.As(err, &owner):
+		return err.Error() + "; only its owner or a parent may do that (a person may: release --force)"
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// details are the facts of an error, for programs.
+func details(err error) map[string]any {
+	var (
+		held  *lock.HeldError
+		lost  *lock.LostError
+		cycle *lock.CycleError
+		owner *lock.OwnerError
+	)
+	switch {
+	case errors.As(err, &held):
+		return heldDetails(held)
+	case errors.As(err, &lost):
+		return map[string]any{"key": lost.Key, "token": lost.Token, "lockedBy": lost.Owner, "currentToken": lost.Now, "why": lost.Why}
+	case errors.As(err, &owner):
+		return map[string]any{"key": owner.Key, "lockedBy": owner.Owner, "caller": owner.Caller}
+	case errors.As(err, &cycle):
+		var chain []map[string]string
+		for _, l := range cycle.Chain {
+			chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})
+		}
+		return map[string]any{"cycle": chain}
+	}
+	return nil
+}
+
+func heldDetails(h *lock.HeldError) map[string]any {
+	kind, name := lock.KindOf(h.Key)
+	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
+	put := func(name string, v any, known bool) {
+		if known {
+			d[name] = v
+		}
+	}
+	put("lockedAt", h.Since, !h.Since.IsZero())
+	put("expiresAt", h.Until, !h.Until.IsZero())
+	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
+	put("leaseId", h.Lease, h.Lease != "")
+	put("token", h.Token, h.Token != 0)
+	put("host", h.Host, h.Host != "")
+	put("pid", h.PID, h.PID != 0)
+	put("reason", h.Reason, h.Reason != "")
+	put("worktree", h.Worktree, h.Worktree != "")
+	put("waitedSeconds", h.Waited.Seconds(), h.Waited > 0)
+	return d
+}
+
+// note tells people something beside the data; --quiet silences it.
+func (a *App) note(format string, args ...any) {
+	if a.Quiet {
+		return
+	}
+	p := &printer{w: a.Stderr}
+	p.line(format, args...)
+	_ = p.flush()
+}
+
+// warn is a note that may not be missed.
+func (a *App) warn(format string, args ...any) {
+	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr)}
+	p.line("%s"+format, append([]any{styled{"Warning: ", yellow}}, args...)...)
+	_ = p.flush()
+}
+
+func (a *App) printer() *printer {
+	return &printer{w: a.Stdout, colour: a.colour(a.Stdout), wide: isTerminal(a.Stdout), now: a.Now()}
+}
+
+// colour says whether w may get any: only a terminal that can, and whose user
+// did not object.
+func (a *App) colour(w io.Writer) bool {
+	return !a.NoColor && a.Env("NO_COLOR") == "" && a.Env("TERM") != "dumb" && isTerminal(w)
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// printer collects lines for one writer and writes them at once. Every
+// argument is cleaned on its way in.
+type printer struct {
+	w      io.Writer
+	buf    bytes.Buffer
+	colour bool
+	wide   bool // a terminal: tables with a head and relative times
+	now    time.Time
+}
+
+// styled is text with a colour.
+type styled struct {
+	text  string
+	style style
+}
+
+func (p *printer) line(format string, args ...any) {
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case styled:
+			args[i] = v.style.paint(clean(v.text), p.colour)
+		case string:
+			args[i] = clean(v)
+		case error:
+			args[i] = clean(v.Error())
+		case fmt.Stringer:
+			args[i] = clean(v.String())
+		}
+	}
+	fmt.Fprintf(&p.buf, format+"\n", args...)
+}
+
+// table prints rows under a head on a terminal, and elsewhere fields
+// separated by tabs, which scripts can cut.
+func (p *printer) table(head []string, rows [][]cell) {
+	if !p.wide {
+		for _, row := range rows {
+			fields := make([]string, len(row))
+			for i, c := range row {
+				fields[i] = clean(c.text)
+			}
+			p.buf.WriteString(strings.Join(fields, "\t") + "\n")
+		}
+		return
+	}
+	top := make([]cell, len(head))
+	for i, h := range head {
+		top[i] = cell{h, faint}
+	}
+	for _, l := range columns(append([][]cell{top}, rows...), p.colour) {
+		p.buf.WriteString(l + "\n")
+	}
+}
+
+// when prints an instant relative and absolute: "in 57m (2026-…Z)".
+func (p *printer) when(t time.Time) string {
+	return p.relative(t) + " (" + stamp(t) + ")"
+}
+
+func (p *printer) relative(t time.Time) string {
+	if d := t.Sub(p.now); d > 0 {
+		return "in " + rough(d)
+	}
+	return rough(p.now.Sub(t)) + " ago"
+}
+
+func (p *printer) flush() error {
+	_, err := p.w.Write(p.buf.Bytes())
+	p.buf.Reset()
+	return err
+}

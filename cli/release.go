@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+type releaseOptions struct {
+	target
+	force  bool
+	reason string
+}
+
+func newReleaseCmd(a *App) *cobra.Command {
+	o := &releaseOptions{}
+	cmd := &cobra.Command{
+		Use:   "release [KEY...]",
+		Short: "Give keys back",
+		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
+
+What is free already stays free: that is no error. What another owner holds is
+refused (exit 5); --force breaks it, which ends the whole lease it belongs to
+and is kept in the history.`,
+		Example: `  tasklock release fix-bug
+  tasklock release --all
+  tasklock release fix-bug --force --reason "its machine burned down"`,
+		ValidArgsFunction: a.heldKeys,
+	}
+	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+		if err := o.check(a, cmd, keys); err != nil {
+			return err
+		}
+		return o.run(ctx, a, keys)
+	})
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.force, "force", false, "also what another owner holds")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history")
+	return cmd
+}
+
+func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
+	if o.force && len(keys) == 0 {
+		return usagef("--force goes with keys")
+	}
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	var out lock.ReleaseResult
+	if o.force {
+		reason := o.reason
+		if reason == "" {
+			reason = "release --force"
+		}
+		out, err = lock.Break(ctx, st, lock.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, DryRun: a.DryRun})
+	} else {
+		out, err = releaseAll(ctx, st, lock.ReleaseRequest{
+			Owner: id.Owner, Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Reason: o.reason, DryRun: a.DryRun,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return a.answer(newReleaseData(out), func(p *printer) { p.released("Released", "Would release", out, a.DryRun) })
+}
+
+// releaseData is a release with every field present.
+type releaseData struct {
+	Released []lock.Released `json:"released"`
+	Free     []string        `json:"free"`
+}
+
+func newReleaseData(r lock.ReleaseResult) releaseData {
+	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...)}
+}
+
+func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) {
+	verb := styled{did, green}
+	if dry {
+		verb = styled{would, yellow}
+	}
+	for _, r := range out.Released {
+		p.line("%s %s (token %d, held by %s).", verb, r.Key, r.Token, short(r.Owner, 120))
+	}
+	for _, k := range out.Free {
+		p.line("%s was free already.", k)
+	}
+	if len(out.Released)+len(out.Free) == 0 {
+		p.line("Nothing was held.")
+	}
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/runner"
+)
+
+// Main runs one command and returns its exit code.
+func Main(args []string, a App) (code int) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			fmt.Fprintln(a.Stderr, "Error: this is a bug in tasklock: "+clean(fmt.Sprint(bug)))
+			code = int(ExitError)
+		}
+	}()
+	if len(args) > 0 && args[0] == guardianVerb {
+		return runner.GuardianMain(args[1:])
+	}
+	root := a.root(args)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(context.Background())
+	if a.command == "" {
+		a.command = commandName(cmd)
+	}
+	if err == nil {
+		return int(ExitOK)
+	}
+	if usage := new(usageError); errors.As(err, &usage) {
+		a.JSON = a.JSON || asksForJSON(args) // flags after the bad one were not read
+		if usage.help == "" {
+			usage.help = strings.TrimSpace(commandName(cmd))
+		}
+	}
+	return int(a.refuse(err))
+}
+
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// commandName is the path of a command without the program: "locks list".
+func commandName(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	return name
+}
+
+// root is the tree of commands, as far as args can mean them.
+func (a *App) root(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tasklock",
+		Short:         "Keep concurrent workers from doing the same task twice",
+		Long:          "tasklock keeps concurrent workers from doing the same task twice.\nA worker takes a lease on a key, works, and releases it; if it dies, the lease ends by itself.\n\n" + exitHelp,
+		Args:          a.noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{text: err.Error()} })
+	f := root.PersistentFlags()
+	f.BoolVar(&a.JSON, "json", false, "print JSON")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print nothing but errors")
+	f.BoolVar(&a.DryRun, "dry-run", false, "say what would happen, change nothing")
+	f.BoolVar(&a.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
+	f.StringVar(&a.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
+	f.StringVar(&a.StoreURL, "store", "", "where the records are (also: TASKLOCK_STORE)")
+	f.BoolVar(&a.UnsafeFS, "allow-unsafe-fs", false, "accept a file system whose locks cannot be trusted")
+	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
+	root.SetHelpCommandGroupID("setup")
+	root.SetCompletionCommandGroupID("setup")
+	for _, c := range wanted(commands(), args) {
+		cmd := c.make(a)
+		cmd.GroupID = c.group
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// A verb is a command that has not been made yet.
+type verb struct {
+	group string
+	names []string
+	make  func(*App) *cobra.Command
+}
+
+func commands() []verb {
+	return []verb{
+		{"locks", []string{"acquire"}, newAcquireCmd},
+		{"locks", []string{"release"}, newReleaseCmd},
+		{"locks", []string{"heartbeat", "renew"}, newHeartbeatCmd},
+		{"locks", []string{"check"}, newCheckCmd},
+		{"locks", []string{"wait"}, newWaitCmd},
+		{"locks", []string{"run"}, newRunCmd},
+		{"locks", []string{"break"}, newBreakCmd},
+		{"locks", []string{"update"}, newUpdateCmd},
+		{"locks", []string{"cleanup"}, newCleanupCmd},
+		{"locks", []string{"session"}, newSessionCmd},
+		{"look", []string{"list"}, newListCmd},
+		{"look", []string{"show"}, newShowCmd},
+		{"look", []string{"history"}, newHistoryCmd},
+		{"look", []string{"watch"}, newWatchCmd},
+		{"look", []string{"whoami"}, newWhoamiCmd},
+		{"look", []string{"locks"}, newLocksCmd},
+		{"setup", []string{"version"}, newVersionCmd},
+	}
+}
+
+// wanted is the one command that args begin with: making all of them takes
+// longer than many of them run. If args begin otherwise, it is all.
+func wanted(all []verb, args []string) []verb {
+	for i, v := range all {
+		if len(args) > 0 && slices.Contains(v.names, args[0]) {
+			return all[i : i+1]
+		}
+	}
+	return all
+}
+
+// group is a command that only has subcommands.
+func (a *App) group(use, short string, cmds ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: a.noSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	g.AddCommand(cmds...)
+	return g
+}
+
+// noSuchCommand is the argument check of commands that take only subcommands.
+func (a *App) noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		text += "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return &usageError{text: text}
+}
+
+// runFunc is what a command does once its flags are read.
+type runFunc func(ctx context.Context, args []string) error
+
+// does makes a RunE: it notes which command runs with which flags.
+func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.command = commandName(cmd)
+		a.flags = map[string]string{}
+		for _, name := range []string{"store", "owner", "allow-unsafe-fs"} {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+				a.flags[name] = f.Value.String()
+			}
+		}
+		return run(cmd.Context(), args)
+	}
+}
+
+// Argument checks; what they refuse is a usage error.
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("takes no arguments, got %q", short(args[0], 60))
+	}
+	return nil
+}
+
+func oneKey(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("takes one key, got %d", len(args))
+	}
+	return nil
+}
+
+func someKeys(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("needs at least one key")
+	}
+	return nil
+}
+
+func atMostOneKey(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("takes at most one key, got %d", len(args))
+	}
+	return nil
+}

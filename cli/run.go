@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
+)
+
+type runOptions struct {
+	leaseOptions
+	grace        durationFlag
+	skip         bool
+	conflictCode int
+}
+
+// guardianVerb starts the guardian of run: a second tasklock, see package
+// runner. It is no command for people.
+const guardianVerb = "guardian"
+
+func newRunCmd(a *App) *cobra.Command {
+	o := &runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run KEY... -- COMMAND [ARG...]",
+		Short: "Run a command while keys are held",
+		Long: `Take the keys, run the command, renew the lock while it runs, and release the
+keys when the command and everything in its process group has ended. Two runs
+of one user exclude each other. If the lock is lost the command is stopped
+before anyone else can get the keys, and the exit code is 7.
+
+The command finds TASKLOCK_KEY, TASKLOCK_TOKEN, TASKLOCK_LEASE and TASKLOCK_OWNER
+in its environment. run exits as the command does, 126 or 127 if it cannot be
+started, 128+n for signal n. stdout belongs to the command.`,
+		Example: `  tasklock run deploy -- ./deploy.sh
+  tasklock run job:nightly --skip-if-locked -- ./nightly.sh`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash < 0 || dash == len(args):
+				return usagef("needs a command after --: tasklock run KEY... -- COMMAND")
+			case dash == 0:
+				return usagef("needs at least one key before --")
+			}
+			return nil
+		},
+	}
+	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		return o.run(ctx, a, args[:dash:dash], args[dash:])
+	})
+	o.flags(cmd)
+	o.grace = durationFlag{max: lock.MaxTTL}
+	f := cmd.Flags()
+	f.Var(&o.grace, "grace", "time between TERM and KILL")
+	f.BoolVar(&o.skip, "skip-if-locked", false, "if a key is locked, do nothing and exit 0")
+	f.IntVar(&o.conflictCode, "conflict-exit-code", int(ExitLocked), "exit with this code if a key is locked")
+	cmd.MarkFlagsMutuallyExclusive("skip-if-locked", "conflict-exit-code")
+	return cmd
+}
+
+func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) error {
+	if o.conflictCode < 0 || o.conflictCode > 255 {
+		return usagef("--conflict-exit-code: must be between 0 and 255")
+	}
+	if o.skip && !o.wait.given {
+		o.noWait = true
+	}
+	req, err := o.request(a, keys, true)
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, !a.DryRun)
+	if err != nil {
+		return err
+	}
+	a.retry = append(append(o.again(a, "run", keys, req), "--"), command...)
+	if a.DryRun {
+		return o.dryRun(ctx, a, st, req, command)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w := a.waiting(req.Wait)
+	req.Waiting = w.update
+	res, err := runner.Run(ctx, st, runner.Options{
+		Acquire: req, Command: command, Dir: a.Dir, Env: a.Environ,
+		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr,
+		Grace: o.grace.value, Forward: true, Guardian: []string{self, guardianVerb},
+		Log: func(format string, _ ...any) {
+			if strings.HasPrefix(format, "holding ") {
+				w.end(true, false) // the terminal is the command's from here on
+			}
+		},
+	})
+	w.end(false, false)
+	return o.ended(a, res, err)
+}
+
+func (o *runOptions) dryRun(ctx context.Context, a *App, st *store.Store, req lock.AcquireRequest, command []string) error {
+	g, err := lock.Acquire(ctx, st, req)
+	if err != nil {
+		return o.ended(a, runner.Result{ExitCode: -1}, err)
+	}
+	return a.answer(newGrantData(g), func(p *printer) {
+		p.grant(g, true)
+		words := make([]string, len(command))
+		for i, c := range command {
+			words[i] = shellQuote(c)
+		}
+		p.line("Would run: %s", strings.Join(words, " "))
+	})
+}
+
+// ended turns the end of a run into the command's.
+func (o *runOptions) ended(a *App, res runner.Result, err error) error {
+	var held *lock.HeldError
+	switch {
+	case errors.As(err, &held) && o.skip:
+		if a.JSON {
+			return a.answer(map[string]any{"skipped": true, "lock": heldDetails(held)}, nil)
+		}
+		a.note("Skipped: %s.", lockedText(held))
+		return nil
+	case errors.As(err, &held) && o.conflictCode != int(ExitLocked):
+		a.refuse(err)
+		return &exitWith{Exit(o.conflictCode)}
+	case err != nil && (res.ExitCode < 0 || errors.Is(err, lock.ErrLost) || isStart(err) || isSignal(err)):
+		return err
+	case err != nil: // the command ended; something else went wrong beside it
+		a.warn("%v", err)
+	}
+	if res.ExitCode != 0 {
+		return &exitWith{Exit(res.ExitCode)}
+	}
+	return nil
+}
+
+func isStart(err error) bool {
+	var e *runner.StartError
+	return errors.As(err, &e)
+}
+
+func isSignal(err error) bool {
+	var e *runner.SignalError
+	return errors.As(err, &e)
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+func newSessionCmd(a *App) *cobra.Command {
+	end := &cobra.Command{
+		Use:   "end",
+		Short: "Release everything that the owner and its children hold",
+		Long: `Release everything that the owner and its children hold, and leave every queue.
+The owner is the caller, or the one given with --owner.`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return endSession(ctx, a) }),
+	}
+	return a.group("session", "End a session", end)
+}
+
+func endSession(ctx context.Context, a *App) error {
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := releaseAll(ctx, st, lock.ReleaseRequest{Owner: id.Owner, All: true, Reason: "session ended", DryRun: a.DryRun})
+	if err != nil {
+		return err
+	}
+	return a.answer(newReleaseData(out), func(p *printer) {
+		p.line("Session of %s ended.", id.Owner)
+		p.released("Released", "Would release", out, a.DryRun)
+	})
+}
+
+// releaseAll repeats the release of everything until nothing is left: one
+// commit has room for some hundred leases only.
+func releaseAll(ctx context.Context, st *store.Store, r lock.ReleaseRequest) (out lock.ReleaseResult, err error) {
+	for {
+		some, err := lock.Release(ctx, st, r)
+		if err != nil {
+			return out, err
+		}
+		out.Released = append(out.Released, some.Released...)
+		out.Free = append(out.Free, some.Free...)
+		if !r.All || r.DryRun || len(some.Released) == 0 {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+func newShowCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show KEY",
+		Short:             "Show everything about one key: its lock and who waits",
+		Args:              oneKey,
+		ValidArgsFunction: a.heldKeys,
+		RunE:              a.does(func(ctx context.Context, keys []string) error { return show(ctx, a, keys[0]) }),
+	}
+}
+
+func show(ctx context.Context, a *App, key string) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lock.Show(ctx, st, key)
+	if err != nil {
+		return fmt.Errorf("%s: no lock and no waiters: %w", key, err)
+	}
+	return a.answer(out, func(p *printer) { p.show(out) })
+}
+
+func (p *printer) show(s lock.ShowResult) {
+	rows := [][2]string{{"key", s.Key}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, [2]string{name, value})
+		}
+	}
+	if l := s.Lock; l == nil {
+		add("state", "free")
+	} else {
+		add("owner", l.Owner)
+		add("state", string(l.State))
+		add("token", strconv.FormatInt(l.Token, 10))
+		add("lease", l.LeaseID)
+		add("acquired", p.when(l.AcquiredAt))
+		add("last seen", p.when(l.HeartbeatAt))
+		add("expires", p.when(l.ExpiresAt))
+		add("host", l.Host)
+		if l.PID != 0 {
+			add("pid", strconv.Itoa(l.PID))
+		}
+		add("worktree", l.Worktree)
+		add("session", l.Session)
+		add("reason", l.Reason)
+	}
+	for i, w := range s.Waiters {
+		state := ""
+		if w.State != lock.Held {
+			state = ", " + string(w.State)
+		}
+		add("waiter "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.when(w.Since), p.relative(w.LastSeen), state))
+	}
+	p.fields(rows)
+}
+
+// fields prints names and values, one pair a line.
+func (p *printer) fields(rows [][2]string) {
+	cells := make([][]cell, len(rows))
+	for i, r := range rows {
+		cells[i] = []cell{{r[0] + ":", faint}, {text: r[1]}}
+	}
+	for _, l := range columns(cells, p.colour) {
+		p.buf.WriteString(l + "\n")
+	}
+}

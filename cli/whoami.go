@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/agent"
+)
+
+func newWhoamiCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who is asking, and how that was found out",
+		Long: `Show the owner under whose name locks are taken, and the chain in which it was
+looked for: the first that has a value counts.`,
+		Args: noArgs,
+		RunE: a.does(func(context.Context, []string) error { return whoami(a) }),
+	}
+}
+
+// whoamiData is an identity for programs.
+type whoamiData struct {
+	Owner   string       `json:"owner"`
+	Source  string       `json:"source"`
+	Label   string       `json:"label"`
+	Session string       `json:"session"`
+	Agent   bool         `json:"agent"`
+	PID     int          `json:"pid"`
+	Warning string       `json:"warning,omitempty"`
+	Chain   []agent.Step `json:"chain"`
+}
+
+func whoami(a *App) error {
+	if _, err := a.Config(); err != nil {
+		return err
+	}
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	label := id.Label
+	if label == "" {
+		label = agent.Label(a.Dir)
+	}
+	data := whoamiData{
+		Owner: id.Owner, Source: id.Source, Label: label, Session: id.Session,
+		Agent: id.Agent, PID: id.PID, Warning: id.Warning, Chain: id.Chain,
+	}
+	return a.answer(data, func(p *printer) {
+		rows := [][2]string{{"owner", id.Owner}, {"from", id.Source}}
+		add := func(name, value string) {
+			if value != "" {
+				rows = append(rows, [2]string{name, value})
+			}
+		}
+		add("label", label)
+		add("session", id.Session)
+		if id.Agent {
+			add("coding agent", "yes: acquire does not wait unless told with --wait")
+		}
+		if id.PID > 0 {
+			add("process", strconv.Itoa(id.PID))
+		}
+		p.fields(rows)
+		p.line("")
+		for _, s := range id.Chain {
+			mark := " "
+			if s.Used {
+				mark = "*"
+			}
+			value := s.Value
+			if value == "" {
+				value = "-"
+			}
+			p.line("%s %s: %s", mark, s.Source, value)
+		}
+	})
+}
