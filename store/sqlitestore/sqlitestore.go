@@ -93,6 +93,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	}
 	s := newStore(path, safeFS, o.Poll)
 	if err := s.open(ctx, o.Create); err != nil {
+		s.gate.Close()
 		return nil, err
 	}
 	return s, nil
