@@ -1,0 +1,81 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) {
+	Serve(openURL)
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// openURL knows every backend that is tortured.
+func openURL(ctx context.Context, url string) (driver.Store, error) {
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		return sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: true})
+	}
+	return nil, fmt.Errorf("no backend for %s", url)
+}
+
+// full reports whether the long forms were asked for.
+func full() bool { return os.Getenv("TASKLOCK_TORTURE") != "" }
+
+// built keeps what is built once for all tests of a run.
+var built struct {
+	sync.Mutex
+	dir string
+	err map[string]error
+}
+
+// build compiles a program with failpoints, once.
+func build(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "tasklock-torture-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		built.dir, built.err = dir, map[string]error{}
+	}
+	path := filepath.Join(built.dir, name)
+	err, ok := built.err[name]
+	if !ok {
+		cmd := exec.Command("go", append([]string{args[0], "-tags", "failpoint", "-o", path}, args[1:]...)...)
+		if out, failed := cmd.CombinedOutput(); failed != nil {
+			err = fmt.Errorf("%v: %v\n%s", cmd.Args, failed, out)
+		}
+		built.err[name] = err
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// workerProgram is this test binary with failpoints.
+func workerProgram(t *testing.T) string {
+	t.Helper()
+	if fault.Enabled {
+		return "/proc/self/exe"
+	}
+	return build(t, "torture.test", "test", "-c", ".")
+}
