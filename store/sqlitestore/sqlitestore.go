@@ -237,6 +237,7 @@ func (s *Store) Close() error {
 	s.using.Lock()
 	defer s.using.Unlock()
 	s.gate.Close()
+	s.wake.Close()
 	return s.conns.close()
 }
 

@@ -8,12 +8,14 @@ import (
 
 // hub is the process's one watcher: the kernel gives a user few of them (128
 // by default on Linux), however many stores and waiters the process has. It
-// runs only while somebody waits.
+// runs from the first wait until the last Wake that waited is closed: ending a
+// watcher takes the kernel milliseconds, too long for every wait.
 var hub watchers
 
 type watchers struct {
 	changing sync.Mutex        // held while watches come and go, never by deliver
-	watcher  *fsnotify.Watcher // nil: nobody waits
+	users    int               // Wakes that may wait
+	watcher  *fsnotify.Watcher // nil: nobody waited
 	done     chan struct{}     // closed when the watcher's goroutine has ended
 
 	mu    sync.Mutex          // protects the map and what is in it
@@ -43,14 +45,32 @@ func (h *watchers) subscribe(s *Subscription) error {
 	return nil
 }
 
-// unsubscribe returns when the watcher's goroutine is gone, if s was the last.
 func (h *watchers) unsubscribe(s *Subscription) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	h.drop(s)
 }
 
-// start makes the watcher if nobody waits so far.
+func (h *watchers) join() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	h.users++
+}
+
+// leave ends the watcher and its goroutine, if this was the last user.
+func (h *watchers) leave() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	h.users--
+	if h.users > 0 || h.watcher == nil {
+		return
+	}
+	_ = h.watcher.Close()
+	<-h.done
+	h.watcher = nil
+}
+
+// start makes the watcher if nobody waited so far.
 func (h *watchers) start() error {
 	if h.watcher != nil {
 		return nil
@@ -64,19 +84,12 @@ func (h *watchers) start() error {
 	return nil
 }
 
-// drop forgets s and, with the last subscription, ends the watcher.
 func (h *watchers) drop(s *Subscription) {
 	if h.watcher == nil {
 		return
 	}
-	unused, rest := h.remove(s)
-	for _, path := range unused {
+	for _, path := range h.remove(s) {
 		_ = h.watcher.Remove(path) // fails when the file is gone already
-	}
-	if rest == 0 {
-		_ = h.watcher.Close()
-		<-h.done
-		h.watcher = nil
 	}
 }
 
@@ -98,9 +111,8 @@ func (h *watchers) add(s *Subscription) (unwatched []string) {
 	return unwatched
 }
 
-// remove takes s out and returns the paths nobody needs now, and how many are
-// still needed.
-func (h *watchers) remove(s *Subscription) (unused []string, rest int) {
+// remove takes s out and returns the paths nobody needs now.
+func (h *watchers) remove(s *Subscription) (unused []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, path := range s.paths {
@@ -114,7 +126,7 @@ func (h *watchers) remove(s *Subscription) (unused []string, rest int) {
 			unused = append(unused, path)
 		}
 	}
-	return unused, len(h.files)
+	return unused
 }
 
 func (h *watchers) found(path string) {

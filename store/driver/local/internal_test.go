@@ -14,6 +14,7 @@ import (
 // Where the kernel gives no watcher, the times of the files tell.
 func TestWakeBlind(t *testing.T) {
 	w := NewWake(filepath.Join(t.TempDir(), "wake"), time.Hour)
+	defer w.Close()
 	sub := w.Subscribe([]string{"lock/a"})
 	defer sub.Close()
 	hub.unsubscribe(sub)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -28,6 +29,9 @@ const (
 type Wake struct {
 	dir  string
 	poll time.Duration
+
+	mu     sync.Mutex
+	joined bool // uses the process's watcher
 }
 
 // NewWake returns the wake-up files in dir. Waiters look for themselves after
@@ -55,12 +59,28 @@ func (w *Wake) Touch(keys []string) {
 // Subscribe begins to listen for the keys ("kind/name") and kinds ("kind/").
 // The caller then reads, waits, and closes the subscription when done.
 func (w *Wake) Subscribe(keys []string) *Subscription {
+	w.mu.Lock()
+	if !w.joined {
+		w.joined = true
+		hub.join()
+	}
+	w.mu.Unlock()
 	s := &Subscription{wake: w, news: make(chan struct{}, 1)}
 	for _, name := range names(keys, false) {
 		s.paths = append(s.paths, filepath.Join(w.dir, name))
 	}
 	s.listen()
 	return s
+}
+
+// Close gives back what waiting took. All subscriptions are closed before.
+func (w *Wake) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.joined {
+		w.joined = false
+		hub.leave()
+	}
 }
 
 // create makes the files that nobody waited for until now.

@@ -20,6 +20,7 @@ func TestWake(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := filepath.Join(t.TempDir(), "wake")
 	w := local.NewWake(dir, far)
+	defer w.Close()
 	w.Touch([]string{"lock/a"})
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a touch made files although nobody waits")
@@ -38,6 +39,7 @@ func TestWakeAfterFilesWereRemoved(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := filepath.Join(t.TempDir(), "wake")
 	w := local.NewWake(dir, far)
+	defer w.Close()
 	sub := w.Subscribe([]string{"lock/a"})
 	defer sub.Close()
 	if err := os.RemoveAll(dir); err != nil {
@@ -54,6 +56,7 @@ func TestWakeAfterFilesWereRemoved(t *testing.T) {
 func TestWakeManySubscribers(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	w := local.NewWake(filepath.Join(t.TempDir(), "wake"), far)
+	defer w.Close()
 	var subs []*local.Subscription
 	for range 300 { // more than a user has inotify instances
 		subs = append(subs, w.Subscribe([]string{"lock/a"}))
@@ -72,7 +75,9 @@ func TestWakePolls(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sub := local.NewWake(file, 20*time.Millisecond).Subscribe([]string{"lock/a"})
+	w := local.NewWake(file, 20*time.Millisecond)
+	defer w.Close()
+	sub := w.Subscribe([]string{"lock/a"})
 	defer sub.Close()
 	heard(t, sub, true)
 }
