@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// folder looks at the folder of a local store, its permissions and its file
+// system. It reports whether there may be a store to look into.
+func (x *examination) folder() bool {
+	_, named := x.cfg.Store()
+	if x.cfg.folder == "" && !named {
+		return false // config has said why
+	}
+	if x.path == "" {
+		return true // elsewhere; opening it will tell
+	}
+	dir := filepath.Dir(x.path)
+	fi, err := os.Lstat(dir)
+	switch {
+	case err != nil && absent(err):
+		x.none(fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir))
+		x.fileSystem(dir)
+		return false
+	case err != nil:
+		x.fail("folder", "ls -ld "+shellQuote(dir), refused(err))
+		return false
+	case fi.Mode()&fs.ModeSymlink != 0:
+		x.fail("folder", "tasklock --store sqlite:"+shellQuote(filepath.Join(canonical(dir), filepath.Base(x.path)))+" doctor",
+			fmt.Errorf("%w: %s is a symbolic link; nothing is written through it", driver.ErrUnsafe, dir))
+		return false
+	case !fi.IsDir():
+		x.fail("folder", "mv "+shellQuote(dir)+" "+shellQuote(dir+".old"), fmt.Errorf("%w: %s is not a folder", driver.ErrDamaged, dir))
+		return false
+	}
+	x.permissions(dir, fi)
+	x.fileSystem(dir)
+	return true
+}
+
+// none notes that there is no store: a fault only where one was named.
+func (x *examination) none(err error) {
+	remedy := x.app.commandLine("init")
+	if _, named := x.cfg.Store(); named {
+		x.fail("store", remedy, err)
+		return
+	}
+	x.warn("store", remedy, "none yet at %s; the first lock makes it", withoutPassword(x.url))
+}
+
+func (x *examination) permissions(dir string, fi fs.FileInfo) {
+	uid, owned := host.Owner(fi)
+	mode := fi.Mode().Perm()
+	quoted := shellQuote(dir)
+	switch {
+	case owned && uid != 0 && uid != os.Geteuid():
+		x.fail("folder", "tasklock --store sqlite:PATH init",
+			fmt.Errorf("%w: %s belongs to user %d, we are %d; use a store of your own", driver.ErrUnsafe, dir, uid, os.Geteuid()))
+	case owned && mode&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0:
+		x.fail("folder", "chmod go-w "+quoted, fmt.Errorf("%w: others may write in %s", driver.ErrUnsafe, dir))
+	case writable(dir) != nil:
+		x.readOnly(dir, writable(dir), "chmod u+rwx "+quoted)
+	case exists(x.path) && writable(x.path) != nil:
+		x.readOnly(x.path, writable(x.path), "chmod u+w "+shellQuote(x.path))
+	case owned && mode&0o055 != 0 && filepath.Base(dir) == storeDir: // one with another name may hold more than a store
+		x.warn("folder", "chmod go-rwx "+quoted, "%s can be read by others (%04o)", dir, mode)
+	default:
+		x.ok("folder", "%s (%04o)", dir, mode)
+	}
+}
+
+// readOnly notes what we may not write: then locks can be seen, not taken.
+func (x *examination) readOnly(path string, why error, remedy string) {
+	if errors.Is(why, syscall.EROFS) {
+		remedy = "findmnt -T " + shellQuote(path)
+	}
+	x.fail("folder", remedy, fmt.Errorf("%w: %s cannot be written (%w), so locks can be seen but not taken; a sandbox must be told to allow it", driver.ErrDenied, path, why))
+}
+
+func (x *examination) fileSystem(dir string) {
+	name, safe, err := host.FileSystem(dir)
+	switch {
+	case err != nil:
+		x.fail("filesystem", "df "+shellQuote(dir), refused(err))
+	case safe:
+		x.ok("filesystem", "%s", name)
+	case x.cfg.AllowUnsafeFS():
+		x.warn("filesystem", "tasklock --store sqlite:PATH init", "%s cannot be trusted with locks; allowed by %s, best effort", name, x.cfg.values["allowUnsafeFs"].origin)
+	default:
+		x.fail("filesystem", "tasklock --store sqlite:PATH init",
+			fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; use a path on a local disk, or accept the risk with --allow-unsafe-fs",
+				driver.ErrUnsafe, dir, name))
+	}
+}
+
+// largeLog is the size at which the log beside a database shows that nobody
+// tidies it up: some reader keeps an old view open.
+const largeLog = 16 << 20
+
+// files lets the driver examine what it keeps.
+func (x *examination) files(ctx context.Context) {
+	if x.app.Inspect == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	r, err := x.app.Inspect(ctx, x.url)
+	err = refused(err)
+	switch {
+	case errors.Is(err, driver.ErrMissing):
+		return // records will say so
+	case err != nil:
+		x.fail("integrity", x.remedy(err), err)
+		return
+	}
+	for i, problem := range r.Problems {
+		if i == 5 {
+			problem = fmt.Sprintf("and %d more", len(r.Problems)-i)
+		}
+		x.fail("integrity", x.copyAside(), fmt.Errorf("%w: %s", driver.ErrDamaged, problem))
+		if i == 5 {
+			break
+		}
+	}
+	facts := fmt.Sprintf("format %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
+	switch {
+	case len(r.Problems) > 0:
+	case r.LogBytes > largeLog:
+		x.warn("integrity", "fuser -v "+shellQuote(r.Path), "%s: the log is large, some process keeps an old view open", facts)
+	default:
+		x.ok("integrity", "%s", facts)
+	}
+}
+
+// remedy is the command that helps against an error of the store.
+func (x *examination) remedy(err error) string {
+	switch v := judge(err); {
+	case errors.Is(err, driver.ErrNewer):
+		return "tasklock version"
+	case v.exit == ExitDamaged && x.path != "":
+		return x.copyAside()
+	case v.exit == ExitDenied && x.path != "":
+		return "ls -l " + shellQuote(filepath.Dir(x.path))
+	case v.exit == ExitUnsafe && x.path != "":
+		return "ls -la " + shellQuote(filepath.Dir(x.path))
+	}
+	return x.app.commandLine("config", "show")
+}
+
+// copyAside saves what is left before anyone tries to mend it.
+func (x *examination) copyAside() string {
+	if x.path == "" {
+		return x.app.commandLine("config", "show")
+	}
+	dir := filepath.Dir(x.path)
+	return "cp -a " + shellQuote(dir) + " " + shellQuote(dir+".damaged")
+}
+
+// records reads the locks as every command does.
+func (x *examination) records(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	d, err := x.app.Open(ctx, x.url, OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second})
+	switch {
+	case errors.Is(err, driver.ErrMissing):
+		x.none(err)
+		return
+	case err != nil:
+		x.storeFails(err)
+		return
+	}
+	st := store.New(d)
+	defer func() { _ = st.Close() }()
+	locks, err := lock.List(ctx, st, lock.ListRequest{})
+	if err != nil {
+		x.storeFails(err)
+		return
+	}
+	held := 0
+	for _, l := range locks.Locks {
+		if l.State == lock.Held {
+			held++
+		}
+	}
+	x.ok("store", "%s, %s held", withoutPassword(x.url), plural(held, "lock"))
+	x.stale(ctx, st)
+	x.future(locks.Locks)
+}
+
+// storeFails notes an error unless an earlier look has met it, in more detail.
+func (x *examination) storeFails(err error) {
+	code := judge(err).code
+	for _, f := range x.list {
+		if f.Code == code && (f.Check == "folder" || f.Check == "filesystem" || f.Check == "integrity") {
+			return
+		}
+	}
+	x.fail("store", x.remedy(err), err)
+}
+
+func (x *examination) stale(ctx context.Context, st *store.Store) {
+	c, err := lock.Cleanup(ctx, st, lock.CleanupRequest{By: x.app.Identity().Owner, DryRun: true})
+	switch remedy := x.app.commandLine("cleanup"); {
+	case err != nil:
+		x.storeFails(err)
+	case len(c.Freed)+c.Tickets > 0:
+		x.warn("stale", remedy, "%s of holders that are gone, %s that never came back", plural(len(c.Freed), "lock"), plural(c.Tickets, "waiter"))
+	case c.Pruned > 0:
+		x.ok("stale", "no locks, %s of old history", plural(c.Pruned, "line"))
+	default:
+		x.ok("stale", "none")
+	}
+}
+
+// future finds records that were written later than now: somebody set a clock.
+func (x *examination) future(locks []lock.Info) {
+	late := x.app.Now().Add(time.Minute)
+	for _, l := range locks {
+		if l.AcquiredAt.After(late) || l.HeartbeatAt.After(late) {
+			x.warn("clock", "timedatectl status", "%s was written at %s, which is to come: the clock was set back, or that of its writer is ahead", l.Key, stamp(later(l.AcquiredAt, l.HeartbeatAt)))
+			return
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func size(n int64) string {
+	switch {
+	case n < 10<<10:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 10<<20:
+		return strconv.FormatInt(n>>10, 10) + " KB"
+	}
+	return strconv.FormatInt(n>>20, 10) + " MB"
+}

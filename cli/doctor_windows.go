@@ -1,0 +1,4 @@
+package cli
+
+// writable cannot be asked without trying: access lists decide.
+func writable(string) error { return nil }
