@@ -20,6 +20,7 @@ demo: build ## two workers race, one waits, one is killed: on SQLite, in a scrat
 test: build cross ## all tests, short forms: what CI runs
 	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare
 	go vet ./...
+	cd bench && go vet ./...
 	go test -timeout 20m ./...
 	$(MAKE) --no-print-directory race
 
@@ -37,7 +38,8 @@ torture: build ## the long forms: races, kills, pauses, crashes at every system 
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
 
 bench: build ## ratios to the raw limit and to peers, in one run
-	@scripts/need go gcc sqlite3
+	@scripts/need go gcc
+	@[ -f /usr/include/sqlite3.h ] || scripts/need libsqlite3-dev
 	cd bench && go run . ../bin
 
 lint: ## gofumpt, vet, staticcheck, govulncheck where its database is reached

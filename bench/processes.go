@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/tasklock/tasklock/store"
+)
+
+const processCount = 8
+
+// tally is what a worker process measured.
+type tally struct {
+	Pairs int
+	Slow  []time.Duration // of each pair
+	Fault string
+}
+
+// processes races eight processes on one database, each with its own key:
+// what they share is the file.
+func (b *bench) processes() {
+	b.section(fmt.Sprintf("SQLite, %d processes", processCount))
+	stock := b.race("stock")
+	ours := b.race("pairs")
+	b.note("stock (busy_timeout only)", stock.String())
+	b.note("tasklock", ours.String())
+	b.row("errors such as BUSY", fmt.Sprint(ours.faults), "none", ours.faults == 0)
+	b.row("p99 of a pair", ours.p99.Round(time.Millisecond/10).String(), "<= 100ms", ours.p99 <= 100*time.Millisecond)
+	b.row("slowest process / fastest", fmt.Sprintf("%.2f", ours.fair), ">= 0.5", ours.fair >= 0.5)
+	b.row("total / stock, four rows a pair to its one", fmt.Sprintf("%.2f", ours.rate/stock.rate), ">= 0.8", ours.rate >= 0.8*stock.rate)
+}
+
+type outcome struct {
+	rate, fair float64
+	p99        time.Duration
+	faults     int
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%.0f pairs/s, p99 %s, slowest/fastest %.2f, %d errors", o.rate, o.p99.Round(time.Millisecond/10), o.fair, o.faults)
+}
+
+func (b *bench) race(kind string) outcome {
+	path := filepath.Join(b.fresh("processes-"+kind), "tasklock.db")
+	self, err := os.Executable()
+	check(err)
+	if kind == "pairs" {
+		check(open(path).Close())
+	} else {
+		stockOpen(path).Close()
+	}
+	var cmds []*exec.Cmd
+	var outs []*json.Decoder
+	for i := range processCount {
+		cmd := exec.Command(self, "worker", kind, path, fmt.Sprint("key", i))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		check(err)
+		check(cmd.Start())
+		cmds, outs = append(cmds, cmd), append(outs, json.NewDecoder(out))
+	}
+	var o outcome
+	var all []time.Duration
+	least, most := 1<<62, 0
+	for i, cmd := range cmds {
+		var t tally
+		check(outs[i].Decode(&t))
+		check(cmd.Wait())
+		all = append(all, t.Slow...)
+		least, most = min(least, t.Pairs), max(most, t.Pairs)
+		if t.Fault != "" {
+			o.faults++
+		}
+	}
+	o.rate = float64(len(all)) / (2 * length).Seconds()
+	o.fair = float64(least) / float64(max(most, 1))
+	o.p99 = percentile(all, 0.99)
+	return o
+}
+
+func worker(kind string, args []string) {
+	switch kind {
+	case "pairs":
+		st := store.New(open(args[0]))
+		measure(func() error { pair(st, args[1], args[1]); return nil })
+	case "stock":
+		conn := stockOpen(args[0])
+		defer conn.Close()
+		measure(func() error { return stockPair(conn, args[1]) })
+	case "wait":
+		waitWorker(args[0])
+	}
+}
+
+func measure(fn func() error) {
+	var t tally
+	for start := time.Now(); time.Since(start) < 2*length; {
+		before := time.Now()
+		if err := fn(); err != nil {
+			t.Fault = err.Error()
+			continue
+		}
+		t.Pairs++
+		t.Slow = append(t.Slow, time.Since(before))
+	}
+	check(json.NewEncoder(os.Stdout).Encode(t))
+}
+
+// stockOpen and stockPair are what one writes without thinking further.
+func stockOpen(path string) *sqlite.Conn {
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate|sqlite.OpenWAL)
+	check(err)
+	conn.SetBusyTimeout(10 * time.Second)
+	check(sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=FULL", nil))
+	check(sqlitex.ExecuteTransient(conn, "CREATE TABLE IF NOT EXISTS record (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID", nil))
+	return conn
+}
+
+func stockPair(conn *sqlite.Conn, key string) error {
+	for _, q := range []string{
+		"BEGIN IMMEDIATE", "INSERT INTO record VALUES ('" + key + "', '{}')", "COMMIT",
+		"BEGIN IMMEDIATE", "DELETE FROM record WHERE key = '" + key + "'", "COMMIT",
+	} {
+		if err := sqlitex.Execute(conn, q, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

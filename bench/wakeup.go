@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// wakeup measures from the release in one process to the grant in another.
+func (b *bench) wakeup() {
+	b.section("Wake-up of a waiter in another process, SQLite")
+	path := filepath.Join(b.fresh("wakeup"), "tasklock.db")
+	st := store.New(open(path))
+	self, err := os.Executable()
+	check(err)
+	cmd := exec.Command(self, "worker", "wait", path)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	check(err)
+	out, err := cmd.StdoutPipe()
+	check(err)
+	check(cmd.Start())
+	lines := bufio.NewScanner(out)
+	var delays []time.Duration
+	for range 200 {
+		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
+		check(err)
+		fmt.Fprintln(in, "wait")
+		b.queued(st)
+		began := monotonic()
+		_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
+		check(err)
+		lines.Scan()
+		granted, err := strconv.ParseInt(lines.Text(), 10, 64)
+		check(err)
+		delays = append(delays, time.Duration(granted)-began)
+	}
+	p50, p99 := percentile(delays, 0.5), percentile(delays, 0.99)
+	b.row("release to grant, both synced: p50", p50.String(), "<= 1ms", p50 <= time.Millisecond)
+	b.row("p99", p99.String(), "<= 10ms", p99 <= 10*time.Millisecond)
+
+	_, err = lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
+	check(err)
+	fmt.Fprintln(in, "wait")
+	b.queued(st)
+	before := cpu(cmd.Process.Pid)
+	const idle = 10 * time.Second
+	time.Sleep(idle)
+	used := (cpu(cmd.Process.Pid) - before) / time.Duration(idle/time.Second)
+	b.row("idle waiter, CPU a second", used.String(), "<= 200µs", used <= 200*time.Microsecond)
+	check(cmd.Process.Kill())
+	_ = cmd.Wait()
+}
+
+// queued returns when someone waits for the key.
+func (b *bench) queued(st *store.Store) {
+	for {
+		s, err := lock.Show(ctx, st, "key")
+		check(err)
+		if len(s.Waiters) > 0 {
+			time.Sleep(5 * time.Millisecond) // until it sleeps
+			return
+		}
+	}
+}
+
+func waitWorker(path string) {
+	st := store.New(open(path))
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "waiter", Wait: time.Minute})
+		check(err)
+		fmt.Println(int64(monotonic()))
+		_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "waiter", Lease: g.LeaseID})
+		check(err)
+	}
+}
+
+// monotonic is a clock that two processes share.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &t))
+	return time.Duration(t.Nano())
+}
+
+// cpu is the time that all threads of a process have run, in nanoseconds of
+// the scheduler: its ticks are too coarse for this.
+func cpu(pid int) (sum time.Duration) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	check(err)
+	if len(tasks) == 0 {
+		check(syscall.ENOENT)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // a thread that ended
+		}
+		n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		check(err)
+		sum += time.Duration(n)
+	}
+	return sum
+}
