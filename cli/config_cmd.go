@@ -132,7 +132,7 @@ type configFile struct {
 }
 
 func (a *App) configFiles() ([]configFile, error) {
-	folder, err := storeFolder(a.Dir)
+	folder, err := a.projectFolder()
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +199,11 @@ func (a *App) configSet(ctx context.Context, key, value string, user bool) error
 // editable prepares the place of a file. The user's may be a link, as people
 // who keep their settings in a repository have it; the project's may not.
 func editable(path string, user, dryRun bool) (string, error) {
-	if path == "" {
+	switch {
+	case path == "" && user:
 		return "", &ConfigError{File: "HOME", Msg: "is not set, so the user has no configuration file"}
+	case path == "":
+		return "", &ConfigError{File: ".", Msg: "is not in a project, so there is no configuration file"}
 	}
 	if user {
 		if real, err := filepath.EvalSymlinks(path); err == nil {

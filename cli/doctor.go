@@ -163,7 +163,7 @@ func (a *App) tell(list []finding) error {
 	done := &exitWith{worst.exit}
 	if a.JSON {
 		body := &errorBody{Code: worst.Code, Message: clean(worst.Check + ": " + worst.Text)}
-		return errors.Join(a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, Data: data, Error: body, Next: worst.Remedy}), done)
+		return errors.Join(a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, Data: data, Error: body}), done)
 	}
 	p := a.printer()
 	p.findings(list)

@@ -14,6 +14,22 @@ import (
 // storeDir is the name of the folder that holds store and configuration.
 const storeDir = ".tasklock"
 
+// projectFolder is the store's folder for the current one. Where it cannot be
+// found and a store was named, there is none, and no project file either.
+func (a *App) projectFolder() (string, error) {
+	folder, err := storeFolder(a.Dir)
+	var bad *ConfigError
+	switch {
+	case err == nil:
+		return folder, nil
+	case a.StoreURL != "" || a.Env("TASKLOCK_STORE") != "":
+		return "", nil
+	case errors.As(err, &bad):
+		return "", err
+	}
+	return "", &ConfigError{File: a.Dir, Msg: err.Error()}
+}
+
 // storeFolder returns the folder of the store that belongs to cwd, whether it
 // exists or not. It reads what git wrote and runs nothing.
 //
