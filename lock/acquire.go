@@ -40,8 +40,12 @@ type AcquireRequest struct {
 
 	requested bool
 	ttlGiven  bool
-	lapsed    []string  // tickets found lapsed in this run
-	began     time.Time // of the attempt that succeeded
+	fresh     string       // the id to use when no ticket of an earlier call is adopted
+	wanted    []string     // keys that the owner does not hold yet, in this run
+	lapsed    []string     // tickets found lapsed in this run
+	queued    bool         // this call has joined the queues
+	began     time.Time    // of the attempt that succeeded
+	second    *leaseRecord // planted bug: written by a commit of its own
 }
 
 // Acquire takes the keys, waiting for them as long as the request says.
@@ -76,13 +80,14 @@ func (r *AcquireRequest) check() (err error) {
 	if !r.requested {
 		r.ID = NewID()
 	}
+	r.fresh = r.ID
 	if !r.ttlGiven {
 		for _, k := range r.Keys {
 			r.TTL = max(r.TTL, DefaultTTL(k))
 		}
 	}
 	switch {
-	case r.MaxHold < 0 || r.MaxHold > 365*24*time.Hour:
+	case r.MaxHold < 0 || r.MaxHold > maxMaxHold:
 		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
@@ -93,13 +98,6 @@ func (r *AcquireRequest) check() (err error) {
 
 // lease is the full name of the request's lease.
 func (r *AcquireRequest) lease() string { return r.Owner + "/" + r.ID }
-
-// adopt goes on with a ticket that an earlier call of this owner left.
-func (r *AcquireRequest) adopt(ticket string) {
-	if !r.requested {
-		r.ID = ticket[len(leaseOwner(ticket))+1:]
-	}
-}
 
 // record is the request as a lease record, without keys.
 func (r *AcquireRequest) record() leaseRecord {
@@ -122,29 +120,35 @@ func (r *AcquireRequest) needs() []string {
 	return keys
 }
 
-// checkReceipt refuses a request id that was used before for something else,
-// or whose lease has ended.
-func (r *AcquireRequest) checkReceipt(tx *store.Tx) error {
+// grantedBefore tells whether this is the repetition of a request that was
+// granted. It refuses a request id that was used for something else, or whose
+// lease has ended.
+func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 	if !r.requested {
-		return nil
+		return false, nil
 	}
 	done, err := store.Get[receipt](tx, requestKind+r.lease())
 	if err != nil {
-		return err
-	}
-	if done.Exists() {
-		return &LostError{Key: r.Keys[0], Why: fmt.Sprintf("request %s was granted before and is %s", quote(r.ID), done.Value.Ended)}
+		return false, err
 	}
 	own, err := getLease(tx, r.lease())
 	if err != nil {
-		return err
+		return false, err
 	}
-	for _, k := range append(own.Value.Keys, own.Value.WaitsFor...) {
-		if !slices.Contains(r.Keys, k) {
-			return &InvalidError{What: "request id " + quote(r.ID), Rule: "was used for other keys: choose a new one"}
-		}
+	before := slices.Concat(done.Value.Keys, own.Value.Keys, own.Value.WaitsFor)
+	switch {
+	case done.Value.Broke != nil || len(without(before, r.Keys)) > 0:
+		return false, usedBefore(r.ID)
+	case done.Exists():
+		return false, r.over(r.Keys[0], done.Value.Ended)
 	}
-	return nil
+	return len(own.Value.Keys) > 0, nil
+}
+
+// over is the answer to a repeated request of which that key is not held any
+// more: it has had its one effect.
+func (r *AcquireRequest) over(key, how string) error {
+	return &LostError{Key: key, Why: fmt.Sprintf("request %s was granted before and is %s", quote(r.ID), how)}
 }
 
 // acquire tries, and while it may, waits and tries again.
@@ -160,11 +164,12 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 		if g != nil {
 			return g, nil
 		}
+		r.queued = r.queued || err == nil && r.Wait > 0
 		if err == nil && r.Wait > 0 && !last {
 			err = r.circle(ctx, st)
 		}
 		if err != nil {
-			if r.Wait > 0 || errors.Is(err, store.ErrUnknown) && !r.requested {
+			if r.queued || errors.Is(err, store.ErrUnknown) && !r.requested {
 				r.abandon(st)
 			}
 			return nil, err
@@ -206,6 +211,11 @@ func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.P
 	}
 	if fault.Bug("deadline_from_reply") {
 		began = time.Now()
+	}
+	if fault.Bug("empty_is_free") && r.second != nil {
+		if _, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error { return putLease(tx, r.lease(), *r.second, 0) }); err != nil {
+			return nil, nil, err
+		}
 	}
 	g.settle(rev)
 	r.began = began
@@ -256,7 +266,8 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 }
 
 // abandon undoes a wait that was given up: it leaves the queues, and gives
-// back what may have been granted while the caller was leaving.
+// back what may have been granted while the caller was leaving. What a named
+// request was granted stays: whoever repeats it gets it.
 func (r *AcquireRequest) abandon(st *store.Store) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -269,10 +280,12 @@ func (r *AcquireRequest) abandon(st *store.Store) {
 		if err := r.leaveQueues(tx); err != nil || !own.Exists() {
 			return err
 		}
-		if len(own.Value.Keys) > 0 {
+		switch {
+		case own.Value.ticket():
+			tx.Delete(own.Key)
+		case !r.requested:
 			return endLease(tx, r.lease(), ending{event: "released", why: "gave up waiting"})
 		}
-		tx.Delete(own.Key)
 		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -46,59 +47,66 @@ type step struct {
 	prev   *step
 }
 
+// run goes outwards one level at a time, so that what a level lacks is read
+// at once.
 func (s *search) run() (*CycleError, error) {
 	me, err := getLease(s.tx, s.me)
-	if err != nil || !me.Exists() {
+	if err != nil || !me.Value.ticket() {
 		return nil, err
 	}
 	s.seen[s.me] = true
-	for todo := []*step{{ticket: me}}; len(todo) > 0 && len(s.seen) < maxCircle; todo = todo[1:] {
-		next, closing, err := s.edges(todo[0])
-		if err != nil {
-			return nil, err
-		}
-		if closing != "" {
-			if e := s.name(todo[0], closing); e != nil {
-				return e, nil
+	for level := []*step{{ticket: me}}; len(level) > 0 && len(s.seen) < maxCircle; {
+		var next []*step
+		var missing error
+		for _, at := range level {
+			for _, key := range at.ticket.Value.WaitsFor {
+				ahead, closing, err := s.edges(at, key)
+				missing = cmp.Or(missing, err)
+				if closing && missing == nil {
+					if e := s.name(at, key); e != nil {
+						return e, nil
+					}
+				}
+				next = append(next, ahead...) // someone younger will leave
 			}
-			continue // someone younger will leave
 		}
-		todo = append(todo, next...)
+		if missing != nil {
+			return nil, missing
+		}
+		level = next
 	}
 	return nil, nil
 }
 
-// edges returns the tickets that at waits for. closing is the key by which it
+// edges returns the tickets that at waits for because of key, and whether it
 // waits for the caller itself.
-func (s *search) edges(at *step) (next []*step, closing string, err error) {
-	self := at.prev == nil
-	for _, key := range at.ticket.Value.WaitsFor {
-		lk, err := getLock(s.tx, key)
-		if err != nil {
-			return nil, "", err
-		}
-		if lk.Exists() && !self && usable(lk.Value.Owner, s.owner) {
-			return nil, key, nil
-		}
-		if lk.Exists() && !usable(lk.Value.Owner, leaseOwner(at.ticket.Key[len(leaseKind):])) {
-			found, err := s.ticketsOf(lk.Value.Owner)
-			if err != nil {
-				return nil, "", err
-			}
-			for _, t := range found {
-				next = append(next, &step{ticket: t, key: key, prev: at})
-			}
-		}
-		ahead, mine, err := s.batchesAhead(key, at)
-		if err != nil {
-			return nil, "", err
-		}
-		if mine && !self {
-			return nil, key, nil
-		}
-		next = append(next, ahead...)
+func (s *search) edges(at *step, key string) (next []*step, closing bool, err error) {
+	holders, closing, err := s.held(at, key)
+	if err != nil || closing {
+		return nil, closing, err
 	}
-	return next, "", nil
+	ahead, closing, err := s.batchesAhead(at, key)
+	for _, t := range append(holders, ahead...) {
+		next = append(next, &step{ticket: t, key: key, prev: at})
+	}
+	return next, closing, err
+}
+
+// held returns the tickets of whoever holds the key.
+func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, error) {
+	lk, err := getLock(s.tx, key)
+	if err != nil || !lk.Exists() {
+		return nil, false, err
+	}
+	ls, err := getLease(s.tx, lk.Value.Lease)
+	if err != nil || stateOf(ls) != Held || usable(lk.Value.Owner, at.ticket.Value.Owner) {
+		return nil, false, err
+	}
+	if at.prev != nil && usable(lk.Value.Owner, s.owner) {
+		return nil, true, nil
+	}
+	found, err := s.ticketsOf(lk.Value.Owner)
+	return found, false, err
 }
 
 // ticketsOf returns the live tickets of an owner and its children: while one
@@ -114,46 +122,63 @@ func (s *search) ticketsOf(owner string) ([]store.Entry[leaseRecord], error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(t.Value.WaitsFor) > 0 && s.fresh(t) {
+		if s.fresh(t) {
 			out = append(out, t)
 		}
 	}
 	return out, nil
 }
 
-// batchesAhead returns the batch tickets before at in a queue, and whether the
-// caller's own ticket is among those before it.
-func (s *search) batchesAhead(key string, at *step) (out []*step, mine bool, err error) {
+// batchesAhead returns the batch tickets before at in a queue that at cannot
+// overtake, and whether the caller's own is among them.
+func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
 	q, err := getQueue(s.tx, key)
 	if err != nil {
 		return nil, false, err
 	}
 	place := slices.Index(q.Value.Tickets, at.ticket.Key[len(leaseKind):])
-	if place < 0 {
-		return nil, false, nil
+	batches := slices.DeleteFunc(slices.Clone(q.Value.Tickets[:max(place, 0)]), func(name string) bool {
+		return !slices.Contains(q.Value.Batches, name) || s.seen[name] && name != s.me
+	})
+	batches = batches[:min(len(batches), maxCircle)]
+	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
+		return nil, false, err
 	}
-	for _, name := range q.Value.Tickets[:place] {
-		if name == s.me {
-			return nil, true, nil
-		}
-		if !slices.Contains(q.Value.Batches, name) {
-			continue
-		}
+	var keys []string
+	for _, name := range batches {
 		t, err := getLease(s.tx, name)
 		if err != nil {
 			return nil, false, err
 		}
-		if len(t.Value.WaitsFor) > 0 && s.fresh(t) {
-			out = append(out, &step{ticket: t, key: key, prev: at})
+		keys = append(keys, lockKeys(t.Value.WaitsFor)...)
+	}
+	if err := s.tx.Want(keys...); err != nil {
+		return nil, false, err
+	}
+	for _, name := range batches {
+		t, err := getLease(s.tx, name)
+		if err != nil {
+			return nil, false, err
+		}
+		over, err := overtakes(s.tx, at.ticket.Value.Owner, t.Value)
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case over:
+		case name == s.me:
+			return out, true, nil
+		case s.fresh(t):
+			out = append(out, t)
 		}
 	}
 	return out, false, nil
 }
 
-// fresh reports whether a live ticket was not looked at before.
+// fresh reports whether this is a live ticket that was not looked at before.
 func (s *search) fresh(t store.Entry[leaseRecord]) bool {
 	name := t.Key[len(leaseKind):]
-	if s.seen[name] || stateOf(t) != Held {
+	if !t.Value.ticket() || s.seen[name] || stateOf(t) != Held {
 		return false
 	}
 	s.seen[name] = true

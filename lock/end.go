@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"slices"
+
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -14,9 +16,9 @@ type ending struct {
 
 // receipt remembers what became of a request that was named by its caller.
 type receipt struct {
-	Lease string   `json:"lease"`
-	Keys  []string `json:"keys"`
-	Ended string   `json:"ended"`
+	Keys  []string       `json:"keys"`
+	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
+	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
 }
 
 // endLease ends a whole lease: every lock that still belongs to it, and the
@@ -62,10 +64,13 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 			tx.Delete(ls.Key)
 		}
 		if l.Requested {
-			if err := tx.PutTTL(requestKind+name, receipt{Lease: name, Keys: ended, Ended: how.event}, keepTokens); err != nil {
+			if err := tx.PutTTL(requestKind+name, receipt{Keys: ended, Ended: how.event}, keepTokens); err != nil {
 				return err
 			}
 		}
+	}
+	if len(ended) == 0 {
+		return nil
 	}
 	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
 }
@@ -81,11 +86,7 @@ func lockKeys(keys []string) []string {
 func without(all, some []string) []string {
 	var out []string
 	for _, k := range all {
-		found := false
-		for _, s := range some {
-			found = found || k == s
-		}
-		if !found {
+		if !slices.Contains(some, k) {
 			out = append(out, k)
 		}
 	}

@@ -3,6 +3,8 @@ package lock
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,7 +35,7 @@ const (
 // receipt: the record's key is random.
 func Log(tx *store.Tx, e Event) error {
 	e.Time = tx.Now().UTC()
-	key := eventKind + e.Time.Format(eventTime) + "-" + NewID()
+	key := fmt.Sprintf("%s%s-%03d-%s", eventKind, e.Time.Format(eventTime), tx.Len(), NewID())
 	tx.Receipt(key)
 	note := e.Event
 	for _, k := range e.Keys {
@@ -80,6 +82,15 @@ type HistoryResult struct {
 // at which it was recorded.
 func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
 	limit := 0
+	if r.Limit < 0 {
+		return HistoryResult{}, &InvalidError{What: "limit", Rule: "must not be negative"}
+	}
+	if r.Key != "" {
+		var err error
+		if r.Key, err = CheckKey(r.Key); err != nil {
+			return HistoryResult{}, err
+		}
+	}
 	if r.Key == "" && r.Owner == "" {
 		limit = -r.Limit
 	}
@@ -96,7 +107,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 			if err != nil {
 				return err
 			}
-			if (r.Key == "" || slices.Contains(ev.Keys, r.Key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+			if ev.Event != "" && (r.Key == "" || slices.Contains(ev.Keys, r.Key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
 				out.Events = append(out.Events, ev)
 			}
 		}
@@ -114,7 +125,7 @@ func inOrder(recs []driver.Record) {
 	slices.SortStableFunc(recs, func(a, b driver.Record) int { return cmp.Compare(a.Rev, b.Rev) })
 }
 
-// event decodes one record. A grant's token is known only once it is
+// event decodes one record; one without a name is a void receipt. A grant's token is known only once it is
 // committed, as the revision of the record itself.
 func event(tx *store.Tx, rec driver.Record) (Event, error) {
 	e, err := store.Decode[Event](tx, rec)
@@ -149,7 +160,9 @@ func Watch(ctx context.Context, st *store.Store, fn func(Event) error) error {
 				if err != nil {
 					return err
 				}
-				fresh = append(fresh, ev)
+				if ev.Event != "" {
+					fresh = append(fresh, ev)
+				}
 			}
 			return nil
 		})
@@ -162,8 +175,22 @@ func Watch(ctx context.Context, st *store.Store, fn func(Event) error) error {
 			}
 		}
 		seen = rev
-		if err := st.Wait(ctx, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {
+		if err := waitAtMost(ctx, st, watchPoll, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {
 			return err
 		}
 	}
+}
+
+// watchPoll is the safety net under notifications that get lost.
+const watchPoll = 5 * time.Second
+
+// waitAtMost waits for a change, for some time.
+func waitAtMost(ctx context.Context, st *store.Store, d time.Duration, guards []driver.Guard) error {
+	wctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := st.Wait(wctx, guards)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }

@@ -64,6 +64,11 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 	if err != nil {
 		return CheckResult{}, err
 	}
+	if r.Mine != "" {
+		if err := CheckOwner(r.Mine); err != nil {
+			return CheckResult{}, err
+		}
+	}
 	out := CheckResult{Key: key}
 	err = st.View(ctx, driver.Query{Keys: []string{lockKind + key, queueKind + key}}, func(tx *store.Tx) error {
 		out = CheckResult{Key: key}
@@ -255,6 +260,9 @@ type CleanupResult struct {
 // compare-and-swap: one that is renewed meanwhile stays.
 func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupResult, error) {
 	out := CleanupResult{Freed: []Info{}}
+	if r.Silent < 0 {
+		return out, &InvalidError{What: "silence " + r.Silent.String(), Rule: "must not be negative"}
+	}
 	for {
 		n, err := r.round(ctx, st, &out)
 		if err != nil || n == 0 || r.DryRun {

@@ -20,6 +20,8 @@ const (
 	MaxKeys  = 100 // keys of one lease
 	MinTTL   = 100 * time.Millisecond
 	MaxTTL   = 30 * 24 * time.Hour
+
+	maxMaxHold = 365 * 24 * time.Hour
 )
 
 // Kind says what a key names. A bare key is a task; only these prefixes exist,
@@ -99,7 +101,8 @@ func CheckKey(key string) (string, error) {
 // plain reports whether r is visible and stays where it is put: no control,
 // no zero-width, no bidirectional or otherwise unprintable character.
 func plain(r rune) bool {
-	return r == ' ' || unicode.IsPrint(r) && !unicode.Is(unicode.Cf, r) && r != utf8.RuneError
+	return unicode.IsPrint(r) && r != utf8.RuneError &&
+		!unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // checkKeys normalises, sorts and deduplicates.

@@ -62,9 +62,11 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 		return nil, err
 	}
 	tickets := q.Value.Tickets
-	place := q.Value.index(r.lease())
+	place, err := r.place(tx, tickets)
+	if err != nil {
+		return nil, err
+	}
 	if place >= 0 {
-		r.adopt(tickets[place])
 		held.Position = place + 1 - lapsedBefore(q.Value, place)
 	} else {
 		place = len(tickets)
@@ -78,11 +80,11 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 		if err != nil {
 			return nil, err
 		}
-		if len(t.Value.WaitsFor) == 0 || stateOf(t) != Held {
+		if !t.Value.ticket() || stateOf(t) != Held {
 			r.lapsed = append(r.lapsed, tickets[i])
 			continue
 		}
-		over, err := r.holdsOneOf(tx, t.Value.WaitsFor)
+		over, err := overtakes(tx, r.Owner, t.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +93,29 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 		}
 	}
 	return nil, nil
+}
+
+// place returns where the request stands in a queue, or -1. A call that was
+// repeated goes on with the ticket that the earlier one left behind; one that
+// someone still waits with is not touched, also if it is the same owner.
+func (r *AcquireRequest) place(tx *store.Tx, tickets []string) (int, error) {
+	if i := slices.Index(tickets, r.lease()); i >= 0 || r.requested || r.queued {
+		return i, nil
+	}
+	for i, name := range tickets {
+		if leaseOwner(name) != r.Owner {
+			continue
+		}
+		t, err := getLease(tx, name)
+		if err != nil {
+			return -1, err
+		}
+		if (t.Value.PID == 0 || stateOf(t) != Held) && len(without(t.Value.WaitsFor, r.Keys)) == 0 {
+			r.ID = name[len(r.Owner)+1:]
+			return i, nil
+		}
+	}
+	return -1, nil
 }
 
 func lapsedBefore(q queueRecord, place int) int {
@@ -111,16 +136,21 @@ func leaseKeys(names []string) []string {
 	return keys
 }
 
-func (r *AcquireRequest) holdsOneOf(tx *store.Tx, keys []string) (bool, error) {
-	if len(keys) < 2 {
-		return false, nil // it waits for the very key the caller asks for
+// overtakes reports whether owner need not wait behind the ticket: it has one
+// of the keys that the ticket waits for, so the ticket could never be first.
+func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
+	if len(t.WaitsFor) < 2 {
+		return false, nil // it waits for the very key the owner asks for
 	}
-	for _, k := range keys {
+	if err := tx.Want(lockKeys(t.WaitsFor)...); err != nil {
+		return false, err
+	}
+	for _, k := range t.WaitsFor {
 		lk, err := getLock(tx, k)
 		if err != nil {
 			return false, err
 		}
-		if lk.Exists() && usable(lk.Value.Owner, r.Owner) {
+		if lk.Exists() && usable(lk.Value.Owner, owner) {
 			return true, nil
 		}
 	}
@@ -138,15 +168,8 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 	}
 	l := r.record()
 	joined := false
-	for _, key := range r.Keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return err
-		}
-		if lk.Exists() && usable(lk.Value.Owner, r.Owner) {
-			continue
-		}
-		l.WaitsFor = append(l.WaitsFor, key)
+	l.WaitsFor = r.wanted
+	for _, key := range r.wanted {
 		place, wrote, err := r.joinQueue(tx, key)
 		if err != nil {
 			return err
@@ -176,20 +199,21 @@ func (r *AcquireRequest) joinQueue(tx *store.Tx, key string) (place int, wrote b
 	}
 	name, rec := r.lease(), q.Value
 	i := slices.Index(rec.Tickets, name)
-	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed {
+	known := len(r.Keys) == 1 || slices.Contains(rec.Batches, name)
+	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed && known {
 		return i + 1 - lapsedBefore(rec, i), false, nil
 	}
 	if rec, err = r.sweep(tx, rec); err != nil {
 		return 0, false, err
 	}
 	if i = slices.Index(rec.Tickets, name); i < 0 {
-		if i = len(rec.Tickets); i >= maxQueue {
+		if i = len(rec.Tickets); rec.full() {
 			return 0, false, fmt.Errorf("%w: %d wait for %s already", ErrQueueFull, i, key)
 		}
 		rec.Tickets = append(rec.Tickets, name)
-		if len(r.Keys) > 1 {
-			rec.Batches = append(rec.Batches, name)
-		}
+	}
+	if !known {
+		rec.Batches = append(rec.Batches, name)
 	}
 	delete(rec.Lapsed, name)
 	return i + 1 - lapsedBefore(rec, i), true, rec.put(tx, key)
@@ -249,7 +273,7 @@ func (r *AcquireRequest) sweep(tx *store.Tx, q queueRecord) (queueRecord, error)
 // dropTicket deletes the record of a waiter that never came back.
 func dropTicket(tx *store.Tx, name string) error {
 	t, err := getLease(tx, name)
-	if err == nil && t.Exists() && len(t.Value.WaitsFor) > 0 {
+	if err == nil && t.Value.ticket() {
 		tx.Delete(t.Key)
 	}
 	return err

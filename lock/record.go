@@ -1,12 +1,14 @@
 package lock
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // The kinds of records of this package.
@@ -55,6 +57,30 @@ const (
 	Expired State = "expired" // silent for longer than its ttl
 	Dead    State = "dead"    // its process is provably gone
 )
+
+// Check tells a damaged record from one that says something: what cannot be
+// understood must not count as free.
+func (l lockRecord) Check(key string) error {
+	if lockKind+l.Key != key || l.Owner == "" || l.Owner != leaseOwner(l.Lease) {
+		return errors.New("no lock of an owner's lease on that key")
+	}
+	return nil
+}
+
+// Check is for leases what it is for locks.
+func (l leaseRecord) Check(key string) error {
+	switch {
+	case l.Owner == "" || l.Owner != leaseOwner(key[len(leaseKind):]):
+		return errors.New("no lease of that owner")
+	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
+		return errors.New("time out of range")
+	case (len(l.Keys) == 0) == (len(l.WaitsFor) == 0):
+		return errors.New("neither holder nor ticket")
+	}
+	return nil
+}
+
+func (l leaseRecord) ticket() bool { return len(l.WaitsFor) > 0 }
 
 func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
 
@@ -121,14 +147,20 @@ type queueRecord struct {
 	Batches []string             `json:"batches,omitempty"` // tickets that wait for other keys besides
 }
 
-// index returns the place of the lease, or of another ticket of its owner,
-// else -1.
-func (q queueRecord) index(lease string) int {
-	if i := slices.Index(q.Tickets, lease); i >= 0 {
-		return i
+// full reports whether the queue can take nobody more: the record is bounded
+// in waiters and in bytes.
+func (q queueRecord) full() bool {
+	size := 0
+	for _, t := range q.Tickets {
+		size += len(t) + 4
 	}
-	owner := leaseOwner(lease)
-	return slices.IndexFunc(q.Tickets, func(t string) bool { return leaseOwner(t) == owner })
+	for _, t := range q.Batches {
+		size += len(t) + 4
+	}
+	for t := range q.Lapsed {
+		size += len(t) + 40
+	}
+	return len(q.Tickets) >= maxQueue || size > driver.MaxValue-4*MaxOwner
 }
 
 func (q *queueRecord) remove(lease string) {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/fault"
@@ -42,13 +43,13 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 	if err := r.check(); err != nil {
 		return ReleaseResult{}, err
 	}
+	if r.All {
+		return r.all(ctx, st)
+	}
 	var out ReleaseResult
 	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		switch {
-		case r.All:
-			return r.all(tx, &out)
-		case r.Lease != "":
+		if r.Lease != "" {
 			return r.lease(tx, r.Lease, &out)
 		}
 		return r.keys(tx, &out)
@@ -86,10 +87,7 @@ func fullName(owner, lease string) string {
 }
 
 func (r *ReleaseRequest) need() driver.Query {
-	switch {
-	case r.All:
-		return driver.Query{Ranges: []driver.Range{{Prefix: leaseKind + r.Owner + "/"}}}
-	case r.Lease != "":
+	if r.Lease != "" {
 		return driver.Query{Keys: []string{leaseKind + r.Lease}}
 	}
 	return driver.Query{Keys: lockKeys(r.Keys)}
@@ -179,24 +177,65 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	return endLease(tx, name, r.how())
 }
 
-// maxEnded bounds the leases that one commit ends, so that it stays within
-// what every store takes at once.
-const maxEnded = 200
-
-func (r *ReleaseRequest) all(tx *store.Tx, out *ReleaseResult) error {
-	recs, err := tx.Scan(leaseKind+r.Owner+"/", 0)
-	if err != nil {
-		return err
+// all releases everything of an owner, some leases at a time: what one commit
+// can hold is bounded, what a session holds is not.
+func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
+	var all ReleaseResult
+	for {
+		var out ReleaseResult
+		var more bool
+		prefix := leaseKind + r.Owner + "/"
+		_, err := update(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
+			out = ReleaseResult{}
+			recs, err := tx.Scan(prefix, 0)
+			if err != nil {
+				return err
+			}
+			names, err := r.some(tx, recs)
+			if err != nil {
+				return err
+			}
+			more = len(names) < len(recs)
+			for _, name := range names {
+				if err := r.lease(tx, name, &out); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return ReleaseResult{}, err
+		}
+		all.Released = append(all.Released, out.Released...)
+		if !more {
+			return all, nil
+		}
 	}
-	for i, rec := range recs {
-		if i == maxEnded {
+}
+
+// maxEnded is how many records one commit of a large clean-up reads and
+// writes, so that it guards each by itself and stays within every limit.
+const maxEnded = 80
+
+// some returns the names of the first leases that fit into one commit, at
+// least one, and makes sure that what they hold is read. A dry run takes all.
+func (r *ReleaseRequest) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
+	var names, keys []string
+	for _, rec := range recs {
+		l, err := store.Decode[leaseRecord](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		more := lockKeys(l.Value.Keys)
+		for _, k := range l.Value.WaitsFor {
+			more = append(more, queueKind+k)
+		}
+		if len(names)+len(keys)+len(more) > maxEnded && len(names) > 0 && !r.DryRun {
 			break
 		}
-		if err := r.lease(tx, rec.Key[len(leaseKind):], out); err != nil {
-			return err
-		}
+		names, keys = append(names, rec.Key[len(leaseKind):]), append(keys, more...)
 	}
-	return nil
+	return names, tx.Want(keys...)
 }
 
 // BreakRequest takes keys away from whoever holds them.
@@ -204,7 +243,7 @@ type BreakRequest struct {
 	Keys   []string
 	By     string // who breaks them
 	Reason string // why, for the audit
-	ID     string // repeating the request with this id has one effect; empty: random
+	ID     string // repeating the request with this id has one effect; empty: nobody repeats it
 	Token  int64  // with one key: only if the lock is at this token
 	DryRun bool
 }
@@ -216,28 +255,31 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 	if err := rel.check(); err != nil {
 		return ReleaseResult{}, err
 	}
-	if r.ID == "" {
-		r.ID = NewID()
+	if r.ID != "" {
+		if err := checkID(r.ID); err != nil {
+			return ReleaseResult{}, err
+		}
 	}
-	if err := checkID(r.ID); err != nil {
-		return ReleaseResult{}, err
-	}
-	done := requestKind + r.By + "/" + r.ID
 	var out ReleaseResult
-	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: append(lockKeys(rel.Keys), done)}, func(tx *store.Tx) error {
+	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: lockKeys(rel.Keys)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		before, err := store.Get[breakReceipt](tx, done)
-		if err != nil {
-			return err
+		if r.ID == "" {
+			return r.keys(tx, rel.Keys, &out)
 		}
-		if before.Exists() {
-			out = before.Value.Result
+		done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
+		switch {
+		case err != nil:
+			return err
+		case done.Value.Broke != nil && slices.Equal(done.Value.Keys, rel.Keys):
+			out = *done.Value.Broke
 			return nil
+		case done.Exists():
+			return usedBefore(r.ID)
 		}
-		if err := r.keys(tx, rel.Keys, &out); err != nil || len(out.Released) == 0 {
+		if err := r.keys(tx, rel.Keys, &out); err != nil {
 			return err
 		}
-		return tx.PutTTL(done, breakReceipt{Result: out}, keepTokens)
+		return tx.PutTTL(done.Key, receipt{Keys: rel.Keys, Broke: &out}, keepTokens)
 	})
 	if err != nil {
 		return ReleaseResult{}, err
@@ -245,12 +287,15 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 	return out, nil
 }
 
-type breakReceipt struct {
-	Result ReleaseResult `json:"result"`
+func usedBefore(id string) error {
+	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
 }
 
 func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 	for _, key := range keys {
+		if slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
+			continue // it went with the lease of a key before it
+		}
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return err

@@ -1,0 +1,206 @@
+package lock_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+func TestRenew(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		request func(g lock.Grant) lock.RenewRequest
+		err     string // "", owner, lost, invalid
+	}{
+		{"a key", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a"}}
+		}, ""},
+		{"a key with its token", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"b"}, Token: g.Token}
+		}, ""},
+		{"the lease", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Lease: g.LeaseID}
+		}, ""},
+		{"the lease by its id", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Lease: strings.TrimPrefix(g.LeaseID, "alice/")}
+		}, ""},
+		{"all", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", All: true}
+		}, ""},
+		{"by a child", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice/sub", Lease: g.LeaseID}
+		}, ""},
+		{"by someone else", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "bob", Keys: []string{"a"}}
+		}, "lost"},
+		{"the lease by someone else", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "bob", Lease: g.LeaseID}
+		}, "owner"},
+		{"an old token", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a"}, Token: g.Token - 1}
+		}, "lost"},
+		{"mine and a foreign one", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a", "foreign"}}
+		}, "lost"},
+		{"what is free", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"free"}}
+		}, "lost"},
+		{"a lease that is gone", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Lease: "gone"}
+		}, "lost"},
+		{"nothing", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice"}
+		}, "invalid"},
+		{"one token for two keys", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a", "b"}, Token: g.Token}
+		}, "invalid"},
+		{"a reason that is too long", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a"}, Reason: ptr(strings.Repeat("x", 4097))}
+		}, "invalid"},
+		{"two texts that are long enough", func(g lock.Grant) lock.RenewRequest {
+			return lock.RenewRequest{Owner: "alice", Keys: []string{"a"}, Reason: ptr(strings.Repeat("x", 4096)), Worktree: ptr(strings.Repeat("x", 4096))}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.acquire("zoe", "foreign")
+				g := w.acquire("alice", "a", "b")
+				time.Sleep(time.Minute)
+				var out lock.RenewResult
+				var err error
+				run := func() { out, err = lock.Renew(w.ctx, w.st, c.request(g)) }
+				switch c.err {
+				case "":
+					run()
+					w.must(err)
+					r := out.Leases[0]
+					if len(out.Leases) != 1 || r.LeaseID != g.LeaseID || r.Token != g.Token || r.Owner != "alice" ||
+						r.ExpiresAt.Sub(g.ExpiresAt) != time.Minute || w.check("b").Lock.ExpiresAt != r.ExpiresAt {
+						t.Errorf("%+v", out)
+					}
+					return
+				case "owner":
+					w.unchanged(c.name, run)
+					as[*lock.OwnerError](w, err)
+				case "lost":
+					w.unchanged(c.name, run)
+					w.want(err, lock.ErrLost)
+				case "invalid":
+					w.unchanged(c.name, run)
+					as[*lock.InvalidError](w, err)
+				}
+			})
+		})
+	}
+}
+
+func TestRenewAll(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("alice", "a")
+		w.acquire("alice/sub", "b")
+		w.acquire("alicia", "c")
+		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "alice", Keys: []string{"c"}, Wait: time.Second})
+		as[*lock.HeldError](w, err)
+		out, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", All: true})
+		w.must(err)
+		if len(out.Leases) != 2 {
+			t.Errorf("%+v", out)
+		}
+		out, err = lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "nobody", All: true})
+		if err != nil || len(out.Leases) != 0 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	})
+}
+
+func TestUpdateKeepsTheToken(t *testing.T) {
+	bubble(t, func(w *world) {
+		g := w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, Worktree: "/old", Reason: "why", Session: "s1"})
+		_, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", Keys: []string{"a"}, Worktree: ptr("/new=with=signs")})
+		w.must(err)
+		l := w.check("a").Lock
+		if l.Worktree != "/new=with=signs" || l.Reason != "why" || l.Session != "s1" || l.Token != g.Token {
+			t.Errorf("%+v", l)
+		}
+		_, err = lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", Keys: []string{"a"}, Reason: ptr("")})
+		w.must(err)
+		if l := w.check("a").Lock; l.Worktree != "/new=with=signs" || l.Reason != "" || l.Token != g.Token {
+			t.Errorf("%+v", l)
+		}
+		w.unchanged("an update by someone else", func() {
+			_, err = lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "bob", Keys: []string{"a"}, Reason: ptr("mine now")})
+			w.want(err, lock.ErrLost)
+		})
+	})
+}
+
+// Some stores drop a lease record when its ttl is over. A lock without one is
+// free for others, and for its holder a late renewal away.
+func TestLeaseRecordDroppedByTheStore(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}} {
+		t.Run("renewed by key: "+strings.Join(keys, "+"), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				other := w.acquire("alice", "other")
+				g := w.acquire("alice", keys...)
+				w.overwrite("lease/"+g.LeaseID, "")
+				if w.locked("a") || w.check("a").Lock.State != lock.Expired {
+					t.Error("a lock without a lease keeps others out")
+				}
+				out, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", Keys: append(keys, "other")})
+				w.must(err)
+				if len(out.Leases) != 2 || !w.locked("a") || w.check("a").Lock.Token != g.Token {
+					t.Errorf("%+v", out)
+				}
+				// It is one lease again, and ends as one.
+				_, err = lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "alice", Lease: g.LeaseID})
+				w.must(err)
+				for _, k := range keys {
+					if w.holder(k) != "" {
+						t.Error("left behind:", k)
+					}
+				}
+				if w.check("other").Lock.Token != other.Token {
+					t.Error("the other lease was touched")
+				}
+			})
+		})
+	}
+	t.Run("taken over", func(t *testing.T) {
+		bubble(t, func(w *world) {
+			g := w.acquire("alice", "a", "b")
+			w.overwrite("lease/"+g.LeaseID, "")
+			bob := w.acquire("bob", "a")
+			equal(w, "taken over", bob.TookOver, []lock.TakenOver{{Key: "a", Owner: "alice", Why: lock.Expired}})
+			w.want(w.renew("alice", "a"), lock.ErrLost)
+			w.acquire("carol", "b")
+			if w.holder("a") != "bob" || w.holder("b") != "carol" {
+				t.Error(w.holder("a"), w.holder("b"))
+			}
+		})
+	})
+	t.Run("nothing breaks", func(t *testing.T) {
+		bubble(t, func(w *world) {
+			g := w.acquire("alice", "a", "b", "c", "d")
+			w.overwrite("lease/"+g.LeaseID, "")
+			list, err := lock.List(w.ctx, w.st, lock.ListRequest{})
+			w.must(err)
+			if len(list.Locks) != 4 {
+				t.Errorf("%+v", list)
+			}
+			_, err = lock.Show(w.ctx, w.st, "a")
+			w.must(err)
+			w.must(w.try("alice", "a")) // a new grant
+			w.release("alice", "b")
+			_, err = lock.Break(w.ctx, w.st, lock.BreakRequest{By: "root", Keys: []string{"c"}})
+			w.must(err)
+			out, err := lock.Cleanup(w.ctx, w.st, lock.CleanupRequest{By: "root"})
+			w.must(err)
+			if len(out.Freed) != 1 || out.Freed[0].Key != "d" {
+				t.Errorf("%+v", out)
+			}
+			equal(w, "left", w.kinds("lock/"), []string{"lock/a"})
+		})
+	})
+}

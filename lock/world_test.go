@@ -1,0 +1,279 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+func TestMain(m *testing.M) {
+	host.Self() // reads files: not inside a bubble
+	goleak.VerifyTestMain(m)
+}
+
+// A world is a store in a bubble of fake time, and shorthands for what owners
+// do with it. What must succeed ends the test when it does not.
+type world struct {
+	*testing.T
+	ctx context.Context
+	mem *memstore.Store
+	st  *store.Store
+}
+
+func bubble(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { fn(newWorld(t)) })
+}
+
+// newWorld is for tests that need real processes, and so real time.
+func newWorld(t *testing.T) *world {
+	mem := memstore.New()
+	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(mem)}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// want requires an error of a kind: a sentinel, or "" for none.
+func (w *world) want(err, target error) {
+	w.Helper()
+	if !errors.Is(err, target) {
+		w.Errorf("error is %v, want %v", err, target)
+	}
+}
+
+func as[E error](w *world, err error) (e E) {
+	w.Helper()
+	if !errors.As(err, &e) {
+		w.Fatalf("error is %v, want a %T", err, e)
+	}
+	return e
+}
+
+func (w *world) acquire(owner string, keys ...string) lock.Grant {
+	w.Helper()
+	return w.grant(lock.AcquireRequest{Owner: owner, Keys: keys})
+}
+
+func (w *world) grant(r lock.AcquireRequest) lock.Grant {
+	w.Helper()
+	g, err := lock.Acquire(w.ctx, w.st, r)
+	w.must(err)
+	return g
+}
+
+func (w *world) try(owner string, keys ...string) error {
+	_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: owner, Keys: keys})
+	return err
+}
+
+// refused requires that the owner cannot have the keys now.
+func (w *world) refused(owner string, keys ...string) *lock.HeldError {
+	w.Helper()
+	return as[*lock.HeldError](w, w.try(owner, keys...))
+}
+
+func (w *world) release(owner string, keys ...string) lock.ReleaseResult {
+	w.Helper()
+	out, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
+	w.must(err)
+	return out
+}
+
+func (w *world) renew(owner string, keys ...string) error {
+	_, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: owner, Keys: keys})
+	return err
+}
+
+// holder is who holds the key, or who held it last and may be taken over;
+// empty if there is no lock.
+func (w *world) holder(key string) string {
+	w.Helper()
+	c := w.check(key)
+	if c.Lock == nil {
+		return ""
+	}
+	return c.Lock.Owner
+}
+
+func (w *world) check(key string) lock.CheckResult {
+	w.Helper()
+	c, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: key})
+	w.must(err)
+	return c
+}
+
+func (w *world) locked(key string) bool {
+	w.Helper()
+	return w.check(key).Locked
+}
+
+func (w *world) waiters(key string) (owners []string) {
+	w.Helper()
+	s, err := lock.Show(w.ctx, w.st, key)
+	if !errors.Is(err, lock.ErrNotFound) {
+		w.must(err)
+	}
+	for _, t := range s.Waiters {
+		owners = append(owners, t.Owner)
+	}
+	return owners
+}
+
+// history is every event as "event keys owner".
+func (w *world) history() (out []string) {
+	w.Helper()
+	h, err := lock.History(w.ctx, w.st, lock.HistoryRequest{})
+	w.must(err)
+	for _, e := range h.Events {
+		out = append(out, strings.Join([]string{e.Event, strings.Join(e.Keys, "+"), e.Owner}, " "))
+	}
+	return out
+}
+
+// records is all that is stored, by key.
+func (w *world) records() map[string]string {
+	w.Helper()
+	snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{{}}})
+	w.must(err)
+	out := map[string]string{}
+	for _, r := range snap.Records {
+		out[r.Key] = fmt.Sprintf("%d %s %s", r.Rev, r.Time, r.Value)
+	}
+	return out
+}
+
+// unchanged requires that fn writes nothing.
+func (w *world) unchanged(what string, fn func()) {
+	w.Helper()
+	before := w.records()
+	fn()
+	if diff := cmp.Diff(before, w.records()); diff != "" {
+		w.Errorf("%s changed the store:\n%s", what, diff)
+	}
+}
+
+// kinds is the keys of all records of a kind.
+func (w *world) kinds(prefix string) (keys []string) {
+	w.Helper()
+	for k := range w.records() {
+		if strings.HasPrefix(k, prefix) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// overwrite changes the store behind the back of the rules.
+func (w *world) overwrite(key, value string) {
+	w.Helper()
+	write := driver.Write{Key: key}
+	if value != "" {
+		write.Value = []byte(value)
+	}
+	_, err := w.mem.Commit(w.ctx, driver.Batch{Writes: []driver.Write{write}})
+	w.must(err)
+}
+
+// A call is an acquisition under way.
+type call struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	grant  lock.Grant
+	err    error
+}
+
+// wait starts an acquisition that waits, and returns when it is queued or done.
+func (w *world) wait(owner string, keys ...string) *call {
+	w.Helper()
+	return w.start(lock.AcquireRequest{Owner: owner, Keys: keys, Wait: 24 * time.Hour})
+}
+
+func (w *world) start(r lock.AcquireRequest) *call {
+	w.Helper()
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	c := &call{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.grant, c.err = lock.Acquire(ctx, w.st, r)
+	}()
+	w.settle()
+	return c
+}
+
+// settle returns when nothing more happens at this instant. A millisecond or
+// two pass where a commit had to be repeated.
+func (w *world) settle() {
+	for range 3 {
+		synctest.Wait()
+		time.Sleep(2 * time.Millisecond)
+	}
+	synctest.Wait()
+}
+
+func (c *call) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// served requires that the call has its keys by now.
+func (w *world) served(c *call) lock.Grant {
+	w.Helper()
+	w.settle()
+	if !c.ended() {
+		w.Fatal("still waiting")
+	}
+	w.must(c.err)
+	return c.grant
+}
+
+func (w *world) waiting(calls ...*call) {
+	w.Helper()
+	w.settle()
+	for i, c := range calls {
+		if c.ended() {
+			w.Fatalf("call %d does not wait any more: %v", i, c.err)
+		}
+	}
+}
+
+// stop ends a call that is still waiting.
+func (w *world) stop(calls ...*call) {
+	for _, c := range calls {
+		c.cancel(nil)
+		<-c.done
+	}
+}
+
+// equal compares with cmp and says what was compared.
+func equal[T any](w *world, what string, got, want T) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
