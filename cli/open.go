@@ -18,10 +18,10 @@ import (
 // Config is the configuration, read once when it is first asked for.
 func (a *App) Config() (*Config, error) {
 	if a.cfg == nil && a.cfgErr == nil {
-		folder, err := storeFolder(a.Dir)
+		folder, err := a.projectFolder()
 		if err != nil {
-			a.cfgErr = &ConfigError{File: a.Dir, Msg: err.Error()}
-			return nil, a.cfgErr
+			a.cfgErr = err
+			return nil, err
 		}
 		a.cfg, a.cfgErr = loadConfig(configInput{Folder: folder, Env: a.Env, Flags: a.flags})
 	}
@@ -51,9 +51,10 @@ func (a *App) caller() (agent.Identity, error) {
 	return id, lock.CheckOwner(id.Owner)
 }
 
-// Store opens the store, once. A store to be written is made where there is
-// none. A store to be read that does not exist yet is empty, unless it was
-// named: then it is driver.ErrMissing.
+// Store opens the store, once. Where there is none yet it is empty, until the
+// first commit of a command that may write makes it; so bad input leaves
+// nothing behind. Reading a store that does not exist though someone named it
+// is driver.ErrMissing.
 func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if a.st != nil {
 		return a.st, nil
@@ -63,11 +64,15 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 		return nil, err
 	}
 	url, wasNamed := cfg.Store()
-	o := OpenOptions{Create: write, AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
+	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	d, err := a.Open(ctx, url, o)
-	if errors.Is(err, driver.ErrMissing) && !write && !wasNamed {
-		a.note("Note: there is no store here yet (%s): nothing is locked.", url)
-		d, err = &lateStore{open: func(ctx context.Context) (driver.Store, error) { return a.Open(ctx, url, o) }, now: a.Now}, nil
+	switch {
+	case !errors.Is(err, driver.ErrMissing):
+	case write:
+		d, err = &lateStore{app: a, cfg: cfg, write: true}, nil
+	case !wasNamed:
+		a.note("Note: there is no store here yet (%s): nothing is locked.", withoutPassword(url))
+		d, err = &lateStore{app: a, cfg: cfg}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -76,34 +81,43 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	return a.st, nil
 }
 
-// lateStore is a store that does not exist yet. It is empty until somebody
-// makes it; whoever waits looks for it once a second.
+// lateStore is a store that does not exist yet. Whoever waits in it looks for
+// it once a second.
 type lateStore struct {
-	open func(context.Context) (driver.Store, error)
-	now  func() time.Time
+	app   *App
+	cfg   *Config
+	write bool
 
 	mu   sync.Mutex
 	real driver.Store
 }
 
-func (l *lateStore) get(ctx context.Context) (driver.Store, error) {
+// get opens the store if it is there by now, or makes it.
+func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.real == nil {
-		d, err := l.open(ctx)
-		if err != nil {
+	if l.real != nil {
+		return l.real, nil
+	}
+	url, wasNamed := l.cfg.Store()
+	if create && !wasNamed { // the folder that is ours ignores itself in git
+		if err := makeFolder(l.cfg.folder); err != nil {
 			return nil, err
 		}
-		l.real = d
 	}
-	return l.real, nil
+	d, err := l.app.Open(ctx, url, OpenOptions{Create: create, AllowUnsafeFS: l.cfg.AllowUnsafeFS(), Poll: l.cfg.PollInterval()})
+	if err != nil {
+		return nil, err
+	}
+	l.real = d
+	return d, nil
 }
 
 func (l *lateStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	d, err := l.get(ctx)
+	d, err := l.get(ctx, false)
 	switch {
 	case errors.Is(err, driver.ErrMissing):
-		return driver.Snapshot{Now: l.now()}, nil
+		return driver.Snapshot{Now: l.app.Now()}, nil
 	case err != nil:
 		return driver.Snapshot{}, err
 	}
@@ -111,7 +125,7 @@ func (l *lateStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, 
 }
 
 func (l *lateStore) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	d, err := l.get(ctx)
+	d, err := l.get(ctx, l.write)
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +133,7 @@ func (l *lateStore) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 }
 
 func (l *lateStore) Wait(ctx context.Context, guards []driver.Guard) error {
-	d, err := l.get(ctx)
+	d, err := l.get(ctx, false)
 	if err == nil {
 		return d.Wait(ctx, guards)
 	}

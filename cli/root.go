@@ -26,13 +26,15 @@ func Main(args []string, a App) (code int) {
 	root := a.root(args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())
-	if a.command == "" {
-		a.command = commandName(cmd)
-	}
 	if err == nil {
 		return int(ExitOK)
 	}
-	if usage := new(usageError); errors.As(err, &usage) {
+	usage := new(usageError)
+	if a.command == "" { // nothing has run: whatever it is, the command line is wrong
+		a.command = commandName(cmd)
+		err = &usageError{text: err.Error()}
+	}
+	if errors.As(err, &usage) {
 		a.JSON = a.JSON || asksForJSON(args) // flags after the bad one were not read
 		if usage.help == "" {
 			usage.help = strings.TrimSpace(commandName(cmd))
@@ -68,7 +70,6 @@ func (a *App) root(args []string) *cobra.Command {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{text: err.Error()} })
 	f := root.PersistentFlags()
 	f.BoolVar(&a.JSON, "json", false, "print JSON")
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print nothing but errors")
@@ -113,6 +114,9 @@ func commands() []verb {
 		{"look", []string{"watch"}, newWatchCmd},
 		{"look", []string{"whoami"}, newWhoamiCmd},
 		{"look", []string{"locks"}, newLocksCmd},
+		{"setup", []string{"init"}, newInitCmd},
+		{"setup", []string{"config"}, newConfigCmd},
+		{"setup", []string{"doctor"}, newDoctorCmd},
 		{"setup", []string{"version"}, newVersionCmd},
 	}
 }
@@ -140,7 +144,8 @@ func (a *App) noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	text := fmt.Sprintf("unknown command %q for %q", short(args[0], 60), cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		text += "; did you mean " + strings.Join(like, " or ") + "?"
 	}

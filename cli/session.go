@@ -35,7 +35,9 @@ func endSession(ctx context.Context, a *App) error {
 		return err
 	}
 	return a.answer(newReleaseData(out), func(p *printer) {
-		p.line("Session of %s ended.", id.Owner)
+		if !a.DryRun {
+			p.line("Session of %s ended.", id.Owner)
+		}
 		p.released("Released", "Would release", out, a.DryRun)
 	})
 }

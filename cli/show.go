@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -21,13 +22,19 @@ func newShowCmd(a *App) *cobra.Command {
 }
 
 func show(ctx context.Context, a *App, key string) error {
+	if _, err := lock.CheckKey(key); err != nil {
+		return err
+	}
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return err
 	}
 	out, err := lock.Show(ctx, st, key)
-	if err != nil {
+	if errors.Is(err, lock.ErrNotFound) {
 		return fmt.Errorf("%s: no lock and no waiters: %w", key, err)
+	}
+	if err != nil {
+		return err
 	}
 	return a.answer(out, func(p *printer) { p.show(out) })
 }

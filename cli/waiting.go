@@ -52,6 +52,7 @@ func (w *waiting) update(h lock.HeldError) {
 	w.started = time.Now().Add(-h.Waited)
 	w.stop = make(chan struct{})
 	if w.live {
+		h.Waited = 0
 		w.a.note("%s.\nWaiting for lock... (Ctrl+C to cancel)", lockedText(&h))
 	} else {
 		w.a.note("%s", w.plain())

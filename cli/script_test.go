@@ -1,0 +1,189 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tasklock/tasklock/cli"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("TASKLOCK_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "guardian" {
+		tasklock()
+	}
+	testscript.Main(m, map[string]func(){"tasklock": tasklock})
+}
+
+// tasklock is the command with its default store and nothing else.
+func tasklock() {
+	dir, _ := os.Getwd()
+	os.Exit(cli.Main(os.Args[1:], cli.App{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ(), Dir: dir, Now: time.Now,
+		Open: func(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
+			st, err := sqlitestore.Open(ctx, strings.TrimPrefix(url, "sqlite:"), &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll})
+			if err != nil {
+				return nil, err
+			}
+			return st, nil
+		},
+		Inspect: func(ctx context.Context, url string) (cli.InspectReport, error) {
+			r, err := sqlitestore.Inspect(ctx, strings.TrimPrefix(url, "sqlite:"))
+			return cli.InspectReport(r), err
+		},
+	}))
+}
+
+// TestScript runs testdata/script, which says what the command does. Beside
+// the commands of testscript there are:
+//
+//	exits N tasklock ARGS...   the exit code is N, and the command after "Next:" can be understood
+//	json PATH VALUE            the value at that path of the JSON on stdout, as jq would print it
+//	fields PATH NAME...        the names of the object there, all of them
+//	printf FILE TEXT           write a file; \xNN and \n as in Go
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TASKLOCK_OWNER", "alice")
+			env.Setenv("HOME", env.WorkDir+"/home")
+			env.Setenv("LONG", strings.Repeat("x", 513)) // no key is that long
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "json": checkJSON, "fields": checkFields, "printf": writeFile,
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits N COMMAND...")
+	}
+	for i, a := range args { // characters that a script cannot hold
+		if text, err := strconv.Unquote(`"` + a + `"`); err == nil && strings.Contains(a, `\`) {
+			args[i] = text
+		}
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if want := args[0]; strconv.Itoa(code) != want {
+		ts.Fatalf("exit %d, want %s", code, want)
+	}
+	ts.Check(understood(ts.ReadFile("stdout"), ts.ReadFile("stderr")))
+	if slices.Contains(args, "--json") && !json.Valid([]byte(ts.ReadFile("stdout"))) {
+		ts.Fatalf("stdout is not JSON")
+	}
+}
+
+var nextLine = regexp.MustCompile(`(?m)^Next: (.*)$`)
+
+// understood checks that what is offered as the next command can be typed: a
+// shell splits it, and the command understands it.
+func understood(stdout, stderr string) error {
+	var lines []string
+	for _, m := range nextLine.FindAllStringSubmatch(stderr, -1) {
+		lines = append(lines, m[1])
+	}
+	var envelope struct{ Next string }
+	if json.Unmarshal([]byte(stdout), &envelope) == nil && envelope.Next != "" {
+		lines = append(lines, envelope.Next)
+	}
+	for _, line := range lines {
+		out, err := exec.Command("bash", "-c", `tasklock() { printf '%s\0' "$@"; }; `+line).Output()
+		if err != nil {
+			return fmt.Errorf("next command %q: %w", line, err)
+		}
+		words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+		if err := cli.Understands(words); err != nil {
+			return fmt.Errorf("next command %q: %w", line, err)
+		}
+	}
+	return nil
+}
+
+// at returns what is at a path like .data.locks.0.key of the JSON on stdout.
+func at(ts *testscript.TestScript, path string) any {
+	var v any
+	dec := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	dec.UseNumber()
+	ts.Check(dec.Decode(&v))
+	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(in) {
+				ts.Fatalf("%s: no element %s in %v", path, name, in)
+			}
+			v = in[i]
+		default:
+			ts.Fatalf("%s: nothing at %s", path, name)
+		}
+	}
+	return v
+}
+
+func checkJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: json PATH VALUE")
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	v := at(ts, args[0])
+	ts.Check(enc.Encode(v))
+	got := strings.TrimSpace(b.String())
+	if s, ok := v.(string); ok {
+		got = s
+	}
+	if (got == args[1]) == neg {
+		ts.Fatalf("%s is %s, want %s", args[0], got, args[1])
+	}
+}
+
+func checkFields(ts *testscript.TestScript, _ bool, args []string) {
+	in, ok := at(ts, args[0]).(map[string]any)
+	if !ok {
+		ts.Fatalf("%s is not an object", args[0])
+	}
+	var got []string
+	for name := range in {
+		got = append(got, name)
+	}
+	want := slices.Clone(args[1:])
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		ts.Fatalf("%s has %v, want %v", args[0], got, want)
+	}
+}
+
+func writeFile(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
