@@ -34,7 +34,7 @@ last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
-		if !cmd.Flags().Changed("limit") && a.Identity().Agent {
+		if !cmd.Flags().Changed("limit") && !a.JSON && a.Identity().Agent {
 			o.limit = agentLimit
 		}
 		return o.run(ctx, a)
@@ -83,7 +83,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 		}
 		return p.flush()
 	}
-	return a.answer(lock.ListResult{Locks: shown}, func(p *printer) {
+	return a.answer(map[string]any{"locks": lockList(shown)}, func(p *printer) {
 		p.wide = p.wide || a.Identity().Agent
 		if len(shown) == 0 && p.wide {
 			p.line("No locks.")

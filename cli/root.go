@@ -23,6 +23,9 @@ func Main(args []string, a App) (code int) {
 	if len(args) > 0 && args[0] == guardianVerb {
 		return runner.GuardianMain(args[1:])
 	}
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	root := a.root(args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		exit Exit
+		code string
+	}{
+		{errors.New("anything"), 1, "ERROR"},
+		{&usageError{text: "x"}, 2, "INVALID_ARGUMENTS"},
+		{&lock.InvalidError{}, 2, "INVALID_ARGUMENTS"},
+		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS"},
+		{driver.ErrMissing, 3, "NOT_INITIALIZED"},
+		{driver.ErrNewer, 3, "NEWER_FORMAT"},
+		{store.ErrMoved, 3, "STORE_MOVED"},
+		{&ConfigError{}, 3, "INVALID_CONFIG"},
+		{lock.ErrNotFound, 4, "LOCK_NOT_FOUND"},
+		{&lock.OwnerError{}, 5, "PERMISSION_DENIED"},
+		{&deniedError{}, 5, "PERMISSION_DENIED"},
+		{driver.ErrDenied, 5, "PERMISSION_DENIED"},
+		{&lock.HeldError{Key: "x"}, 6, "TASK_LOCKED"},
+		{&lock.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED"},
+		{&lock.HeldError{Key: "job:x"}, 6, "JOB_LOCKED"},
+		{&lock.CycleError{}, 6, "DEADLOCK"},
+		{lock.ErrQueueFull, 6, "QUEUE_FULL"},
+		{&lock.LostError{}, 7, "LEASE_LOST"},
+		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN"},
+		{store.ErrUnreachable, 8, "STORE_UNREACHABLE"},
+		{driver.ErrDamaged, 9, "STORE_DAMAGED"},
+		{driver.ErrUnsafe, 10, "UNSAFE_ENVIRONMENT"},
+		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED"},
+		{&signalError{os.Interrupt}, 130, "INTERRUPTED"},
+		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED"},
+	} {
+		if got := judge(fmt.Errorf("wrapped: %w", c.err)); got != (verdict{c.exit, c.code}) {
+			t.Errorf("%T %v: %v, want %d %s", c.err, c.err, got, c.exit, c.code)
+		}
+	}
+}
+
+// mainWith runs a command over a store that cannot be opened.
+func mainWith(t *testing.T, open Opener, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = Main(args, App{
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Dir: t.TempDir(), Now: time.Now, Open: open,
+		Env: func(name string) string { return map[string]string{"TASKLOCK_OWNER": "me"}[name] },
+	})
+	return code, out.String(), err.String()
+}
+
+// TestOneMeansFree: an error that nobody knows is 1, but not from check, whose
+// 1 means free.
+func TestOneMeansFree(t *testing.T) {
+	strange := func(context.Context, string, OpenOptions) (driver.Store, error) { return nil, errors.New("strange") }
+	for args, want := range map[string]int{"list": 1, "acquire x": 1, "check x": 8, "check x --json": 8, "check": 2} {
+		if got, _, stderr := mainWith(t, strange, strings.Fields(args)...); got != want {
+			t.Errorf("%s: exit %d, want %d: %s", args, got, want, stderr)
+		}
+	}
+}
+
+func TestPanicIsOneLine(t *testing.T) {
+	broken := func(context.Context, string, OpenOptions) (driver.Store, error) { panic("a\nb\x1b[2J") }
+	code, stdout, stderr := mainWith(t, broken, "list")
+	if want := "Error: this is a bug in tasklock: a^Jb^[[2J\n"; code != 1 || stdout != "" || stderr != want {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestErrorsOfTheStoreAreCleaned: whatever a server says, it is one line and
+// cannot act.
+func TestErrorsOfTheStoreAreCleaned(t *testing.T) {
+	rude := func(context.Context, string, OpenOptions) (driver.Store, error) {
+		return nil, fmt.Errorf("%w: \x1b]0;title\a\nsecond line", driver.ErrDenied)
+	}
+	code, _, stderr := mainWith(t, rude, "list")
+	if code != 5 || strings.ContainsAny(stderr, "\x1b\a") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// TestEveryCommandHasHelp also shows that no command panics while it is made.
+func TestEveryCommandHasHelp(t *testing.T) {
+	for _, v := range commands() {
+		for _, name := range v.names {
+			code, stdout, stderr := mainWith(t, nil, name, "--help")
+			if code != 0 || !strings.Contains(stdout, "Usage:") || stderr != "" {
+				t.Errorf("%s --help: exit %d, %q, %q", name, code, stdout, stderr)
+			}
+		}
+	}
+}
