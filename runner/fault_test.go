@@ -4,8 +4,10 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +57,34 @@ func TestWrapperKilled(t *testing.T) {
 	if err != nil || len(g.TookOver) != 1 || g.TookOver[0].Why != lock.Dead {
 		t.Errorf("%+v, %v", g, err)
 	}
+}
+
+// As long as something of the group lives, the death of the wrapper proves
+// nothing.
+func TestGroupKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	command, dir := script(t, family)
+	w := prepare(t, config{Store: db, Command: command}).run()
+	m := meet(t, dir)
+	_ = unix.Kill(m.guardian, unix.SIGSTOP)
+	w.signal(syscall.SIGKILL)
+	<-w.ended
+	st, err := openStore(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	r := lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"}
+	var held *lock.HeldError
+	if g, err := lock.Acquire(context.Background(), st, r); !errors.As(err, &held) {
+		t.Errorf("%+v, %v", g, err)
+	}
+	_ = unix.Kill(-m.guardian, unix.SIGKILL)
+	eventually(t, "the next one is served", func() bool {
+		_, err := lock.Acquire(context.Background(), st, r)
+		return err == nil
+	})
 }
 
 func TestWrapperKilledWhileWaiting(t *testing.T) {
@@ -117,7 +147,7 @@ func TestEverythingKilledAtOnce(t *testing.T) {
 	for _, pid := range []int{w.pid(), m.guardian} {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	if os.Getenv("GOOS") == "darwin" {
+	if runtime.GOOS == "darwin" {
 		return // the kernel there does not help
 	}
 	within(t, time.Second, "end of the command", func() bool { return !alive(m.child) })

@@ -141,6 +141,7 @@ func prepare(t *testing.T, c config) *wrapper {
 	w := &wrapper{t: t, cmd: exec.Command(guardianCommand()[0]), result: c.Result, out: &bytes.Buffer{}, ended: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), configVariable+"="+string(raw))
 	w.cmd.Stdout, w.cmd.Stderr = w.out, w.out
+	w.cmd.WaitDelay = 200 * time.Millisecond // what outlives it may hold its output open
 	return w
 }
 

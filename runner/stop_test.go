@@ -66,7 +66,7 @@ func TestSignalEndsTheWait(t *testing.T) {
 }
 
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	command, dir := script(t, `trap 'exit 1' HUP; touch $D/ready; while ! test -e $D/go; do sleep 0.01; done; exit 42`)
+	command, dir := script(t, `trap 'exit 1' HUP; kill -HUP $$; touch $D/ready; while ! test -e $D/go; do sleep 0.01; done; exit 42`)
 	w := prepare(t, config{Command: command})
 	w.cmd.Args = append([]string{"nohup", w.cmd.Path}, w.cmd.Args[1:]...)
 	w.cmd.Path = "/usr/bin/nohup"

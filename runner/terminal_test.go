@@ -138,8 +138,8 @@ func TestTerminalSuspend(t *testing.T) {
 // Whoever started us gets the terminal back, in the modes it had.
 func TestTerminalComesBack(t *testing.T) {
 	w := prepare(t, config{Command: []string{"sh", "-c", "stty raw -echo; echo ready; kill -KILL $$"}})
-	// The shell is the leader of the session; the wrapper is a job of it.
-	shell := `set -m; "$0"; echo back $?; stty -a | tr ' ' '\n' | grep -x -e '-\?echo' -e '-\?icanon' | tr '\n' ' '; read line; echo read $line`
+	// A shell without job control does not take the terminal back itself.
+	shell := `"$0"; echo back $?; stty -a | tr ' ' '\n' | grep -x -e '-\?echo' -e '-\?icanon' | tr '\n' ' '; read line; echo read $line`
 	w.cmd.Args = []string{"sh", "-c", shell, w.cmd.Path}
 	w.cmd.Path = "/bin/sh"
 	s := onTerminal(t, w)
