@@ -17,6 +17,7 @@ type checker struct {
 	r      *Report
 	grants map[string][]*op // by key, in the order of tokens
 	alive  map[*op]int64    // when the last successful sign of life of a grant began
+	over   map[string]bool  // owners that were taken over
 	killed map[int]int64    // when a row was killed
 }
 
@@ -52,7 +53,7 @@ func (c *checker) fail(kind, key, format string, args ...any) {
 // collect counts, finds grants and signs of life, and judges what an operation
 // shows by itself.
 func (c *checker) collect() {
-	c.grants, c.alive = map[string][]*op{}, map[*op]int64{}
+	c.grants, c.alive, c.over = map[string][]*op{}, map[*op]int64{}, map[string]bool{}
 	byToken := map[string]map[int64]*op{}
 	for i := range c.ops {
 		o := &c.ops[i]
@@ -65,6 +66,9 @@ func (c *checker) collect() {
 			c.r.MaxWait = max(c.r.MaxWait, time.Duration(o.Return-o.Call))
 		}
 		c.alive[o] = o.Began
+		for _, t := range o.Took {
+			c.over[t.Owner] = true
+		}
 		for _, key := range o.Keys {
 			c.grants[key] = append(c.grants[key], o)
 			if byToken[key] == nil {
@@ -120,38 +124,18 @@ func (c *checker) alone(o *op) {
 // another was told has the larger token, and that grants are told in the order
 // of their tokens, except to one who slept so long that it was taken over.
 func (c *checker) order(key string, grants []*op) {
-	told := int64(0) // the latest that a grant with a lower token was told
-	for i, g := range grants {
-		if i > 0 && grants[i-1].token(key) == g.token(key) {
+	first := never // the earliest that a grant with a higher token was told
+	for i := len(grants) - 1; i >= 0; i-- {
+		g := grants[i]
+		if first < g.Began {
+			c.fail("order", key, "token %d was asked for after a higher one had been told", g.token(key))
+		} else if first < g.Return && !c.over[g.Owner] && !grants[i+1].Untold {
+			c.fail("order", key, "token %d was told after a higher one", g.token(key))
+		}
+		if first = min(first, g.Return); i > 0 && grants[i-1].token(key) == g.token(key) {
 			c.fail("order", key, "token %d was granted to workers %d and %d", g.token(key), grants[i-1].Row, g.Row)
 		}
-		for _, later := range grants[i+1:] {
-			if later.Return < g.Began {
-				c.fail("order", key, "token %d was asked for after token %d had been told", g.token(key), later.token(key))
-			}
-			if later.Began > g.Return {
-				break // most of them
-			}
-		}
-		if g.Return < told && i > 0 && len(g.Took) == 0 && c.alive[g] == g.Began && !c.takenOver(key, grants, g) {
-			c.fail("order", key, "token %d was told before a lower one", g.token(key))
-		}
-		told = max(told, g.Return)
 	}
-}
-
-// takenOver reports whether a grant below g that was told after g had been
-// taken over by then.
-func (c *checker) takenOver(key string, grants []*op, g *op) bool {
-	for i, low := range grants {
-		if low == g {
-			return true
-		}
-		if low.Return > g.Return && grants[i+1].Took[key].Owner != low.Owner {
-			return false
-		}
-	}
-	return true
 }
 
 // early requires that a holder was left alone for the whole of its ttl, unless

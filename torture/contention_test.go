@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -38,13 +39,34 @@ func mustRun(t *testing.T, c Config) *Report {
 	return r
 }
 
-func TestContentionLibrary(t *testing.T) {
-	c := sqlite(t)
-	c.Seed = 1
-	if full() {
-		c.Rounds = 500
-	}
+// TestContention: no overlap, tokens grow, no BUSY, every waiter is served,
+// whatever is killed or stopped.
+func TestContention(t *testing.T) {
+	t.Run("library", func(t *testing.T) {
+		c := sqlite(t)
+		c.Seed = 1
+		if full() {
+			c.Rounds = 500
+		}
+		clean(t, c)
+	})
+	t.Run("binary", func(t *testing.T) {
+		c := sqlite(t)
+		c.Mode, c.Binary, c.Seed, c.Rounds = Binary, command(t), 2, 12
+		if full() {
+			c.Rounds = 500
+		}
+		clean(t, c)
+	})
+}
+
+func clean(t *testing.T, c Config) {
+	t.Helper()
 	if r := mustRun(t, c); r.Failed() != "" {
-		t.Fatal(r.Failed())
+		kept, err := os.MkdirTemp("", "tasklock-torture-failed-")
+		if err == nil {
+			err = os.CopyFS(kept, os.DirFS(c.Dir))
+		}
+		t.Fatalf("%s\nthe histories are kept in %s (%v)", r.Failed(), kept, err)
 	}
 }

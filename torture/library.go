@@ -99,10 +99,14 @@ func granted(o *op, g lock.Grant) {
 // attachedGrant is a lease that renews itself and knows its deadline.
 type attachedGrant struct{ *lock.Lease }
 
-func (g *attachedGrant) trusted() bool  { return g.Err() == nil }
-func (g *attachedGrant) renew(*journal) {}
+func (g *attachedGrant) work(w *worker, o op) { w.work(g, o) }
+func (g *attachedGrant) trusted() bool        { return g.Err() == nil }
+func (g *attachedGrant) renew(*journal)       {}
 
-func (g *attachedGrant) release(o *op) { answer(o, g.Release(context.Background())) }
+func (g *attachedGrant) release(o *op) {
+	o.Attached = true
+	answer(o, g.Release(context.Background()))
+}
 
 // plainGrant is a lease whose holder does all that by hand.
 type plainGrant struct {
@@ -112,6 +116,8 @@ type plainGrant struct {
 	alive int64 // the last successful sign of life began
 	lost  bool
 }
+
+func (g *plainGrant) work(w *worker, o op) { w.work(g, o) }
 
 func (g *plainGrant) trusted() bool {
 	trust, _ := lock.Window(g.TTL)

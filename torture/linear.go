@@ -3,9 +3,11 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -26,6 +28,7 @@ type holderState struct {
 	token int64
 	owner string
 	held  bool
+	ghost bool // nobody knows how its lease ends
 }
 
 // question and reply are an operation as the model sees it.
@@ -33,7 +36,8 @@ type question struct {
 	kind  string // opAcquire, opRenew, opRelease, ghost, or ended
 	token int64
 	owner string
-	took  string // whom the grant replaced
+	took  string // whom the grant replaced, if that was told
+	mute  bool   // it was not
 }
 
 // Two things happen to a key that its next holder does not tell. A ghost is
@@ -52,8 +56,8 @@ var holderModel = porcupine.Model{
 		mine := now.held && now.token == q.token
 		switch q.kind + " " + out.(string) {
 		case opAcquire + " " + isOK:
-			legal := q.token > now.token && now.held == (q.took != "") && (!now.held || now.owner == q.took)
-			return legal, holderState{q.token, q.owner, true}
+			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && now.held && now.owner == q.took
+			return fits && q.token > now.token, holderState{q.token, q.owner, true, false}
 		case opAcquire + " " + isHeld:
 			return q.owner == "" || now.held && now.owner == q.owner, now
 		case opRenew + " " + isOK:
@@ -67,7 +71,7 @@ var holderModel = porcupine.Model{
 			now.held = now.held && !mine
 			return true, now
 		case ghost + " " + isUnknown:
-			return true, holderState{now.token, q.owner, true}
+			return true, holderState{now.token, q.owner, true, true}
 		case ended + " " + isUnknown:
 			now.held = now.held && now.owner != q.owner
 			return true, now
@@ -94,16 +98,42 @@ func (c *checker) linear(key string, grants []*op) {
 		model := holderModel
 		if from > 0 {
 			before := grants[from-1]
-			model.Init = func() any { return holderState{before.token(key), before.Owner, true} }
+			model.Init = func() any { return holderState{before.token(key), before.Owner, true, false} }
 		}
-		switch porcupine.CheckOperationsTimeout(model, ops, linearTime) {
+		verdict, info := porcupine.CheckOperationsVerbose(model, ops, linearTime)
+		switch verdict {
 		case porcupine.Illegal:
-			c.fail("linear", key, "no order explains the %d operations with tokens %d to %d",
-				len(ops), grants[w.from].token(key), grants[w.to].token(key))
+			c.fail("linear", key, "no order explains the %d operations with tokens %d to %d; stuck at\n%s",
+				len(ops), grants[w.from].token(key), grants[w.to].token(key), stuck(ops, info))
 		case porcupine.Unknown:
 			c.r.LinearNoProof++
 		}
 	}
+}
+
+// stuck shows where the longest explanation ends: its last operations, and the
+// first ones that do not fit.
+func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	var best []porcupine.Operation
+	for _, part := range info.PartialLinearizationsOperations() {
+		for _, p := range part {
+			if len(p) > len(best) {
+				best = p
+			}
+		}
+	}
+	var b strings.Builder
+	show := func(mark string, list []porcupine.Operation) {
+		for _, o := range list {
+			fmt.Fprintf(&b, "  %s %.6f to %.6f worker %d %s\n", mark, float64(o.Call)/1e9, float64(o.Return)/1e9,
+				o.ClientId, holderModel.DescribeOperation(o.Input, o.Output))
+		}
+	}
+	show("fits", best[max(0, len(best)-5):])
+	rest := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool { return slices.Contains(best, o) })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	show("not ", rest[:min(8, len(rest))])
+	return b.String()
 }
 
 // A window is the part of a key's history from one grant to another.
@@ -137,7 +167,7 @@ func (w *window) build(ops []op) []porcupine.Operation {
 		if took != "" && !known[took] {
 			w.seen(took, g)
 		}
-		w.add(g, question{kind: opAcquire, token: g.token(w.key), owner: g.Owner, took: took}, isOK, g.Began, g.Return)
+		w.add(g, question{kind: opAcquire, token: g.token(w.key), owner: g.Owner, took: took, mute: g.Untold}, isOK, g.Began, g.Return)
 	}
 	held := 0
 	for i := range ops {
@@ -165,7 +195,13 @@ func (w *window) seen(owner string, evidence *op) {
 		return
 	}
 	w.ghosts[owner] = true
-	w.add(evidence, question{kind: ghost, owner: owner}, isUnknown, w.start(), evidence.Return)
+	since := w.start() // it came after every grant that was told before
+	for _, g := range w.grants[w.from : w.to+1] {
+		if g.Return < evidence.Began {
+			since = max(since, g.Began)
+		}
+	}
+	w.add(evidence, question{kind: ghost, owner: owner}, isUnknown, since, evidence.Return)
 }
 
 // start is a moment before everything that the window has to explain.
@@ -230,13 +266,18 @@ func shares(a, b []string) bool {
 func (w *window) addOwn(o *op, place int) {
 	q := question{kind: o.Kind, token: o.token(w.key), owner: o.Owner}
 	last := place+1 == len(w.grants)
+	call := o.Call
+	if g := w.grants[place]; g.Untold {
+		call = g.Began // "run" releases by itself, before the worker sees its end
+	}
+	unsure := o.Result == isUnknown || o.Kind == opRelease && o.Result == isLost && o.Attached
 	switch {
-	case o.Result == isLost && place == w.to && !last:
-	case o.Result != isUnknown:
-		w.add(o, q, o.Result, o.Call, o.Return)
+	case !unsure && o.Result == isLost && place == w.to && !last:
+	case !unsure:
+		w.add(o, q, o.Result, call, o.Return)
 	case o.Kind == opRelease && last:
-		w.add(o, q, isUnknown, o.Call, never)
+		w.add(o, q, isUnknown, call, never)
 	case o.Kind == opRelease && w.grants[place+1].Took[w.key].Owner != o.Owner:
-		w.add(o, q, isUnknown, o.Call, w.grants[place+1].Return)
+		w.add(o, q, isUnknown, call, max(call, w.grants[place+1].Return))
 	}
 }

@@ -60,6 +60,7 @@ func build(t *testing.T, name string, args ...string) string {
 	err, ok := built.err[name]
 	if !ok {
 		cmd := exec.Command("go", append([]string{args[0], "-tags", "failpoint", "-o", path}, args[1:]...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, failed := cmd.CombinedOutput(); failed != nil {
 			err = fmt.Errorf("%v: %v\n%s", cmd.Args, failed, out)
 		}
@@ -78,4 +79,10 @@ func workerProgram(t *testing.T) string {
 		return "/proc/self/exe"
 	}
 	return build(t, "torture.test", "test", "-c", ".")
+}
+
+// command is tasklock with failpoints.
+func command(t *testing.T) string {
+	t.Helper()
+	return build(t, "tasklock", "build", "../cmd/tasklock")
 }

@@ -39,8 +39,8 @@ func Serve(open Open) {
 	switch {
 	case os.Getenv(workerEnv) != "":
 		err = workerMain(open)
-	case os.Getenv(opEnv) != "":
-		err = opMain(open)
+	case os.Getenv(dumpEnv) != "":
+		err = dumpMain(open)
 	case os.Getenv(childEnv) != "":
 		err = childMain()
 	default:
@@ -48,7 +48,7 @@ func Serve(open Open) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitCode(err))
+		os.Exit(1)
 	}
 	os.Exit(0)
 }
@@ -64,8 +64,9 @@ type client interface {
 
 // A grant is a lease in a worker's hands.
 type grant interface {
-	trusted() bool    // the lease cannot have been given away yet
-	renew(j *journal) // a sign of life, if the worker has to give one
+	work(w *worker, o op) // usually w.work
+	trusted() bool        // the lease cannot have been given away yet
+	renew(j *journal)     // a sign of life, if the worker has to give one
 	release(o *op)
 }
 
@@ -119,7 +120,7 @@ func (w *worker) round() {
 		return
 	}
 	w.reg.setState(w.Row, holding)
-	w.work(g, o)
+	g.work(w, o)
 	w.reg.setState(w.Row, releasing)
 	r := w.log.call(op{Kind: opRelease, Keys: keys, Owner: o.Owner, Tokens: o.Tokens})
 	g.release(&r)

@@ -1,0 +1,284 @@
+//go:build linux
+
+package torture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/store/sqlitestore"
+)
+
+// calls are the system calls that can change a store or say something about
+// it; what lies between two of them is not visible to anyone else.
+const calls = "write,pwrite64,fsync,fdatasync,ftruncate,fallocate,open,openat,link,linkat,mkdir,mkdirat," +
+	"rename,renameat,renameat2,unlink,unlinkat,chmod,fchmod,fchmodat,fchown,utimensat,flock,fcntl"
+
+// needStrace says what is missing, or that the environment forbids it.
+func needStrace(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Fatal("strace is missing; run: apt-get install strace")
+	}
+	if out, err := exec.Command("strace", "-o", "/dev/null", "true").CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: this environment does not allow ptrace, so no system call can be made to fail: %v %s", err, out)
+	}
+}
+
+// An operation is a command whose every system call is disturbed, on a store
+// that prepare has made.
+type operation struct {
+	name    string
+	prepare [][]string
+	wait    time.Duration // until the prepared leases have expired
+	args    []string
+}
+
+const shortTTL = "400ms"
+
+var operations = []operation{
+	{name: "first", args: []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
+	{
+		name:    "acquire",
+		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
+		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
+	},
+	{
+		name:    "batch",
+		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
+		args:    []string{"acquire", "k", "k2", "k3", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
+	},
+	{
+		name:    "take-over",
+		prepare: [][]string{{"acquire", "k", "k4", "--owner", "o", "--request-id", "r0", "--ttl", "100ms", "--no-wait"}},
+		wait:    150 * time.Millisecond,
+		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
+	},
+	{
+		name:    "renew",
+		prepare: [][]string{{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
+		args:    []string{"heartbeat", "k", "--owner", "a"},
+	},
+	{
+		name:    "release",
+		prepare: [][]string{{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
+		args:    []string{"release", "k", "--owner", "a"},
+	},
+}
+
+// A stage holds an operation ready to be done again and again on copies of
+// one store.
+type stage struct {
+	operation
+	worker, binary  string
+	dir             string // holds the prepared store, and copies of it
+	before, after   Dump
+	counts          map[string]int // how often each system call is done
+	nextAcquireWait string
+}
+
+func newStage(t *testing.T, o operation) *stage {
+	t.Helper()
+	s := &stage{operation: o, worker: workerProgram(t), binary: command(t), dir: t.TempDir(), nextAcquireWait: "2400ms"}
+	ready := filepath.Join(s.dir, "ready")
+	must(t, os.Mkdir(ready, 0o700))
+	for _, args := range o.prepare {
+		if out, err := s.command(ready, nil, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	time.Sleep(o.wait)
+	var err error
+	s.before, err = s.read(s.copy(t, "before"))
+	must(t, err)
+
+	trace := filepath.Join(s.dir, "trace")
+	after := s.copy(t, "after")
+	if out, err := s.command(after, []string{"-o", trace, "-e", "trace=" + calls}, s.args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", s.args, err, out)
+	}
+	s.after, err = s.read(after)
+	must(t, err)
+	s.counts, err = countCalls(trace)
+	must(t, err)
+
+	again := s.copy(t, "again")
+	if out, err := s.command(again, nil, s.args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", s.args, err, out)
+	}
+	if d, err := s.read(again); err != nil || !same(d, s.after) {
+		t.Fatalf("doing it twice gives two results, so nothing can be compared: %v\n%s\n%s", err, show(d), show(s.after))
+	}
+	if same(s.before, s.after) {
+		t.Fatal("the operation changes nothing")
+	}
+	return s
+}
+
+// command is tasklock on the store in dir, with inject under strace. One
+// processor keeps the system calls on one thread, where strace counts them.
+func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
+	line := append([]string{s.binary, "--store", s.url(dir), "--json"}, args...)
+	if inject != nil {
+		line = append(append([]string{"strace", "-f", "-qq"}, inject...), append([]string{"--"}, line...)...)
+	}
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(cleanEnv(), "GOMAXPROCS=1")
+	return cmd
+}
+
+func (s *stage) path(dir string) string { return filepath.Join(dir, "store", "tasklock.db") }
+func (s *stage) url(dir string) string  { return "sqlite:" + s.path(dir) }
+
+func (s *stage) read(dir string) (Dump, error) { return ReadFresh(s.worker, s.url(dir)) }
+
+// copy makes a copy of the prepared store.
+func (s *stage) copy(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(s.dir, name)
+	out, err := exec.Command("cp", "-a", filepath.Join(s.dir, "ready"), dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+// sound requires that the store in dir is as it was before, or as after, and
+// that whoever comes next gets the key, with a token that was never used.
+func (s *stage) sound(dir string, acknowledged bool) error {
+	d, err := s.read(dir)
+	if err != nil {
+		return err
+	}
+	switch {
+	case same(d, s.after):
+	case acknowledged:
+		return fmt.Errorf("acknowledged, but not there:\n%s", show(d))
+	case !same(d, s.before):
+		return fmt.Errorf("neither before nor after:\n%s\nbefore:\n%s\nafter:\n%s", show(d), show(s.before), show(s.after))
+	}
+	out, err := s.command(dir, nil, "acquire", "k", "--owner", "next", "--wait", s.nextAcquireWait).Output()
+	if err != nil {
+		return fmt.Errorf("the next acquire: %w: %s", err, out)
+	}
+	var r struct{ Data struct{ Token int64 } }
+	if err := json.Unmarshal(out, &r); err != nil {
+		return err
+	}
+	if used := max(d.MaxRev(), s.after.MaxRev()*b2i(acknowledged)); r.Data.Token <= used {
+		return fmt.Errorf("token %d, but %d was used before", r.Data.Token, used)
+	}
+	if in, err := sqlitestore.Inspect(s.context(), s.path(dir)); err != nil || len(in.Problems) > 0 {
+		return fmt.Errorf("integrity: %v %v", err, in.Problems)
+	}
+	return s.tidy(dir)
+}
+
+// tidy requires that no draft of anything stays behind.
+func (s *stage) tidy(dir string) error {
+	entries, err := os.ReadDir(filepath.Dir(s.path(dir)))
+	for _, e := range entries {
+		if !slices.Contains([]string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "gate", "wake", ".gitignore"}, e.Name()) {
+			err = errors.Join(err, fmt.Errorf("%s was left behind", e.Name()))
+		}
+	}
+	return err
+}
+
+var callName = regexp.MustCompile(`^\d+\s+(\w+)\(`)
+
+// countCalls counts how often the busiest thread does each call.
+func countCalls(trace string) (map[string]int, error) {
+	raw, err := os.ReadFile(trace)
+	if err != nil {
+		return nil, err
+	}
+	threads := map[string]map[string]int{}
+	counts := map[string]int{}
+	for l := range strings.Lines(string(raw)) {
+		m := callName.FindStringSubmatch(l)
+		if m == nil {
+			continue
+		}
+		thread, _, _ := strings.Cut(l, " ")
+		if threads[thread] == nil {
+			threads[thread] = map[string]int{}
+		}
+		threads[thread][m[1]]++
+		counts[m[1]] = max(counts[m[1]], threads[thread][m[1]])
+	}
+	return counts, nil
+}
+
+// A point is the k-th time that a system call is done.
+type point struct {
+	call string
+	k    int
+}
+
+// points lists all of them, or in the short form every so many.
+func (s *stage) points(few int, among ...string) []point {
+	var all []point
+	for call, n := range s.counts {
+		if len(among) > 0 && !slices.Contains(among, call) {
+			continue
+		}
+		for k := range n {
+			all = append(all, point{call, k + 1})
+		}
+	}
+	slices.SortFunc(all, func(a, b point) int {
+		return strings.Compare(fmt.Sprint(a.call, 1000+a.k), fmt.Sprint(b.call, 1000+b.k))
+	})
+	if full() || len(all) <= few {
+		return all
+	}
+	var some []point
+	for i := range few {
+		some = append(some, all[i*len(all)/few])
+	}
+	return some
+}
+
+// acknowledged reports whether the command said that it was done.
+func acknowledged(stdout []byte) bool {
+	var r struct{ Success bool }
+	return json.Unmarshal(bytes.TrimSpace(stdout), &r) == nil && r.Success
+}
+
+func killed(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+}
+
+func same(a, b Dump) bool { return show(a) == show(b) }
+
+func show(d Dump) string {
+	b, _ := json.MarshalIndent(d, "  ", " ") // maps are printed in order
+	return string(b)
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
