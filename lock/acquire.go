@@ -40,12 +40,12 @@ type AcquireRequest struct {
 
 	requested bool
 	ttlGiven  bool
-	fresh     string       // the id to use when no ticket of an earlier call is adopted
-	wanted    []string     // keys that the owner does not hold yet, in this run
-	lapsed    []string     // tickets found lapsed in this run
-	queued    bool         // this call has joined the queues
-	began     time.Time    // of the attempt that succeeded
-	second    *leaseRecord // planted bug: written by a commit of its own
+	fresh     string               // the id to use when no ticket of an earlier call is adopted
+	wanted    []string             // keys that the owner does not hold yet, in this run
+	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
+	queued    bool                 // this call has joined the queues
+	began     time.Time            // of the attempt that succeeded
+	second    *leaseRecord         // planted bug: written by a commit of its own
 }
 
 // Acquire takes the keys, waiting for them as long as the request says.

@@ -127,16 +127,40 @@ func TestCleanupOfTickets(t *testing.T) {
 		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
 		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "bob", Keys: []string{"a", "b"}, Wait: time.Second})
 		as[*lock.HeldError](w, err)
-		carol := w.wait("carol", "a")
 		time.Sleep(5 * time.Minute)
-		w.unchanged("a place that is kept", func() { w.cleanup(lock.CleanupRequest{DryRun: true}) })
-		time.Sleep(time.Minute)
-		if out := w.cleanup(lock.CleanupRequest{}); out.Tickets != 1 {
+		w.unchanged("a place that is kept", func() { w.cleanup(lock.CleanupRequest{}) })
+		carol := w.wait("carol", "b")
+		time.Sleep(20 * time.Second)
+		equal(w, "waiters", w.waiters("b"), []string{"bob", "carol"})
+		time.Sleep(20 * time.Second)
+		if out := w.cleanup(lock.CleanupRequest{}); out.Tickets != 0 {
+			t.Errorf("%+v, but carol found him lapsed before", out)
+		}
+		equal(w, "waiters", w.waiters("b"), []string{"carol"})
+		equal(w, "queues", w.kinds("queue/"), []string{"queue/b"})
+		w.stop(carol)
+	})
+	bubble(t, func(w *world) { // nobody else waits
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
+		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "bob", Keys: []string{"a", "b"}, Wait: time.Second})
+		as[*lock.HeldError](w, err)
+		time.Sleep(6 * time.Minute)
+		if out := w.cleanup(lock.CleanupRequest{}); out.Tickets != 1 || len(w.kinds("queue/")) > 0 || len(w.kinds("lease/bob/")) > 0 {
 			t.Errorf("%+v", out)
 		}
-		equal(w, "waiters", w.waiters("a"), []string{"carol"})
-		equal(w, "queues", w.kinds("queue/"), []string{"queue/a"})
-		w.stop(carol)
+	})
+	bubble(t, func(w *world) { // the store has dropped the ticket's record
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour})
+		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "bob", Keys: []string{"a"}, Wait: time.Second})
+		as[*lock.HeldError](w, err)
+		w.overwrite(w.kinds("lease/bob/")[0], "")
+		if out := w.cleanup(lock.CleanupRequest{}); out.Tickets != 0 {
+			t.Errorf("%+v", out)
+		}
+		time.Sleep(5*time.Minute + 1)
+		if out := w.cleanup(lock.CleanupRequest{}); out.Tickets != 1 || len(w.kinds("queue/")) > 0 {
+			t.Errorf("%+v", out)
+		}
 	})
 }
 

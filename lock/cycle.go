@@ -18,7 +18,7 @@ const maxCircle = 256
 func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
 	var found *CycleError
 	err := st.View(ctx, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
-		s := search{tx: tx, me: r.lease(), owner: r.Owner, seen: map[string]bool{}}
+		s := search{tx: tx, me: r.lease(), owner: r.Owner, seen: map[string]bool{}, queues: map[string]queueRecord{}}
 		var err error
 		found, err = s.run()
 		return err
@@ -38,6 +38,8 @@ type search struct {
 	me    string // lease name
 	owner string
 	seen  map[string]bool
+
+	queues map[string]queueRecord // decoded once: they may be long
 }
 
 // step is a ticket on the way, with how it was reached.
@@ -132,13 +134,13 @@ func (s *search) ticketsOf(owner string) ([]store.Entry[leaseRecord], error) {
 // batchesAhead returns the batch tickets before at in a queue that at cannot
 // overtake, and whether the caller's own is among them.
 func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
-	q, err := getQueue(s.tx, key)
+	q, err := s.queue(key)
 	if err != nil {
 		return nil, false, err
 	}
-	place := slices.Index(q.Value.Tickets, at.ticket.Key[len(leaseKind):])
-	batches := slices.DeleteFunc(slices.Clone(q.Value.Tickets[:max(place, 0)]), func(name string) bool {
-		return !slices.Contains(q.Value.Batches, name) || s.seen[name] && name != s.me
+	place := slices.Index(q.Tickets, at.ticket.Key[len(leaseKind):])
+	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
+		return s.seen[name] && name != s.me || !slices.Contains(q.Batches, name)
 	})
 	batches = batches[:min(len(batches), maxCircle)]
 	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
@@ -173,6 +175,17 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 		}
 	}
 	return out, false, nil
+}
+
+func (s *search) queue(key string) (queueRecord, error) {
+	if q, ok := s.queues[key]; ok {
+		return q, nil
+	}
+	q, err := getQueue(s.tx, key)
+	if err == nil {
+		s.queues[key] = q.Value
+	}
+	return q.Value, err
 }
 
 // fresh reports whether this is a live ticket that was not looked at before.

@@ -72,24 +72,27 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 		place = len(tickets)
 	}
 	held.Ahead = place - lapsedBefore(q.Value, place)
-	for i := place - 1; i >= 0; i-- {
-		if err := tx.Want(leaseKeys(tickets[max(0, i-7) : i+1])...); err != nil {
+	for end, n := place, 8; end > 0; end, n = max(0, end-n), 2*n {
+		chunk := tickets[max(0, end-n):end]
+		if err := tx.Want(leaseKeys(chunk)...); err != nil {
 			return nil, err
 		}
-		t, err := getLease(tx, tickets[i])
-		if err != nil {
-			return nil, err
-		}
-		if !t.Value.ticket() || stateOf(t) != Held {
-			r.lapsed = append(r.lapsed, tickets[i])
-			continue
-		}
-		over, err := overtakes(tx, r.Owner, t.Value)
-		if err != nil {
-			return nil, err
-		}
-		if !over {
-			return &t, nil
+		for _, name := range slices.Backward(chunk) {
+			t, err := getLease(tx, name)
+			if err != nil {
+				return nil, err
+			}
+			if !t.Value.ticket() || stateOf(t) != Held {
+				r.lapsed[name] = tx.Now().Add(-max(0, t.Age-t.Value.ttl())).UTC()
+				continue
+			}
+			over, err := overtakes(tx, r.Owner, t.Value)
+			if err != nil {
+				return nil, err
+			}
+			if !over {
+				return &t, nil
+			}
 		}
 	}
 	return nil, nil
@@ -200,10 +203,10 @@ func (r *AcquireRequest) joinQueue(tx *store.Tx, key string) (place int, wrote b
 	name, rec := r.lease(), q.Value
 	i := slices.Index(rec.Tickets, name)
 	known := len(r.Keys) == 1 || slices.Contains(rec.Batches, name)
-	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed && known {
+	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed && known && !r.sweeps(tx, rec) {
 		return i + 1 - lapsedBefore(rec, i), false, nil
 	}
-	if rec, err = r.sweep(tx, rec); err != nil {
+	if rec, err = r.sweep(tx, key, rec); err != nil {
 		return 0, false, err
 	}
 	if i = slices.Index(rec.Tickets, name); i < 0 {
@@ -219,18 +222,18 @@ func (r *AcquireRequest) joinQueue(tx *store.Tx, key string) (place int, wrote b
 	return i + 1 - lapsedBefore(rec, i), true, rec.put(tx, key)
 }
 
-// leaveQueues takes the ticket out of the queues of the keys. The ticket's
-// record itself becomes the lease, or is deleted by the caller.
+// leaveQueues takes the ticket out of the queues of the keys, and tidies them.
+// The ticket's record itself becomes the lease, or is deleted by the caller.
 func (r *AcquireRequest) leaveQueues(tx *store.Tx) error {
 	for _, key := range r.Keys {
 		q, err := getQueue(tx, key)
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(q.Value.Tickets, r.lease()) {
+		if !slices.Contains(q.Value.Tickets, r.lease()) && !r.sweeps(tx, q.Value) {
 			continue
 		}
-		rec, err := r.sweep(tx, q.Value)
+		rec, err := r.sweep(tx, key, q.Value)
 		if err != nil {
 			return err
 		}
@@ -242,18 +245,28 @@ func (r *AcquireRequest) leaveQueues(tx *store.Tx) error {
 	return nil
 }
 
+// sweeps reports whether sweep would change the queue.
+func (r *AcquireRequest) sweeps(tx *store.Tx, q queueRecord) bool {
+	return slices.ContainsFunc(q.Tickets, func(t string) bool {
+		_, found := r.lapsed[t]
+		since, dated := q.Lapsed[t]
+		return found && (!dated || tx.Now().Sub(since) > placeKept)
+	})
+}
+
 // sweep returns a copy of the queue in which the tickets that this request
-// found lapsed have a date, and are gone if that date is long past.
-func (r *AcquireRequest) sweep(tx *store.Tx, q queueRecord) (queueRecord, error) {
+// found lapsed have a date, and are gone if that date is long past, or if the
+// queue is too full to keep places for those who are not there.
+func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRecord, error) {
 	out := queueRecord{Lapsed: map[string]time.Time{}}
 	for _, t := range q.Tickets {
 		since, dated := q.Lapsed[t]
-		if slices.Contains(r.lapsed, t) {
+		if lapse, found := r.lapsed[t]; found {
 			if !dated {
-				since, dated = tx.Now().UTC(), true
+				since, dated = lapse, true
 			}
 			if tx.Now().Sub(since) > placeKept {
-				if err := dropTicket(tx, t); err != nil {
+				if err := dropTicket(tx, t, key); err != nil {
 					return out, err
 				}
 				continue
@@ -267,14 +280,26 @@ func (r *AcquireRequest) sweep(tx *store.Tx, q queueRecord) (queueRecord, error)
 			out.Lapsed[t] = since
 		}
 	}
+	if out.full() {
+		for t := range out.Lapsed {
+			if err := dropTicket(tx, t, key); err != nil {
+				return out, err
+			}
+			out.remove(t)
+		}
+	}
 	return out, nil
 }
 
-// dropTicket deletes the record of a waiter that never came back.
-func dropTicket(tx *store.Tx, name string) error {
+// dropTicket deletes a waiter that never came back, from all its queues but
+// that of the key where the caller does it.
+func dropTicket(tx *store.Tx, name, key string) error {
 	t, err := getLease(tx, name)
-	if err == nil && t.Value.ticket() {
-		tx.Delete(t.Key)
+	if err != nil || !t.Value.ticket() {
+		return err
 	}
-	return err
+	tx.Delete(t.Key)
+	owner := leaseOwner(name)
+	r := AcquireRequest{Owner: owner, ID: name[len(owner)+1:], Keys: without(t.Value.WaitsFor, []string{key})}
+	return r.leaveQueues(tx)
 }

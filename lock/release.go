@@ -157,10 +157,8 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	if err != nil || !ls.Exists() {
 		return err
 	}
-	if len(ls.Value.WaitsFor) > 0 {
-		t := AcquireRequest{Owner: leaseOwner(name), ID: name[len(leaseOwner(name))+1:], Keys: ls.Value.WaitsFor}
-		tx.Delete(ls.Key)
-		return t.leaveQueues(tx)
+	if ls.Value.ticket() {
+		return dropTicket(tx, name, "")
 	}
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
 		return err

@@ -75,7 +75,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r.lapsed, r.wanted = nil, nil
+	r.lapsed, r.wanted = map[string]time.Time{}, nil
 	g := &Grant{LeaseID: r.lease(), Owner: r.Owner, AcquiredAt: tx.Now().UTC()}
 	var (
 		blockers []blocker

@@ -1,0 +1,175 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+)
+
+// CleanupRequest frees what nobody can be working under.
+type CleanupRequest struct {
+	By     string        // who cleans up, for the audit
+	Silent time.Duration // also break leases without a sign of life for so long; 0: only expired and dead ones
+	DryRun bool
+}
+
+// CleanupResult tells what was freed.
+type CleanupResult struct {
+	Freed   []Info `json:"freed"`   // with the state for which they were freed
+	Tickets int    `json:"tickets"` // waiters that never came back
+	Pruned  int    `json:"pruned"`  // old records of history and requests
+}
+
+// Cleanup ends every lease that has expired or whose process is provably dead,
+// drops abandoned tickets, and bounds the history. Each lease is ended by
+// compare-and-swap: one that is renewed meanwhile stays.
+func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupResult, error) {
+	out := CleanupResult{Freed: []Info{}}
+	if r.Silent < 0 {
+		return out, &InvalidError{What: "silence " + r.Silent.String(), Rule: "must not be negative"}
+	}
+	for {
+		n, err := r.round(ctx, st, &out)
+		if err != nil || n == 0 || r.DryRun {
+			return out, err
+		}
+	}
+}
+
+// cleanupRound bounds what one commit of a cleanup touches.
+const cleanupRound = 25
+
+func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
+	limit := cleanupRound
+	if r.DryRun {
+		limit = 1 << 30
+	}
+	var freed []Info
+	var tickets, pruned int
+	_, err = update(ctx, st, r.DryRun, everything, func(tx *store.Tx) error {
+		freed, tickets, pruned = nil, 0, 0
+		leases, err := scan[leaseRecord](tx, leaseKind)
+		if err != nil {
+			return err
+		}
+		ended := map[string]bool{}
+		err = eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
+			if name := lk.Value.Lease; r.over(ls) && (ended[name] || len(ended) < limit) {
+				freed = append(freed, newInfo(lk, ls, q))
+				if ended[name] {
+					return nil
+				}
+				ended[name] = true
+				return r.end(tx, lk.Value.Key, name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if tickets, err = r.tickets(tx, leases, limit); err != nil {
+			return err
+		}
+		pruned, err = r.prune(tx)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	out.Freed = append(out.Freed, freed...)
+	out.Tickets += tickets
+	out.Pruned += pruned
+	return len(freed) + tickets + pruned, nil
+}
+
+// over says whether a lease is to be ended.
+func (r *CleanupRequest) over(ls store.Entry[leaseRecord]) bool {
+	return stateOf(ls) != Held || r.Silent > 0 && ls.Age > r.Silent
+}
+
+// end decides once more on the guarded records and ends the lease.
+func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
+	ls, err := getLease(tx, name)
+	if err != nil || !r.over(ls) {
+		return err
+	}
+	how := ending{event: "expired", by: r.By, why: string(stateOf(ls))}
+	if stateOf(ls) == Held {
+		how = ending{event: "broken", by: r.By, why: "silent for " + ls.Age.Round(time.Second).String()}
+	}
+	keys := ls.Value.Keys
+	if !ls.Exists() {
+		keys = []string{key}
+	}
+	return endKeys(tx, ls, keys, how)
+}
+
+// tickets drops the waiters that did not come back in time, and the places of
+// those whose record the store has dropped.
+func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord], limit int) (n int, err error) {
+	for name, t := range leases {
+		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && n < limit {
+			n++
+			if err := dropTicket(tx, name, ""); err != nil {
+				return n, err
+			}
+		}
+	}
+	queues, err := scan[queueRecord](tx, queueKind)
+	if err != nil {
+		return n, err
+	}
+	for key, q := range queues {
+		sweeper := AcquireRequest{lapsed: map[string]time.Time{}}
+		for _, t := range q.Value.Tickets {
+			if !leases[t].Exists() {
+				sweeper.lapsed[t] = tx.Now().UTC()
+			}
+		}
+		if n >= limit || !sweeper.sweeps(tx, q.Value) {
+			continue
+		}
+		now, err := getQueue(tx, key)
+		if err != nil {
+			return n, err
+		}
+		rec, err := sweeper.sweep(tx, key, now.Value)
+		if err != nil {
+			return n, err
+		}
+		n += len(now.Value.Tickets) - len(rec.Tickets)
+		if err := rec.put(tx, key); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// prune bounds the records that only look back.
+func (r *CleanupRequest) prune(tx *store.Tx) (int, error) {
+	events, err := tx.Scan(eventKind, 0)
+	if err != nil {
+		return 0, err
+	}
+	requests, err := tx.Scan(requestKind, 0)
+	if err != nil {
+		return 0, err
+	}
+	var old []string
+	for _, rec := range events[:max(0, len(events)-keepEvents)] {
+		old = append(old, rec.Key)
+	}
+	for _, rec := range requests {
+		if tx.Now().Sub(rec.Time) > keepTokens {
+			old = append(old, rec.Key)
+		}
+	}
+	slices.Sort(old)
+	old = old[:min(len(old), 500)]
+	for _, key := range old {
+		tx.Delete(key)
+	}
+	return len(old), nil
+}
