@@ -1,0 +1,284 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// errAgain tells a batch that went nowhere because its leader left to queue
+// once more; errLeft tells the group that the leader did.
+var (
+	errAgain = errors.New("queue again")
+	errLeft  = errors.New("leader left")
+)
+
+// Commit implements driver.Store.
+func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	done, err := s.use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if len(b.Writes) == 0 {
+		return s.check(ctx, b)
+	}
+	for {
+		rev, err := s.group.Commit(ctx, b)
+		if err != errAgain {
+			return rev, err
+		}
+	}
+}
+
+// check answers a batch that writes nothing, which needs no guard.
+func (s *Store) check(ctx context.Context, b driver.Batch) (int64, error) {
+	if err := b.Check(); err != nil {
+		return 0, err
+	}
+	holds, rev, err := s.holding(ctx, b.Guards)
+	if err == nil && !holds {
+		err = driver.ErrConflict
+	}
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// apply carries out the batches of a group under the guard. The group's first
+// batch is that of the caller we run in: when its context ends while nothing is
+// begun, it leaves, and the others queue again.
+func (s *Store) apply(group []*driver.Pending) {
+	err := s.write(group)
+	if err == nil {
+		return
+	}
+	for _, p := range group {
+		p.Rev, p.Err = 0, err
+		if err != errLeft {
+			continue
+		}
+		switch {
+		case s.open.Err() != nil:
+			p.Err = errClosed
+		case p.Ctx.Err() != nil:
+			p.Err = p.Ctx.Err()
+		default:
+			p.Err = errAgain
+		}
+	}
+}
+
+// write takes the guard and carries out the batches. An error means that none
+// was begun; later ones are set in the batches they concern.
+func (s *Store) write(group []*driver.Pending) error {
+	fault.Point("file.gate")
+	if s.frozen {
+		return fmt.Errorf("%w: %s cannot be written", driver.ErrDenied, s.dir)
+	}
+	ctx, stop := s.living(group[0].Ctx)
+	defer stop()
+	if err := s.guard.Lock(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return errLeft
+		}
+		return err
+	}
+	defer s.guard.Unlock()
+	if err := s.same(); err != nil {
+		return err
+	}
+	t := s.tree()
+	defer t.close()
+	for len(group) > 0 {
+		n := round(group)
+		tx := tx{s: s, tree: t, revs: make(map[string]int64)}
+		if err := tx.run(group[:n]); err != nil {
+			for _, p := range group[:n] {
+				if p.Rev != 0 || p.Err == nil {
+					p.Rev, p.Err = 0, err
+				}
+			}
+		}
+		fault.Point("file.touch")
+		s.wake.Touch(tx.wrote)
+		group = group[n:]
+	}
+	return nil
+}
+
+// round returns how many batches fit into one entry of the journal.
+func round(group []*driver.Pending) int {
+	size := 0
+	for n, p := range group {
+		for _, w := range p.Batch.Writes {
+			size += len(w.Key) + len(w.Value) + 16
+		}
+		if n > 0 && size > roundLimit {
+			return n
+		}
+	}
+	return len(group)
+}
+
+// A tx is the transaction of some batches.
+type tx struct {
+	s       *Store
+	tree    *tree
+	state   state
+	now     local.Stamp
+	revs    map[string]int64 // of the keys looked at or written so far
+	payload []byte
+	wrote   []string // keys
+}
+
+// run decides the batches, appends what they write, and brings it into the
+// record files. An error concerns those that were to be written.
+func (t *tx) run(group []*driver.Pending) error {
+	s := t.s
+	st, err := s.settle(t.tree)
+	if err != nil {
+		return err
+	}
+	t.state = st
+	t.state.Kinds = maps.Clone(st.Kinds)
+	t.now = local.Clock()
+	t.payload = appendTime(nil, t.now)
+	for _, p := range group {
+		p.Err = t.one(p)
+	}
+	if len(t.wrote) == 0 {
+		return nil
+	}
+	return t.commit(st)
+}
+
+// one decides a batch and, if its guards hold, adds it.
+func (t *tx) one(p *driver.Pending) error {
+	if err := p.Ctx.Err(); err != nil {
+		return err
+	}
+	for _, g := range p.Batch.Guards {
+		if g.IsKind() {
+			if t.state.Kinds[g.Key] > g.Rev {
+				return driver.ErrConflict
+			}
+			continue
+		}
+		rev, err := t.rev(g.Key)
+		if err != nil {
+			return err
+		}
+		if rev != g.Rev {
+			return driver.ErrConflict
+		}
+	}
+	for _, w := range p.Batch.Writes { // what is damaged is not written over
+		if _, err := t.rev(w.Key); err != nil {
+			return err
+		}
+	}
+	p.Rev = max(t.state.Revision+1, p.Batch.Floor)
+	t.state.Revision = p.Rev
+	t.payload = appendBatch(t.payload, p.Rev, p.Batch.Writes)
+	for _, w := range p.Batch.Writes {
+		t.state.Kinds[driver.Kind(w.Key)] = p.Rev
+		t.revs[w.Key] = p.Rev
+		if w.Value == nil {
+			t.revs[w.Key] = 0
+		}
+		t.wrote = append(t.wrote, w.Key)
+	}
+	return nil
+}
+
+// rev returns the revision of a record, 0 if there is none.
+func (t *tx) rev(key string) (int64, error) {
+	if rev, ok := t.revs[key]; ok {
+		return rev, nil
+	}
+	r, _, err := t.tree.read(key)
+	if err == nil {
+		err = t.s.notAhead(r, t.state.Revision)
+	}
+	if err != nil {
+		return 0, err
+	}
+	t.revs[key] = r.rev
+	return r.rev, nil
+}
+
+// notAhead refuses a record that is newer than the store: its commit is gone
+// from the journal.
+func (s *Store) notAhead(r record, rev int64) error {
+	if r.rev <= rev {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is of revision %d, the journal of %d; %s", driver.ErrDamaged, s.path(fileOf(r.key)), r.rev, rev, mendJournal)
+}
+
+// commit appends the payload to the journal as it was at st. Once that is
+// synced the batches are committed, whatever happens to the record files: as
+// long as those are not complete, everyone reads the journal.
+func (t *tx) commit(st state) error {
+	s := t.s
+	next := t.state
+	start := halfStart(st.Generation)
+	size := int64(entryHead + len(t.payload) + entryAlign)
+	if st.End+size > start+s.limit {
+		var err error
+		if st, err = s.empty(t.tree, st); err != nil {
+			return err
+		}
+		if st.End+size > halfStart(st.Generation)+halfSize {
+			return fmt.Errorf("%w: too many kinds of records in %s", driver.ErrTooLarge, s.dir)
+		}
+	}
+	b := encodeEntry(st.Generation, next.Revision, commitEntry, st.End, t.payload)
+	fault.Point("file.append")
+	if _, err := s.journal.WriteAt(b, st.End); err != nil {
+		return s.explain(err, journalFile)
+	}
+	fault.Point("file.sync")
+	if err := syncData(s.journal); err != nil {
+		return s.explain(err, journalFile)
+	}
+	fault.Point("file.announce")
+	next.Generation, next.Applied, next.End = st.Generation, st.Applied, st.End+int64(len(b))
+	if err := s.publish(next); err != nil {
+		return err
+	}
+	if t.follow() == nil {
+		next.Applied = next.End
+		fault.Point("file.applied")
+		_ = s.publish(next) // else the next one replays
+	}
+	return nil
+}
+
+// follow brings the record files to what was committed.
+func (t *tx) follow() error {
+	records, err := decodeCommits(t.payload)
+	if err != nil {
+		return err
+	}
+	last := make(map[string]int, len(records))
+	for i, r := range records {
+		last[r.key] = i
+	}
+	for i, r := range records {
+		if last[r.key] != i {
+			continue
+		}
+		if err := t.tree.put(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// What helps against damage, at the end of a message.
+const (
+	mendRecord  = "restore it from a backup, or remove it if you know that nobody holds what it says"
+	mendJournal = "restore the folder from a backup"
+)
+
+// explain turns what went wrong with a file of the store into an answer of the
+// contract, where there is one, and names the file.
+func (s *Store) explain(err error, name string) error {
+	if err == nil || err == errNoState || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	path := s.path(name)
+	switch {
+	case errors.Is(err, errFormat):
+		return fmt.Errorf("%w: %s %w than this tasklock knows (%d); use the newer tasklock", driver.ErrNewer, path, err, format)
+	case errors.Is(err, errEmpty), errors.Is(err, errNotOurs):
+		return fmt.Errorf("%w: %s %w; %s", driver.ErrDamaged, path, err, mendRecord)
+	case errors.Is(err, errNoJournal), errors.Is(err, errNoBase), errors.Is(err, errMiddle),
+		errors.Is(err, errBadEntry), errors.Is(err, errBadGeneration), errors.Is(err, errLost):
+		return fmt.Errorf("%w: %s %w; %s", driver.ErrDamaged, path, err, mendJournal)
+	case noSpace(err):
+		return fmt.Errorf("disk full, nothing was written to %s: %w", path, err)
+	case errors.Is(local.Denied(err), driver.ErrDenied):
+		return fmt.Errorf("%s: %w", path, local.Denied(err))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// foreign refuses a file that cannot be ours by its name.
+func (s *Store) foreign(name string) error {
+	return fmt.Errorf("%w: %s is no file of ours; move it away", driver.ErrDamaged, s.path(name))
+}

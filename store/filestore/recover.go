@@ -1,0 +1,294 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+var errLost = errors.New("lacks commits that were announced")
+
+// settle brings the store to rest. Whoever takes the guard calls it first. If
+// the last to have it died in the middle, or power was lost, the journal is
+// replayed.
+func (s *Store) settle(t *tree) (state, error) {
+	st, err := s.readState()
+	if err != nil && err != errNoState {
+		return state{}, err
+	}
+	known := err == nil
+	if known && st.counts(s.life) && st.Applied == st.End {
+		unheard, err := s.unheard(st)
+		if err != nil || !unheard {
+			return st, err
+		}
+	}
+	return s.recover(t, st, known)
+}
+
+// unheard reports whether the journal goes further than st knows: an append
+// whose writer died before it announced it, or a newer generation.
+func (s *Store) unheard(st state) (bool, error) {
+	var head [entryHead]byte
+	for _, look := range []struct {
+		pos int64
+		gen uint64
+	}{{st.End, st.Generation}, {halfStart(st.Generation + 1), st.Generation + 1}} {
+		if _, err := s.journal.ReadAt(head[:], look.pos); err == io.EOF {
+			continue
+		} else if err != nil {
+			return false, s.explain(err, journalFile)
+		}
+		if gen, ok := entryGeneration(head[:]); ok && gen >= look.gen {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// recover replays the journal. If st is known to count, only its last commits
+// can be missing from the record files; otherwise, any of them.
+func (s *Store) recover(t *tree, st state, known bool) (state, error) {
+	fault.Point("file.recover")
+	data, j, err := s.scan()
+	if err != nil {
+		return state{}, err
+	}
+	if known && (st.Generation > j.gen || st.Generation == j.gen && (st.End > j.end || st.Revision > j.rev)) {
+		return state{}, s.explain(errLost, journalFile)
+	}
+	// Write it again before syncing it: a sync that failed for someone else is
+	// not made good by one that succeeds.
+	if _, err := s.journal.WriteAt(data[j.base.pos:j.end], j.base.pos); err != nil {
+		return state{}, s.explain(err, journalFile)
+	}
+	if err := syncData(s.journal); err != nil {
+		return state{}, s.explain(err, journalFile)
+	}
+	next := state{
+		Format: format, Generation: j.gen, Revision: j.rev, End: j.end, Applied: j.base.end,
+		Kinds: j.kinds, Lives: st.lived(s.life),
+	}
+	if known && st.counts(s.life) && st.Generation == j.gen {
+		next.Applied = st.Applied
+	}
+	if err := s.publish(next); err != nil {
+		return state{}, err
+	}
+	if err := s.replay(t, j, next.Applied); err != nil {
+		return state{}, err
+	}
+	next.Applied = next.End
+	return next, s.publish(next)
+}
+
+// replay brings the record files to what the journal says from pos on.
+func (s *Store) replay(t *tree, j journal, pos int64) error {
+	last, err := j.last(pos)
+	if err != nil {
+		return s.explain(err, journalFile)
+	}
+	folders := make(map[string]bool)
+	for _, r := range last {
+		folder, name := file(r.key)
+		folders[folder] = true
+		there, err := t.content(folder, name)
+		if err != nil {
+			return err
+		}
+		if r.value != nil && bytes.Equal(there, encodeRecord(r)) || r.value == nil && there == nil {
+			continue
+		}
+		if err := t.put(r); err != nil {
+			return err
+		}
+	}
+	for folder := range folders { // what a crash left
+		if kind, err := t.kind(folder, false); err == nil && kind != nil {
+			_ = kind.Remove(newFile)
+		}
+	}
+	return nil
+}
+
+// last returns what the entries from pos on make of each key they write.
+func (j journal) last(pos int64) (map[string]record, error) {
+	last := make(map[string]record)
+	for _, e := range j.entries {
+		if e.pos < pos {
+			continue
+		}
+		records, err := decodeCommits(e.payload)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			last[r.key] = r
+		}
+	}
+	return last, nil
+}
+
+// scan reads the whole journal.
+func (s *Store) scan() ([]byte, journal, error) {
+	fi, err := s.journal.Stat()
+	if err != nil {
+		return nil, journal{}, s.explain(err, journalFile)
+	}
+	data := make([]byte, min(fi.Size(), pageSize+2*halfSize))
+	// On Windows the first byte cannot be read while someone has the guard.
+	if _, err := s.journal.ReadAt(data[min(1, len(data)):], 1); err != nil && err != io.EOF {
+		return nil, journal{}, s.explain(err, journalFile)
+	}
+	j, err := scanJournal(data)
+	return data, j, s.explain(err, journalFile)
+}
+
+// verify looks at a journal for damage before anyone relies on it. The record
+// files are looked at when they are read.
+func (s *Store) verify(ctx context.Context) error {
+	line := make([]byte, entryAlign)
+	if _, err := s.journal.ReadAt(line, int64(len(journalText))); err != nil && err != io.EOF {
+		return s.explain(err, journalFile)
+	}
+	if err := checkHead(line); err != nil {
+		return s.explain(err, journalFile)
+	}
+	for range 3 {
+		st, err := s.readState()
+		if err == errNoState {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := s.slice(st, 0); err == nil {
+			return nil
+		}
+	}
+	if err := s.guard.Lock(ctx); err == nil {
+		defer s.guard.Unlock()
+	} else if !errors.Is(err, driver.ErrDenied) {
+		return err
+	}
+	_, _, err := s.scan()
+	return err
+}
+
+// slice reads the journal from pos, or the beginning of the half, as far as st
+// knows it.
+func (s *Store) slice(st state, pos int64) (journal, error) {
+	start := halfStart(st.Generation)
+	pos = max(pos, start)
+	if st.End < pos || st.End > start+halfSize {
+		return journal{}, s.explain(errLost, journalFile)
+	}
+	data := make([]byte, st.End-pos)
+	if _, err := s.journal.ReadAt(data, pos); err != nil && err != io.EOF {
+		return journal{}, s.explain(err, journalFile)
+	}
+	j := journal{gen: st.Generation, end: pos}
+	for j.end < st.End {
+		e, ok := decodeEntry(data[j.end-pos:], j.end)
+		if !ok || e.gen != j.gen {
+			return journal{}, s.explain(errMiddle, journalFile)
+		}
+		j.entries = append(j.entries, e)
+		j.end = e.end
+	}
+	if pos == start { // the base is no commit
+		j.entries = j.entries[1:]
+	}
+	return j, nil
+}
+
+// empty starts the journal over in its other half, when everything in this
+// half is in the record files and those are on the disk.
+func (s *Store) empty(t *tree, st state) (state, error) {
+	fault.Point("file.empty")
+	j, err := s.slice(st, 0)
+	if err != nil {
+		return st, err
+	}
+	last, err := j.last(0)
+	if err != nil {
+		return st, s.explain(err, journalFile)
+	}
+	if !fault.Bug("journal_emptied_early") {
+		if err := s.syncRecords(t, last); err != nil {
+			return st, err
+		}
+	}
+	next := st
+	next.Generation++
+	pos := halfStart(next.Generation)
+	b := encodeEntry(next.Generation, st.Revision, baseEntry, pos, encodeKinds(st.Kinds))
+	next.End = pos + int64(len(b))
+	next.Applied = next.End
+	if fi, err := s.journal.Stat(); err != nil {
+		return st, s.explain(err, journalFile)
+	} else if fi.Size() < pos+halfSize { // the first time
+		b = append(b, make([]byte, max(0, halfSize-len(b)))...)
+	}
+	fault.Point("file.base")
+	if _, err := s.journal.WriteAt(b, pos); err != nil {
+		return st, s.explain(err, journalFile)
+	}
+	if err := syncData(s.journal); err != nil {
+		return st, s.explain(err, journalFile)
+	}
+	fault.Point("file.emptied")
+	return next, s.publish(next)
+}
+
+// syncRecords puts the files of these records, and their folders, on the disk.
+func (s *Store) syncRecords(t *tree, last map[string]record) error {
+	folders := make(map[string]bool)
+	keys := slices.Collect(maps.Keys(last))
+	for _, key := range keys {
+		folder, _ := file(key)
+		folders[folder] = true
+	}
+	fault.Point("file.syncfiles")
+	if err := s.eachAtOnce(keys, func(key string) error { return t.syncFile(key) }); err != nil {
+		return err
+	}
+	if fault.Bug("no_dir_sync") {
+		return nil
+	}
+	fault.Point("file.syncdirs")
+	if err := s.eachAtOnce(slices.Collect(maps.Keys(folders)), func(folder string) error { return t.syncFolder(folder) }); err != nil {
+		return err
+	}
+	if t.records == nil {
+		return nil
+	}
+	if err := syncDir(t.records, "."); err != nil { // new kinds
+		return s.explain(err, recordsDir)
+	}
+	return s.explain(syncDir(s.root, "."), "")
+}
+
+// eachAtOnce runs fn for all of them, many at a time: file systems sync many
+// files together in little more than the time of one.
+func (s *Store) eachAtOnce(list []string, fn func(string) error) error {
+	const many = 32
+	var group sync.WaitGroup
+	errs := make([]error, min(many, len(list)))
+	for i := range errs {
+		group.Go(func() {
+			for n := i; n < len(list) && errs[i] == nil; n += len(errs) {
+				errs[i] = fn(list[n])
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,196 @@
+package filestore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// A state is what the file "state" says: how far the store has come. It is
+// written after every commit and never synced, so it is only as good as the
+// memory of the machine: it counts for those whose life it names, and everyone
+// else begins with the journal. It is one line, overwritten in place; its
+// checksum shows when it was read half-written.
+type state struct {
+	Format     int              `json:"format"`
+	Generation uint64           `json:"generation"` // of the journal
+	Revision   int64            `json:"revision"`   // of the newest commit that is on the disk
+	End        int64            `json:"end"`        // of that commit in the journal
+	Applied    int64            `json:"applied"`    // up to here, the record files have what the journal has
+	Kinds      map[string]int64 `json:"kinds"`      // revision of the last change of each kind
+	Lives      []string         `json:"lives"`      // see life
+}
+
+const (
+	stateFile = "state"
+	maxState  = 4 << 20
+	maxLives  = 16
+)
+
+// errNoState: there is none, or it is of no use. The journal has everything.
+var errNoState = errors.New("no usable state")
+
+func (st state) counts(life string) bool { return slices.Contains(st.Lives, life) }
+
+// lived returns the lives with one more. The others stay: a mount that ended
+// does not come back, and one that goes on shares the memory with ours.
+func (st state) lived(life string) []string {
+	if st.counts(life) {
+		return st.Lives
+	}
+	lives := append(slices.Clone(st.Lives), life)
+	return lives[max(0, len(lives)-maxLives):]
+}
+
+func encodeState(st state) ([]byte, error) {
+	text, err := json.Marshal(st)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
+}
+
+func decodeState(data []byte) (state, error) {
+	line, _, ok := bytes.Cut(data, []byte("\n"))
+	if !ok || len(line) < 9 {
+		return state{}, errNoState
+	}
+	sum, err := strconv.ParseUint(string(line[:8]), 16, 32)
+	if err != nil || uint32(sum) != crc32.Checksum(line[9:], castagnoli) {
+		return state{}, errNoState
+	}
+	var st state
+	if err := json.Unmarshal(line[9:], &st); err != nil {
+		return state{}, errNoState
+	}
+	if st.Format > format {
+		return state{}, errFormat
+	}
+	if st.Kinds == nil {
+		st.Kinds = make(map[string]int64)
+	}
+	return st, nil
+}
+
+// readState reads the file. Its error may be one that passes: see errNoState.
+func (s *Store) readState() (state, error) {
+	f, err := s.openState(false)
+	if err != nil {
+		return state{}, err
+	}
+	buf := make([]byte, 2048)
+	for {
+		n, err := f.ReadAt(buf, 0)
+		if err != nil && err != io.EOF {
+			if errors.Is(err, fs.ErrClosed) {
+				return state{}, errNoState
+			}
+			return state{}, s.explain(err, stateFile)
+		}
+		if n < len(buf) || bytes.IndexByte(buf, '\n') >= 0 || len(buf) > maxState {
+			st, err := s.decoded(buf[:n])
+			return st, s.explain(err, stateFile)
+		}
+		buf = make([]byte, 8*len(buf))
+	}
+}
+
+// decoded is decodeState with a memory of one: most of the time nothing has
+// changed since the last look.
+func (s *Store) decoded(data []byte) (state, error) {
+	s.mu.Lock()
+	last, st := s.lastLine, s.lastState
+	s.mu.Unlock()
+	if len(last) > 0 && bytes.HasPrefix(data, last) {
+		return st, nil
+	}
+	st, err := decodeState(data)
+	if err == nil {
+		s.remember(data[:bytes.IndexByte(data, '\n')+1], st)
+	}
+	return st, err
+}
+
+func (s *Store) remember(line []byte, st state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastLine, s.lastState = line, st
+}
+
+// publish makes st what everyone sees. The caller has the guard.
+func (s *Store) publish(st state) error {
+	f, err := s.openState(true)
+	if err != nil {
+		return err
+	}
+	line, err := encodeState(st)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(line, 0); err != nil {
+		return s.explain(err, stateFile)
+	}
+	s.remember(line, st)
+	return nil
+}
+
+// openState returns the file, which stays open as long as it is the one that
+// others see too.
+func (s *Store) openState(create bool) (*os.File, error) {
+	fi, err := s.root.Lstat(stateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		if !create {
+			return nil, errNoState
+		}
+	} else if err != nil {
+		return nil, s.explain(err, stateFile)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil && fi != nil && os.SameFile(fi, s.stateID) {
+		return s.state, nil
+	}
+	if fi != nil {
+		if err := local.CheckFile(s.path(stateFile), fi); err != nil {
+			return nil, err
+		}
+	}
+	f, err := s.openFor(stateFile, create)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoState
+	}
+	if err != nil {
+		return nil, s.explain(err, stateFile)
+	}
+	if fi, err = f.Stat(); err != nil {
+		_ = f.Close()
+		return nil, s.explain(err, stateFile)
+	}
+	if s.state != nil {
+		_ = s.state.Close()
+	}
+	s.state, s.stateID = f, fi
+	return f, nil
+}
+
+// openFor opens a file of the store for reading and writing, or, where we may
+// not write, for reading.
+func (s *Store) openFor(name string, create bool) (*os.File, error) {
+	if s.frozen {
+		return s.root.OpenFile(name, os.O_RDONLY, 0)
+	}
+	flag := os.O_RDWR
+	if create {
+		flag |= os.O_CREATE
+	}
+	return s.root.OpenFile(name, flag, 0o600)
+}

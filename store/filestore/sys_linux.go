@@ -1,0 +1,35 @@
+package filestore
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncData makes what was written to f survive loss of power. Blocks that are
+// overwritten in place need nothing else.
+func syncData(f *os.File) error {
+	for {
+		err := unix.Fdatasync(int(f.Fd()))
+		if err != unix.EINTR {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
+}
+
+// mount names the mount that f lies on such that no later mount has the same
+// name. Kernels before 6.8 do not tell.
+func mount(f *os.File) string {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID_UNIQUE, &st)
+	if err != nil || st.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		return ""
+	}
+	return strconv.FormatUint(st.Mnt_id, 36)
+}
+
+func noSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
