@@ -44,7 +44,8 @@ type AcquireRequest struct {
 	wanted    []string             // keys that the owner does not hold yet, in this run
 	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
 	queued    bool                 // this call has joined the queues
-	began     time.Time            // of the attempt that succeeded
+	now       func() moment        // the clocks of this machine
+	began     moment               // of the attempt that succeeded
 	second    *leaseRecord         // planted bug: written by a commit of its own
 }
 
@@ -79,6 +80,9 @@ func (r *AcquireRequest) check() (err error) {
 	r.requested, r.ttlGiven = r.ID != "", r.TTL != 0
 	if !r.requested {
 		r.ID = NewID()
+	}
+	if r.now == nil {
+		r.now = clocks
 	}
 	r.fresh = r.ID
 	if !r.ttlGiven {
@@ -194,7 +198,7 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 // try makes one attempt. When blocked it queues, or with last leaves a ticket
 // that belongs to no process.
 func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.Process, last bool) (g *Grant, blocked []blocker, err error) {
-	began := time.Now()
+	began := r.now()
 	rev, err := update(ctx, st, r.DryRun, driver.Query{Keys: r.needs()}, func(tx *store.Tx) (err error) {
 		g, blocked, err = take(tx, r)
 		if err != nil || len(blocked) == 0 || r.Wait == 0 {
@@ -210,7 +214,7 @@ func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.P
 		return nil, blocked, err
 	}
 	if fault.Bug("deadline_from_reply") {
-		began = time.Now()
+		began = r.now()
 	}
 	if fault.Bug("empty_is_free") && r.second != nil {
 		if _, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error { return putLease(tx, r.lease(), *r.second, 0) }); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
 )
@@ -32,8 +33,10 @@ type Lease struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when the keeper has ended
 
+	now func() moment
+
 	mu    sync.Mutex
-	trust time.Time     // start of the last successful heartbeat
+	trust moment        // start of the last successful heartbeat
 	ttl   time.Duration // from then on; max hold shortens it in the end
 
 	once     sync.Once
@@ -61,7 +64,7 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 	if err != nil {
 		return nil, err
 	}
-	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), trust: r.began}
+	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: r.now, trust: r.began}
 	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
 	own := r.record()
 	own.Since = g.AcquiredAt
@@ -114,12 +117,16 @@ func (l *Lease) Err() error {
 
 // Release stops the heartbeat and gives back what this lease took, which is
 // nothing if a parent held it before. If the lease was lost meanwhile it
-// changes nothing and returns [ErrLost]. Calling it again returns the same.
+// returns [ErrLost], and changes nothing that is not recorded as its own.
+// Calling it again returns the same. It outlives ctx, for as long as a lease
+// that is not given back would.
 func (l *Lease) Release(ctx context.Context) error {
 	l.once.Do(func() {
 		l.stop()
 		<-l.done
-		l.released = l.release(context.WithoutCancel(ctx))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.TTL(), time.Second))
+		defer cancel()
+		l.released = l.release(ctx)
 		l.lose(context.Canceled)
 	})
 	return l.released
@@ -143,49 +150,59 @@ func (l *Lease) release(ctx context.Context) error {
 
 // keep renews at a third of the ttl, again and again when that fails, and
 // declares the lease lost when the store says so or the time of trust is over.
-// One failed heartbeat is not a loss.
+// One failed heartbeat is not a loss. It looks at the clocks more often than
+// it renews: they may jump.
 func (l *Lease) keep(ctx context.Context) {
 	defer close(l.done)
-	ttl := l.TTL()
-	look := time.NewTicker(min(time.Second, ttl/20))
-	defer look.Stop()
-	next := ttl / 3
+	look, next := min(time.Second, l.TTL()/20), l.TTL()/3
+	timer := time.NewTimer(look)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-timer.C:
+		}
+		if l.left() > 0 && l.elapsed() >= next {
+			err := l.heartbeat(ctx)
+			switch {
+			case err == nil:
+				next = max(l.TTL()/3, look)
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrLost):
+				l.lose(err)
+			default:
+				next = l.elapsed() + look
+			}
 		}
 		left := l.left()
 		if left <= 0 {
 			l.lose(l.expired())
+		}
+		if errors.Is(context.Cause(l.ctx), ErrLost) {
 			return
 		}
-		if l.elapsed() < next {
-			continue
-		}
-		err := l.heartbeat(ctx, left)
-		switch {
-		case err == nil:
-			next = l.TTL() / 3
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, ErrLost):
-			l.lose(err)
-			return
-		default:
-			next = l.elapsed() + ttl/20
-		}
+		timer.Reset(min(look, left))
 	}
 }
 
-func (l *Lease) heartbeat(ctx context.Context, left time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, left)
+// heartbeat renews once, with half of the time that is left, so that a request
+// that hangs is not the last one. If the store does not even hear that, the
+// lease is lost while it still hangs.
+func (l *Lease) heartbeat(ctx context.Context) error {
+	left := l.left()
+	ctx, cancel := context.WithTimeout(ctx, max(left/2, min(left, 100*time.Millisecond)))
 	defer cancel()
-	began := time.Now()
+	late := time.AfterFunc(left, func() { l.lose(l.expired()) })
+	defer late.Stop()
+	began := l.now()
 	out, err := Renew(ctx, l.st, l.renew)
 	if err != nil {
 		return err
+	}
+	if fault.Bug("deadline_from_reply") {
+		began = l.now()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,14 +213,28 @@ func (l *Lease) heartbeat(ctx context.Context, left time.Duration) error {
 	return nil
 }
 
-// elapsed is the time since the start of the last successful heartbeat, by the
-// clock that has moved more: suspend stops one, a step moves the other, and
-// both must err to safety.
+// A moment is one look at both clocks.
+type moment struct {
+	steady time.Time // its monotonic reading counts
+	wall   time.Time
+}
+
+func clocks() moment {
+	t := time.Now()
+	return moment{steady: t, wall: t.Round(0)}
+}
+
+// since is the time between two moments by the clock that has moved more:
+// suspend stops one, a step moves the other, and both must err to safety.
+func (m moment) since(earlier moment) time.Duration {
+	return max(m.steady.Sub(earlier.steady), m.wall.Sub(earlier.wall))
+}
+
+// elapsed is the time since the start of the last successful heartbeat.
 func (l *Lease) elapsed() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	return max(now.Sub(l.trust), now.Round(0).Sub(l.trust.Round(0)))
+	return l.now().since(l.trust)
 }
 
 // left is how long the lease may still be trusted.
