@@ -34,10 +34,20 @@ type AcquireRequest struct {
 
 	DryRun bool // say what would happen, change nothing
 
+	// Within, if set, names the key around a key, or "": the section of a task.
+	// It is taken with it. See within.go.
+	Within func(tx *store.Tx, key string) (string, error)
+
+	// Then, if set, adds its own writes to the commit that grants.
+	Then func(tx *store.Tx, g *Grant) error
+
 	// Waiting, if set, is told about the wait, at its start and whenever
 	// something changes.
 	Waiting func(HeldError)
 
+	asked     []string          // the keys of the caller; Keys has those around them too
+	outer     map[string]string // key → the key around it
+	written   leaseRecord       // by the attempt that succeeded
 	requested bool
 	ttlGiven  bool
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
@@ -77,6 +87,7 @@ func (r *AcquireRequest) check() (err error) {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
 	}
+	r.asked = r.Keys
 	r.requested, r.ttlGiven = r.ID != "", r.TTL != 0
 	if !r.requested {
 		r.ID = NewID()

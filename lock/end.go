@@ -34,6 +34,7 @@ func endLease(tx *store.Tx, name string, how ending) error {
 // endKeys ends some keys of a lease, and with the last of them the lease.
 func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how ending) error {
 	name := ls.Key[len(leaseKind):]
+	keys = append(slices.Clip(keys), ls.Value.idle(keys)...)
 	if err := tx.Want(lockKeys(keys)...); err != nil {
 		return err
 	}
@@ -50,7 +51,9 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 		}
 	}
 	l := ls.Value
-	l.Keys = without(l.Keys, keys)
+	if l.Keys = without(l.Keys, keys); len(l.Keys) == len(ls.Value.Keys) && ls.Exists() {
+		return nil // nothing of it was meant
+	}
 	if len(l.Keys) > 0 {
 		held, err := heldFor(tx, l)
 		if err != nil {
@@ -62,6 +65,12 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	} else {
 		if ls.Exists() {
 			tx.Delete(ls.Key)
+		}
+		if err := unlink(tx, name, l); err != nil {
+			return err
+		}
+		if err := cascade(tx, l, how); err != nil {
+			return err
 		}
 		if l.Requested {
 			if err := tx.PutTTL(requestKind+name, receipt{Keys: ended, Ended: how.event}, keepTokens); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,16 +67,11 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 	}
 	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: r.now, trust: r.began}
 	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
-	own := r.record()
-	own.Since = g.AcquiredAt
 	for _, k := range g.Keys {
 		l.renew.tokens[k.Key] = k.Token
 		if !k.Reentrant {
-			own.Keys = append(own.Keys, k.Key)
+			l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 		}
-	}
-	if len(own.Keys) > 0 {
-		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), own
 	}
 	l.ctx, l.lose = context.WithCancelCause(ctx)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -138,7 +134,7 @@ func (l *Lease) release(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		if len(out.Released) < len(l.renew.record.Keys) {
+		if !l.gaveBack(out) {
 			l.lose(&LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "ended by someone else"})
 		}
 	}
@@ -146,6 +142,17 @@ func (l *Lease) release(ctx context.Context) error {
 		return lost
 	}
 	return nil
+}
+
+// gaveBack reports whether every key that this lease took was still its own.
+// An outer key may stay behind for others who use it.
+func (l *Lease) gaveBack(out ReleaseResult) bool {
+	for _, key := range without(l.renew.record.Keys, l.renew.record.Auto) {
+		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
+			return false
+		}
+	}
+	return true
 }
 
 // keep renews at a third of the ttl, again and again when that fails, and

@@ -71,7 +71,7 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 	out := CheckResult{Key: key}
 	err = st.View(ctx, driver.Query{Keys: []string{lockKind + key, queueKind + key}}, func(tx *store.Tx) error {
 		out = CheckResult{Key: key}
-		info, err := look(tx, key)
+		info, err := Look(tx, key)
 		if err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 	return out, err
 }
 
-// look returns the lock on a key, or nil.
-func look(tx *store.Tx, key string) (*Info, error) {
+// Look returns the lock on a key, or nil, and guards it.
+func Look(tx *store.Tx, key string) (*Info, error) {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
 		return nil, err
@@ -138,7 +138,7 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 	out := ShowResult{Key: key}
 	err = st.View(ctx, driver.Query{Keys: []string{lockKind + key, queueKind + key}}, func(tx *store.Tx) error {
 		out = ShowResult{Key: key, Waiters: []Waiter{}}
-		if out.Lock, err = look(tx, key); err != nil {
+		if out.Lock, err = Look(tx, key); err != nil {
 			return err
 		}
 		q, err := getQueue(tx, key)

@@ -46,6 +46,12 @@ type leaseRecord struct {
 	Session      string    `json:"session,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+
+	// See within.go.
+	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
+	Auto   []string          `json:"auto,omitempty"`   // keys that were taken only as such
+	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
+	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
 }
 
 // State of a lock or ticket.

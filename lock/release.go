@@ -123,6 +123,9 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 		if err != nil {
 			return err
 		}
+		if err := ls.Value.inUse(byLease[name]); err != nil {
+			return err
+		}
 		if err := endKeys(tx, ls, byLease[name], r.how()); err != nil {
 			return err
 		}
@@ -163,7 +166,14 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
 		return err
 	}
-	for _, key := range ls.Value.Keys {
+	keys := ls.Value.Keys
+	if len(ls.Value.UsedBy) > 0 && !r.All { // an outer key stays for those who use it
+		keys = without(keys, ls.Value.Auto)
+		if err := ls.Value.inUse(keys); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return err
@@ -172,7 +182,7 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 			out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
 		}
 	}
-	return endLease(tx, name, r.how())
+	return endKeys(tx, ls, keys, r.how())
 }
 
 // all releases everything of an owner, some leases at a time: what one commit

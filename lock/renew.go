@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
@@ -194,6 +195,11 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 		}
 		token = max(token, lk.Rev)
 	}
+	for _, around := range l.Uses {
+		if err := r.renewAround(tx, l, around); err != nil {
+			return err
+		}
+	}
 	held, err := heldFor(tx, l)
 	if err != nil {
 		return err
@@ -239,4 +245,18 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 		return l, &LostError{Key: "lease " + name}
 	}
 	return l, nil
+}
+
+// renewAround keeps the outer keys that a lease uses: they end together.
+func (r *RenewRequest) renewAround(tx *store.Tx, l leaseRecord, around string) error {
+	for _, outer := range l.Outer {
+		lk, err := getLock(tx, outer)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() || lk.Value.Lease != around && !slices.Contains(l.Keys, outer) && !slices.Contains(l.Uses, lk.Value.Lease) {
+			return &LostError{Key: outer, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+	}
+	return changeLease(tx, around, func(*leaseRecord) {})
 }

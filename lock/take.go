@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -67,6 +68,9 @@ type victim struct {
 func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if !r.queued {
 		r.ID = r.fresh
+	}
+	if err := r.surround(tx); err != nil {
+		return nil, nil, err
 	}
 	if err := tx.Want(r.needs()...); err != nil {
 		return nil, nil, err
@@ -175,7 +179,10 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string, vi
 	}
 	g.leases = renew
 	if len(fresh) == 0 {
-		return r.leaveQueues(tx)
+		if err := r.leaveQueues(tx); err != nil {
+			return err
+		}
+		return r.then(tx, g)
 	}
 	g.LeaseID = r.lease()
 	if !slices.Contains(renew, r.lease()) {
@@ -192,18 +199,33 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string, vi
 		return err
 	}
 	l.Keys, l.Since = append(own.Value.Keys, fresh...), g.AcquiredAt
+	l.Outer, l.Auto, l.Uses, l.UsedBy = maps.Clone(own.Value.Outer), own.Value.Auto, own.Value.Uses, own.Value.UsedBy
+	if err := r.embed(tx, &l, fresh); err != nil {
+		return err
+	}
 	if fault.Bug("empty_is_free") {
 		r.second = &l
 	} else if err := putLease(tx, r.lease(), l, 0); err != nil {
 		return err
 	}
+	r.written = l
 	if until := tx.Now().Add(l.window(0)).UTC(); g.ExpiresAt.IsZero() || until.Before(g.ExpiresAt) {
 		g.ExpiresAt = until
 	}
 	if err := r.leaveQueues(tx); err != nil {
 		return err
 	}
-	return Log(tx, Event{Event: "acquired", Keys: fresh, Owner: r.Owner, Lease: r.lease(), Reason: r.Reason})
+	if err := Log(tx, Event{Event: "acquired", Keys: fresh, Owner: r.Owner, Lease: r.lease(), Reason: r.Reason}); err != nil {
+		return err
+	}
+	return r.then(tx, g)
+}
+
+func (r *AcquireRequest) then(tx *store.Tx, g *Grant) error {
+	if r.Then == nil {
+		return nil
+	}
+	return r.Then(tx, g)
 }
 
 // reuse renews a lease whose keys the request uses again. The owner itself may

@@ -1,0 +1,51 @@
+package lock
+
+import (
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// What packages above put into their own transactions, besides [Fence] and
+// [Look]. They decide who may; these carry it out.
+
+// Everything is what [Locks] reads.
+var Everything = everything
+
+// Locks returns all locks by key, guarding none.
+func Locks(tx *store.Tx) (map[string]Info, error) {
+	out := map[string]Info{}
+	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
+		out[lk.Value.Key] = newInfo(lk, ls, q)
+		return nil
+	})
+	return out, err
+}
+
+// NeedLook names the records that Look of these keys begins with.
+func NeedLook(keys ...string) driver.Query {
+	q := driver.Query{}
+	for _, k := range keys {
+		q.Keys = append(q.Keys, lockKind+k, queueKind+k)
+	}
+	return q
+}
+
+// ReleaseKey gives back one key, whoever holds it; its lease goes on with the
+// others. Nothing happens if it is free.
+func ReleaseKey(tx *store.Tx, key, by, reason string) error {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return err
+	}
+	ls, err := getLease(tx, lk.Value.Lease)
+	if err != nil {
+		return err
+	}
+	return endKeys(tx, ls, []string{key}, ending{event: "released", by: by, reason: reason})
+}
+
+// BreakKey ends the whole lease that holds the key, if any.
+func BreakKey(tx *store.Tx, key, by, reason string) error {
+	r := BreakRequest{By: by, Reason: reason}
+	return r.keys(tx, []string{key}, &ReleaseResult{})
+}
