@@ -1,6 +1,9 @@
 package lock
 
 import (
+	"context"
+	"errors"
+
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -48,4 +51,33 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 func BreakKey(tx *store.Tx, key, by, reason string) error {
 	r := BreakRequest{By: by, Reason: reason}
 	return r.keys(tx, []string{key}, &ReleaseResult{})
+}
+
+// Uses reports whether caller may use what owner holds: it is the owner, or a
+// child of it.
+func Uses(caller, owner string) bool { return usable(owner, caller) }
+
+// Guard holds until the lock ends.
+func (i Info) Guard() driver.Guard { return driver.Guard{Key: lockKind + i.Key, Rev: i.Token} }
+
+// Granted returns the keys that a request of that id holds, if any. If it was
+// granted and has ended, the error is [ErrLost].
+func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []string, err error) {
+	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+		return nil, err
+	}
+	name := owner + "/" + id
+	err = st.View(ctx, driver.Query{Keys: []string{leaseKind + name, requestKind + name}}, func(tx *store.Tx) error {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		keys = ls.Value.Keys
+		done, err := store.Get[receipt](tx, requestKind+name)
+		if err == nil && done.Exists() {
+			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}
+		}
+		return err
+	})
+	return keys, err
 }

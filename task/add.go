@@ -1,0 +1,286 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// New describes a task to add.
+type New struct {
+	ID          string // empty: the next number
+	Parent      string // a child's number is counted below its parent
+	Title       string
+	Description string
+	Section     string
+	Priority    int // 0: Medium
+	DependsOn   []string
+	Labels      []string
+}
+
+// AddRequest adds tasks, all or none. A task may depend on one that stands
+// before it in the list.
+type AddRequest struct {
+	Tasks  []New
+	By     string
+	DryRun bool
+}
+
+// AddResult holds the tasks as added, and sections that were made for them.
+type AddResult struct {
+	Tasks    []Task   `json:"tasks"`
+	Sections []string `json:"sections,omitempty"`
+}
+
+// Add puts new tasks on the list.
+func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) {
+	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
+		return AddResult{}, &lock.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
+	}
+	for i := range r.Tasks {
+		if err := r.Tasks[i].check(); err != nil {
+			return AddResult{}, err
+		}
+	}
+	var out AddResult
+	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: []string{taskCounter}}, func(tx *store.Tx) error {
+		out = AddResult{}
+		for _, n := range r.Tasks {
+			t, made, err := add(tx, n, r.By)
+			if err != nil {
+				return err
+			}
+			out.Tasks = append(out.Tasks, t)
+			if made {
+				out.Sections = append(out.Sections, n.Section)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return AddResult{}, err
+	}
+	return out, nil
+}
+
+func (n *New) check() (err error) {
+	n.Title = strings.TrimSpace(n.Title)
+	if n.Priority == 0 {
+		n.Priority = Medium
+	}
+	if n.ID != "" {
+		if n.ID, err = checkID(n.ID); err != nil {
+			return err
+		}
+	}
+	if n.Section != "" {
+		if err := checkSection(n.Section); err != nil {
+			return err
+		}
+	}
+	if err := checkPriority(n.Priority); err != nil {
+		return err
+	}
+	if err := checkLabels(n.Labels); err != nil {
+		return err
+	}
+	if len(n.DependsOn) > MaxDepends {
+		return &lock.InvalidError{What: "dependencies", Rule: fmt.Sprintf("at most %d", MaxDepends)}
+	}
+	return checkTexts(n.Title, n.Description)
+}
+
+func checkTexts(title, description string) error {
+	switch {
+	case title == "":
+		return &lock.InvalidError{What: "title", Rule: "must not be empty"}
+	case len(title) > MaxTitle:
+		return &lock.InvalidError{What: "title", Rule: fmt.Sprintf("has %d bytes, at most %d", len(title), MaxTitle)}
+	case strings.ContainsAny(title, "\n\r") || !utf8.ValidString(title) || strings.ContainsRune(title, 0):
+		return &lock.InvalidError{What: "title", Rule: "must be one line of valid text"}
+	case len(description) > MaxDescription:
+		return &lock.InvalidError{What: "description", Rule: fmt.Sprintf("has %d bytes, at most %d", len(description), MaxDescription)}
+	case !utf8.ValidString(description) || strings.ContainsRune(description, 0):
+		return &lock.InvalidError{What: "description", Rule: "must be valid text"}
+	}
+	return nil
+}
+
+func checkPriority(p int) error {
+	if p < 1 || p > 999 {
+		return &lock.InvalidError{What: "priority", Rule: "must be high, medium, low, or a number from 1 (first) to 999"}
+	}
+	return nil
+}
+
+func checkLabels(labels []string) error {
+	if len(labels) > MaxLabels {
+		return &lock.InvalidError{What: "labels", Rule: fmt.Sprintf("at most %d", MaxLabels)}
+	}
+	for _, l := range labels {
+		if l == "" || len(l) > 100 || !utf8.ValidString(l) || strings.ContainsAny(l, ",\n\r\x00") {
+			return &lock.InvalidError{What: "label", Rule: "must have 1 to 100 bytes, no comma and no line break"}
+		}
+	}
+	return nil
+}
+
+// checkID normalises an id: a key that names a task.
+func checkID(id string) (string, error) {
+	key, err := lock.CheckKey(id)
+	if err != nil {
+		return "", err
+	}
+	if kind, _ := lock.KindOf(key); kind != lock.Task {
+		return "", &lock.InvalidError{What: "id " + strconv.Quote(id), Rule: "must not begin with section:, job: or path:"}
+	}
+	return key, nil
+}
+
+// add puts one task into the transaction.
+func add(tx *store.Tx, n New, by string) (t Task, made bool, err error) {
+	t = Task{
+		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
+		Priority: n.Priority, CreatedAt: tx.Now().UTC(),
+	}
+	for _, l := range n.Labels {
+		if !slices.Contains(t.Labels, l) {
+			t.Labels = append(t.Labels, l)
+		}
+	}
+	if t.ID, err = newID(tx, n); err != nil {
+		return t, false, err
+	}
+	if n.Section != "" {
+		if made, err = ensureSection(tx, n.Section); err != nil {
+			return t, false, err
+		}
+	}
+	for _, ref := range n.DependsOn {
+		dep, err := find(tx, ref)
+		if err != nil {
+			return t, false, err
+		}
+		if err := link(tx, &t, dep); err != nil {
+			return t, false, err
+		}
+	}
+	if err := save(tx, Task{}, t); err != nil {
+		return t, false, err
+	}
+	t.UpdatedAt = t.CreatedAt
+	return t, made, log(tx, "add", t.ID, by, "", Pending, "")
+}
+
+// link makes t depend on dep, in both records. The caller saves t.
+func link(tx *store.Tx, t *Task, dep Task) error {
+	if dep.ID == t.ID {
+		return &CycleError{IDs: []string{t.ID}}
+	}
+	if slices.Contains(t.DependsOn, dep.ID) {
+		return nil
+	}
+	if len(t.DependsOn) >= MaxDepends || len(dep.Dependents) >= maxBatch {
+		return &lock.InvalidError{What: "dependencies of " + t.ID, Rule: fmt.Sprintf("at most %d, and at most %d tasks on one", MaxDepends, maxBatch)}
+	}
+	t.DependsOn = append(slices.Clip(t.DependsOn), dep.ID)
+	if !dep.Status.Done() {
+		t.WaitsFor = append(slices.Clip(t.WaitsFor), dep.ID)
+	}
+	before := dep
+	dep.Dependents = append(slices.Clip(dep.Dependents), t.ID)
+	return save(tx, before, dep)
+}
+
+const taskCounter = counterKind + "task"
+
+type counter struct {
+	Next int64 `json:"next"`
+}
+
+var numbered = regexp.MustCompile(`^t(\d{1,15})$`)
+
+// newID returns the id for a new task: the one it was given, if that is free,
+// else the next number, which is never given out again.
+func newID(tx *store.Tx, n New) (string, error) {
+	if n.ID != "" {
+		if m := numbered.FindStringSubmatch(n.ID); m != nil { // a number that came by hand is used up too
+			num, _ := strconv.ParseInt(m[1], 10, 64)
+			if err := raise(tx, taskCounter, num+1); err != nil {
+				return "", err
+			}
+		}
+		return n.ID, unused(tx, n.ID)
+	}
+	name, prefix := taskCounter, "t"
+	if n.Parent != "" {
+		parent, err := find(tx, n.Parent)
+		if err != nil {
+			return "", err
+		}
+		name, prefix = counterKind+parent.ID, parent.ID+"_"
+	}
+	for {
+		num, err := take(tx, name)
+		if err != nil {
+			return "", err
+		}
+		id := prefix + strconv.FormatInt(num, 10)
+		err = unused(tx, id)
+		if _, taken := err.(*StateError); !taken {
+			return id, err
+		}
+	}
+}
+
+// unused refuses an id that a task has, or had before it was archived.
+func unused(tx *store.Tx, id string) error {
+	if err := tx.Want(taskKind+id, archiveKind+id); err != nil {
+		return err
+	}
+	for _, kind := range []string{taskKind, archiveKind} {
+		e, err := store.Get[Task](tx, kind+id)
+		if err != nil {
+			return err
+		}
+		if e.Exists() {
+			return &StateError{ID: id, Status: e.Value.Status, Why: "exists already"}
+		}
+	}
+	return nil
+}
+
+// take draws the next number of a counter.
+func take(tx *store.Tx, name string) (int64, error) {
+	c, err := store.Get[counter](tx, name)
+	if err != nil {
+		return 0, err
+	}
+	n := max(c.Value.Next, 1)
+	return n, tx.Put(name, counter{Next: n + 1})
+}
+
+// raise lifts a counter; it never goes down.
+func raise(tx *store.Tx, name string, next int64) error {
+	c, err := store.Get[counter](tx, name)
+	if err != nil || c.Value.Next >= next {
+		return err
+	}
+	return tx.Put(name, counter{Next: next})
+}
+
+// update commits what fn writes, or with dry only runs it.
+func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
+	if dry {
+		return 0, st.View(ctx, need, fn)
+	}
+	return st.Update(ctx, need, fn)
+}

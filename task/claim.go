@@ -1,0 +1,167 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Within names the section lock around a task's lock: whoever locks a task of
+// an exclusive section locks the section too. It is the Within of every
+// [lock.AcquireRequest] that a user makes.
+func Within(tx *store.Tx, key string) (string, error) {
+	if kind, _ := lock.KindOf(key); kind != lock.Task {
+		return "", nil
+	}
+	t, err := getTask(tx, key)
+	if err != nil || t.Value.Section == "" {
+		return "", err
+	}
+	s, err := getSection(tx, t.Value.Section)
+	if err != nil || s.Value.Shared {
+		return "", err
+	}
+	return sectionLock(t.Value.Section), nil
+}
+
+func sectionLock(section string) string { return string(lock.Section) + ":" + section }
+
+// ClaimRequest takes tasks for a worker: all of them or none.
+type ClaimRequest struct {
+	Tasks   []string            // ids, beginnings of ids, or titles
+	Acquire lock.AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
+}
+
+// ClaimResult is the grant with the tasks as claimed.
+type ClaimResult struct {
+	Tasks []Task     `json:"tasks"`
+	Grant lock.Grant `json:"grant"`
+}
+
+// ClaimTasks takes the locks and sets the status in one commit. The error is
+// a [*lock.HeldError] if someone else works on one of them or in its section,
+// and a [*StateError] if a task cannot be claimed now.
+func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResult, error) {
+	ids, err := resolve(ctx, st, r.Tasks)
+	if err != nil {
+		return ClaimResult{}, err
+	}
+	var out ClaimResult
+	a := r.Acquire
+	a.Keys = ids
+	a.Within, a.Then = claimHooks(ids, &out.Tasks, a.Owner, a.Worktree)
+	out.Grant, err = lock.Acquire(ctx, st, a)
+	if err != nil {
+		return ClaimResult{}, err
+	}
+	return out, nil
+}
+
+// HoldTasks is ClaimTasks for a process that renews its claim itself.
+func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *lock.Lease, error) {
+	ids, err := resolve(ctx, st, r.Tasks)
+	if err != nil {
+		return nil, nil, err
+	}
+	var claimed []Task
+	a := r.Acquire
+	a.Keys = ids
+	a.Within, a.Then = claimHooks(ids, &claimed, "", a.Worktree)
+	lease, err := lock.Hold(ctx, st, a)
+	return claimed, lease, err
+}
+
+// claimHooks makes an acquisition a claim: before it waits it sees whether the
+// tasks can be claimed at all, and with the grant it writes the status.
+func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
+	within func(*store.Tx, string) (string, error), then func(*store.Tx, *lock.Grant) error,
+) {
+	within = func(tx *store.Tx, key string) (string, error) {
+		t, err := mustTask(tx, key)
+		if err != nil {
+			return "", err
+		}
+		if err := claimable(tx, t); err != nil {
+			return "", err
+		}
+		return Within(tx, key)
+	}
+	then = func(tx *store.Tx, g *lock.Grant) error {
+		*claimed = nil
+		for _, id := range ids {
+			t, err := claimOne(tx, id, g.Owner, worktree)
+			if err != nil {
+				return err
+			}
+			*claimed = append(*claimed, t)
+		}
+		return nil
+	}
+	return within, then
+}
+
+// claimable refuses a task whose state or dependencies do not allow a claim.
+func claimable(tx *store.Tx, t Task) error {
+	if t.Status != InProgress { // else its lock decides
+		if _, err := Claim.step(t.ID, t.Status); err != nil {
+			return err
+		}
+	}
+	if len(t.WaitsFor) > 0 {
+		return &StateError{ID: t.ID, Status: t.Status, Why: "waits for " + list(t.WaitsFor)}
+	}
+	return sectionOpen(tx, t)
+}
+
+// claimOne writes the claim of one task whose lock was granted in this very
+// transaction, or before to the same owner.
+func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
+	before, err := mustTask(tx, id)
+	if err != nil {
+		return Task{}, err
+	}
+	lk, err := lock.Look(tx, id)
+	if err != nil {
+		return Task{}, err
+	}
+	t := before.clone()
+	if t.Status == InProgress && t.ClaimLease == lk.LeaseID {
+		return t, nil // claimed before: the same request again, or re-entrant
+	}
+	now := tx.Now().UTC().Truncate(time.Microsecond)
+	t.Status, t.ClaimedBy, t.ClaimedAt, t.ClaimLease = InProgress, owner, &now, lk.LeaseID
+	t.Attempts++
+	t.Worktree = worktree
+	t.LastVerb, t.LastToken = "", 0
+	if err := save(tx, before, t); err != nil {
+		return Task{}, err
+	}
+	return t, log(tx, Claim, id, owner, before.Status, InProgress, "")
+}
+
+// resolve turns what a person calls tasks into ids, once, before the claim:
+// the claim itself decides on the records of those ids.
+func resolve(ctx context.Context, st *store.Store, refs []string) (ids []string, err error) {
+	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
+		found, err := findAll(tx, refs)
+		ids = nil
+		for _, t := range found {
+			ids = append(ids, t.ID)
+		}
+		return err
+	})
+	slices.Sort(ids)
+	return ids, err
+}
+
+// effective is a task's status as its lock has it: a claim whose lock is not
+// there any more counts as pending.
+func effective(t Task, lk *lock.Info) Status {
+	if t.Status == InProgress && (lk == nil || lk.LeaseID != t.ClaimLease) {
+		return Pending
+	}
+	return t.Status
+}

@@ -1,0 +1,254 @@
+package task
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// MaxFile bounds a file to import.
+const MaxFile = 8 << 20
+
+// file is the JSON form of a list.
+type file struct {
+	Tasks []fileTask `json:"tasks"`
+}
+
+type fileTask struct {
+	ID          string   `json:"id,omitempty"`
+	Title       string   `json:"title"`
+	Description string   `json:"description,omitempty"`
+	Section     string   `json:"section,omitempty"`
+	Priority    int      `json:"priority,omitempty"`
+	DependsOn   []string `json:"dependsOn,omitempty"`
+	Labels      []string `json:"labels,omitempty"`
+	Status      Status   `json:"status,omitempty"`
+}
+
+// ImportRequest adds the tasks of a file, all of them or none.
+type ImportRequest struct {
+	Data   []byte
+	Format string // "json" or "markdown"
+	By     string
+	DryRun bool
+}
+
+// Import reads a list of tasks. Tasks that are ticked off in the file are
+// added as completed. What the file says about claims is not believed.
+func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, error) {
+	if len(r.Data) > MaxFile {
+		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("has %d bytes, at most %d", len(r.Data), MaxFile)}
+	}
+	read := readJSON
+	if r.Format == "markdown" {
+		read = readMarkdown
+	}
+	list, err := read(r.Data)
+	if err != nil {
+		return AddResult{}, &lock.InvalidError{What: "file", Rule: err.Error()}
+	}
+	if len(list) == 0 || len(list) > maxBatch {
+		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
+	}
+	for i := range list {
+		if err := list[i].new.check(); err != nil {
+			return AddResult{}, fmt.Errorf("task %d: %w", i+1, err)
+		}
+	}
+	var out AddResult
+	_, err = update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) error {
+		out = AddResult{}
+		for i, n := range list {
+			t, made, err := add(tx, n.new, r.By)
+			if err != nil {
+				return fmt.Errorf("task %d: %w", i+1, err)
+			}
+			if made {
+				out.Sections = append(out.Sections, n.new.Section)
+			}
+			if n.status != "" && n.status != Pending {
+				before := t
+				t.Status = n.status
+				if !t.Status.Open() {
+					now := tx.Now().UTC()
+					t.CompletedAt = &now
+				}
+				if err := save(tx, before, t); err != nil {
+					return err
+				}
+			}
+			out.Tasks = append(out.Tasks, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return AddResult{}, err
+	}
+	return out, nil
+}
+
+type imported struct {
+	new    New
+	status Status
+}
+
+func readJSON(data []byte) ([]imported, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	var f file
+	if err := dec.Decode(&f); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the list")
+	}
+	var out []imported
+	for i, t := range f.Tasks {
+		status := t.Status
+		switch status {
+		case InProgress: // whoever works on it does so elsewhere
+			status = Pending
+		case "", Pending, Review, Completed, Failed, Blocked, Skipped:
+		default:
+			return nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
+		}
+		out = append(out, imported{New{
+			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section,
+			Priority: t.Priority, DependsOn: t.DependsOn, Labels: t.Labels,
+		}, status})
+	}
+	return out, nil
+}
+
+var (
+	heading = regexp.MustCompile(`^#{1,6}\s+(.+?)\s*#*$`)
+	item    = regexp.MustCompile(`^\s*[-*+]\s+\[( |x|X)\]\s+(.+?)\s*$`)
+	label   = regexp.MustCompile(`\s+#([A-Za-z0-9][\w-]*)`)
+)
+
+// readMarkdown takes the check boxes of a document: headings are sections,
+// words like #api at the end are labels, everything else is passed over.
+func readMarkdown(data []byte) ([]imported, error) {
+	var out []imported
+	section := ""
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if m := heading.FindStringSubmatch(line); m != nil {
+			section = strings.ReplaceAll(m[1], "/", "-")
+			continue
+		}
+		m := item.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		n := imported{new: New{Section: section}}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			n.new.Labels = append(n.new.Labels, l[1])
+		}
+		n.new.Title = strings.TrimSpace(label.ReplaceAllString(m[2], ""))
+		if m[1] != " " {
+			n.status = Completed
+		}
+		out = append(out, n)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no line like '- [ ] title' in it")
+	}
+	return out, nil
+}
+
+// Export writes the working set as JSON, which Import reads, or as a Markdown
+// checklist.
+func Export(ctx context.Context, st *store.Store, w io.Writer, format string) error {
+	all, err := List(ctx, st, ListRequest{})
+	if err != nil {
+		return err
+	}
+	if format == "markdown" {
+		return writeMarkdown(w, all.Tasks)
+	}
+	f := file{Tasks: []fileTask{}}
+	for _, t := range inDependencyOrder(all.Tasks) {
+		f.Tasks = append(f.Tasks, fileTask{
+			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section, Priority: t.Priority,
+			DependsOn: t.DependsOn, Labels: t.Labels, Status: t.Status,
+		})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(f)
+}
+
+// inDependencyOrder puts every task behind those it depends on, so that Import
+// finds them.
+func inDependencyOrder(all []Info) []Info {
+	byID := map[string]Info{}
+	for _, t := range all {
+		byID[t.ID] = t
+	}
+	done := map[string]bool{}
+	var out []Info
+	var visit func(Info)
+	visit = func(t Info) {
+		if done[t.ID] {
+			return
+		}
+		done[t.ID] = true
+		kept := t.DependsOn[:0:0]
+		for _, d := range t.DependsOn {
+			if dep, ok := byID[d]; ok { // an archived one is done
+				kept = append(kept, d)
+				visit(dep)
+			}
+		}
+		t.DependsOn = kept
+		out = append(out, t)
+	}
+	for _, t := range all {
+		visit(t)
+	}
+	return out
+}
+
+var markdown = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "<", "&lt;", "\n", " ")
+
+func writeMarkdown(w io.Writer, all []Info) error {
+	var b bytes.Buffer
+	section := "-"
+	for _, t := range all {
+		if t.Section != section {
+			if section = t.Section; section != "" {
+				fmt.Fprintf(&b, "\n## %s\n\n", markdown.Replace(section))
+			}
+		}
+		box := " "
+		if t.Status.Done() {
+			box = "x"
+		}
+		fmt.Fprintf(&b, "- [%s] %s", box, markdown.Replace(t.Title))
+		for _, l := range t.Labels {
+			fmt.Fprintf(&b, " #%s", l)
+		}
+		if t.Status == InProgress {
+			fmt.Fprintf(&b, " (%s)", markdown.Replace(t.ClaimedBy))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := w.Write(bytes.TrimLeft(b.Bytes(), "\n"))
+	return err
+}

@@ -1,0 +1,189 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Info is a task with what its lock says.
+type Info struct {
+	Task
+	Token   int64      `json:"token,omitempty"` // of its claim
+	Lock    *lock.Info `json:"lock,omitempty"`  // whoever holds it, claimed or not
+	Ready   bool       `json:"ready"`
+	Stalled bool       `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
+}
+
+// newInfo shows the status as the lock has it.
+func newInfo(t Task, lk *lock.Info) Info {
+	i := Info{Task: t, Lock: lk}
+	i.Status = effective(t, lk)
+	if t.Status == InProgress && i.Status == Pending {
+		i.release()
+	}
+	held := lk != nil && lk.State == lock.Held
+	i.Ready = i.ready() && !held
+	i.Stalled = i.Status == InProgress && !held
+	if i.Status == InProgress {
+		i.Token = lk.Token
+	}
+	return i
+}
+
+// ListRequest selects tasks.
+type ListRequest struct {
+	Status   []Status
+	Section  string
+	Label    string
+	Owner    string // claimed by this owner or a child of it
+	Ready    bool
+	Stalled  bool
+	Archived bool          // from the archive instead
+	Older    time.Duration // in progress and without a sign of life for so long
+}
+
+// ListResult holds tasks: by section order, priority and age.
+type ListResult struct {
+	Tasks []Info `json:"tasks"`
+}
+
+// List returns the tasks that match.
+func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
+	kind := taskKind
+	if r.Archived {
+		kind = archiveKind
+	}
+	out := ListResult{Tasks: []Info{}}
+	need := driver.Query{Ranges: []driver.Range{{Prefix: kind}, {Prefix: sectionKind}}}
+	need.Ranges = append(need.Ranges, lock.Everything.Ranges...)
+	err := st.View(ctx, need, func(tx *store.Tx) error {
+		out.Tasks = out.Tasks[:0]
+		locks, err := lock.Locks(tx)
+		if err != nil {
+			return err
+		}
+		rank, err := ranks(tx)
+		if err != nil {
+			return err
+		}
+		recs, err := tx.Scan(kind, 0)
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			e, err := store.Decode[Task](tx, rec)
+			if err != nil {
+				return err
+			}
+			if i := newInfo(e.Value, find1(locks, e.Value.ID)); r.matches(i, tx.Now()) {
+				out.Tasks = append(out.Tasks, i)
+			}
+		}
+		slices.SortStableFunc(out.Tasks, func(a, b Info) int {
+			return cmp.Or(cmp.Compare(rank[a.Section], rank[b.Section]), cmp.Compare(a.Section, b.Section),
+				cmp.Compare(a.Priority, b.Priority), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		})
+		return nil
+	})
+	return out, err
+}
+
+func ranks(tx *store.Tx) (map[string]int, error) {
+	all, err := sections(tx)
+	rank := map[string]int{"": Medium}
+	for _, s := range all {
+		rank[s.Name] = s.Priority
+	}
+	return rank, err
+}
+
+func (r *ListRequest) matches(i Info, now time.Time) bool {
+	switch {
+	case len(r.Status) > 0 && !slices.Contains(r.Status, i.Status),
+		r.Section != "" && i.Section != r.Section,
+		r.Label != "" && !slices.Contains(i.Labels, r.Label),
+		r.Owner != "" && (i.ClaimedBy == "" || !lock.Uses(i.ClaimedBy, r.Owner)),
+		r.Ready && !i.Ready,
+		r.Stalled && !i.Stalled,
+		r.Older > 0 && !(i.Status == InProgress && now.Sub(i.Lock.HeartbeatAt) > r.Older):
+		return false
+	}
+	return true
+}
+
+// Show returns one task, from the archive too.
+func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
+	var out Info
+	err := st.View(ctx, query(needFind([]string{ref})...), func(tx *store.Tx) error {
+		t, err := find(tx, ref)
+		if _, none := err.(*NotFoundError); none {
+			for _, id := range exact(ref) {
+				e, err := store.Get[Task](tx, archiveKind+id)
+				if err != nil {
+					return err
+				}
+				if e.Exists() {
+					out = Info{Task: e.Value}
+					return nil
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		lk, err := lock.Look(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		out = newInfo(t, lk)
+		return nil
+	})
+	return out, err
+}
+
+// Stats counts tasks.
+type Stats struct {
+	Total     int                       `json:"total"`
+	Status    map[Status]int            `json:"status"`
+	Sections  map[string]map[Status]int `json:"sections"`
+	Ready     int                       `json:"ready"`
+	Stalled   int                       `json:"stalled"`
+	Completed float64                   `json:"completedPercent"` // of all, done in any way
+}
+
+// Count returns the statistics of the working set.
+func Count(ctx context.Context, st *store.Store) (Stats, error) {
+	s := Stats{Status: map[Status]int{}, Sections: map[string]map[Status]int{}}
+	all, err := List(ctx, st, ListRequest{})
+	if err != nil {
+		return s, err
+	}
+	done := 0
+	for _, i := range all.Tasks {
+		s.Total++
+		s.Status[i.Status]++
+		if s.Sections[i.Section] == nil {
+			s.Sections[i.Section] = map[Status]int{}
+		}
+		s.Sections[i.Section][i.Status]++
+		if i.Ready {
+			s.Ready++
+		}
+		if i.Stalled {
+			s.Stalled++
+		}
+		if i.Status.Done() {
+			done++
+		}
+	}
+	if s.Total > 0 {
+		s.Completed = float64(done) * 100 / float64(s.Total)
+	}
+	return s, nil
+}

@@ -1,0 +1,253 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ErrNothingReady: no task can be taken now.
+var ErrNothingReady = errors.New("nothing ready")
+
+// NextRequest asks for the task to work on next.
+type NextRequest struct {
+	Section string        // only from this section
+	Label   string        // only with this label
+	Claim   bool          // claim it
+	Wait    time.Duration // for a task to become ready, in all
+
+	Acquire lock.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
+
+	Waiting func() // if set, told when the wait begins
+}
+
+// NextResult is the task, and with Claim the grant.
+type NextResult struct {
+	Task  Task        `json:"task"`
+	Grant *lock.Grant `json:"grant,omitempty"`
+}
+
+// candidates is how many ready tasks one look reads; more only if all of them
+// are taken.
+const candidates = 32
+
+// Next picks by section order, priority and age among the tasks that are
+// ready and that nobody holds. With Claim, a candidate that someone else was
+// faster to claim is passed over for the next.
+func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, error) {
+	if r.Claim && r.Acquire.ID != "" {
+		if out, err := r.again(ctx, st); out != nil || err != nil {
+			return value(out), err
+		}
+	}
+	start := time.Now()
+	for limit := candidates; ; {
+		found, guards, more, err := r.look(ctx, st, limit)
+		if err != nil {
+			return NextResult{}, err
+		}
+		for _, t := range found {
+			out, err := r.pick(ctx, st, t)
+			if out != nil || err != nil {
+				return value(out), err
+			}
+		}
+		if more {
+			limit *= 4
+			continue
+		}
+		left := r.Wait - time.Since(start)
+		if left <= 0 {
+			return NextResult{}, ErrNothingReady
+		}
+		if r.Waiting != nil {
+			r.Waiting()
+			r.Waiting = nil
+		}
+		// Expiry and death send no word: look again now and then.
+		if err := wait(ctx, st, guards, min(left, time.Second+rand.N(time.Second))); err != nil {
+			return NextResult{}, err
+		}
+		limit = candidates
+	}
+}
+
+func value(out *NextResult) NextResult {
+	if out == nil {
+		return NextResult{}
+	}
+	return *out
+}
+
+// again returns what the same request got before.
+func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, error) {
+	keys, err := lock.Granted(ctx, st, r.Acquire.Owner, r.Acquire.ID)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	for _, key := range keys {
+		if kind, _ := lock.KindOf(key); kind == lock.Task {
+			return r.claim(ctx, st, key)
+		}
+	}
+	return nil, nil
+}
+
+// pick claims a candidate. It returns nothing if that is not possible now.
+func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextResult, error) {
+	if !r.Claim {
+		return &NextResult{Task: t}, nil
+	}
+	out, err := r.claim(ctx, st, t.ID)
+	var held *lock.HeldError
+	var state *StateError
+	if errors.As(err, &held) || errors.As(err, &state) || errors.Is(err, lock.ErrNotFound) {
+		return nil, nil
+	}
+	return out, err
+}
+
+func (r *NextRequest) claim(ctx context.Context, st *store.Store, id string) (*NextResult, error) {
+	a := r.Acquire
+	a.Wait = 0
+	a.Keys = []string{id}
+	var claimed []Task
+	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
+	g, err := lock.Acquire(ctx, st, a)
+	if err != nil {
+		return nil, err
+	}
+	return &NextResult{Task: claimed[0], Grant: &g}, nil
+}
+
+// look returns what may be taken now, in order. guards tell when that may
+// change; more says that there are further ones.
+func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, guards []driver.Guard, more bool, err error) {
+	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}}}
+	err = st.View(ctx, need, func(tx *store.Tx) error {
+		found, more = nil, false
+		guards = []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}
+		order, err := r.order(tx)
+		if err != nil {
+			return err
+		}
+		for _, s := range order {
+			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
+			if err != nil {
+				return err
+			}
+			more = more || len(recs) == limit
+			free, held, err := r.free(tx, s, recs)
+			if err != nil {
+				return err
+			}
+			found = append(found, free...)
+			guards = append(guards, held...)
+		}
+		return nil
+	})
+	return found, guards[:min(len(guards), driver.MaxGuards)], more, err
+}
+
+// order returns the sections to look at: those that are open, by priority, and
+// tasks without a section among the medium ones.
+func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
+	all, err := sections(tx)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, Section{Priority: Medium})
+	var out []Section
+	for _, s := range all {
+		if s.Skipped || r.Section != "" && s.Name != r.Section {
+			continue
+		}
+		waits, err := s.waits(tx)
+		if err != nil {
+			return nil, err
+		}
+		if len(waits) == 0 {
+			out = append(out, s)
+		}
+	}
+	if r.Section != "" && len(out) == 0 && !slices.ContainsFunc(all, func(s Section) bool { return s.Name == r.Section }) {
+		return nil, &NotFoundError{What: "section", Ref: r.Section}
+	}
+	slices.SortStableFunc(out, func(a, b Section) int { return a.Priority - b.Priority })
+	return out, nil
+}
+
+// free drops what someone holds, and returns guards on that.
+func (r *NextRequest) free(tx *store.Tx, s Section, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
+	var keys []string
+	if s.Name != "" && !s.Shared {
+		lk, err := r.holder(tx, sectionLock(s.Name))
+		if err != nil {
+			return nil, nil, err
+		}
+		if lk != nil {
+			return nil, []driver.Guard{lk.Guard()}, nil
+		}
+	}
+	var ids []string
+	for _, rec := range recs {
+		e, err := store.Decode[readyRecord](tx, rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		ids = append(ids, e.Value.ID)
+		keys = append(keys, taskKind+e.Value.ID)
+		keys = append(keys, lock.NeedLook(e.Value.ID).Keys...)
+	}
+	if err := tx.Want(keys...); err != nil {
+		return nil, nil, err
+	}
+	for _, id := range ids {
+		t, err := getTask(tx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !t.Exists() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
+			continue
+		}
+		lk, err := r.holder(tx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if lk != nil {
+			held = append(held, lk.Guard())
+			continue
+		}
+		out = append(out, t.Value)
+	}
+	return out, held, nil
+}
+
+// holder returns a live lock on key that keeps the caller out. Its own does
+// too, unless it is the section's: what it works on already is not next.
+func (r *NextRequest) holder(tx *store.Tx, key string) (*lock.Info, error) {
+	lk, err := lock.Look(tx, key)
+	if err != nil || lk == nil || lk.State != lock.Held {
+		return nil, err
+	}
+	if kind, _ := lock.KindOf(key); kind == lock.Section && lock.Uses(r.Acquire.Owner, lk.Owner) {
+		return nil, nil
+	}
+	return lk, nil
+}
+
+// wait returns when one of the guards may not hold any more, or after d.
+func wait(ctx context.Context, st *store.Store, guards []driver.Guard, d time.Duration) error {
+	wctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if err := st.Wait(wctx, guards); err != nil && ctx.Err() == nil && wctx.Err() == nil {
+		<-wctx.Done() // the store cannot wait now
+	}
+	return ctx.Err()
+}

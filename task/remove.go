@@ -1,0 +1,194 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// RemoveRequest deletes or archives tasks, all of them or none.
+type RemoveRequest struct {
+	Tasks  []string
+	Closed bool // instead of Tasks: all that are completed, failed or skipped (archive only)
+	By     string
+	DryRun bool
+}
+
+// Delete removes tasks for good. What someone holds or others depend on is
+// refused.
+func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
+	return r.run(ctx, st, "delete", func(tx *store.Tx, t Task, all []string) error {
+		lk, err := lock.Look(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		if lk != nil && lk.State == lock.Held {
+			return &BusyError{Holders: []lock.Info{*lk}}
+		}
+		if rest := slices.DeleteFunc(slices.Clone(t.Dependents), func(id string) bool { return slices.Contains(all, id) }); len(rest) > 0 {
+			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " depend on it"}
+		}
+		for _, id := range t.DependsOn {
+			e, err := getTask(tx, id)
+			if err != nil {
+				return err
+			}
+			if e.Exists() {
+				dep := e.Value.clone()
+				dep.Dependents = slices.DeleteFunc(dep.Dependents, func(s string) bool { return s == t.ID })
+				if err := save(tx, e.Value, dep); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Archive moves closed tasks out of the working set and frees the locks of
+// exactly those.
+func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
+	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, _ []string) error {
+		if t.Status.Open() {
+			return &StateError{ID: t.ID, Status: t.Status, Why: "is " + string(t.Status) + ": only completed, failed and skipped tasks are archived"}
+		}
+		t.release()
+		return tx.Put(archiveKind+t.ID, t)
+	})
+}
+
+// run takes tasks out of the working set after each has been dealt with.
+func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (DoResult, error) {
+	var out DoResult
+	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
+		out = DoResult{Tasks: []Task{}}
+		found, err := r.find(tx)
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, t := range found {
+			ids = append(ids, t.ID)
+		}
+		for _, id := range ids {
+			t, err := mustTask(tx, id) // as the one before left it
+			if err != nil {
+				return err
+			}
+			if err := each(tx, t, ids); err != nil {
+				return err
+			}
+			reindex(tx, t, Task{Status: Skipped})
+			tx.Delete(taskKind + t.ID)
+			if err := lock.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
+				return err
+			}
+			if err := log(tx, verb, t.ID, r.By, t.Status, t.Status, ""); err != nil {
+				return err
+			}
+			out.Tasks = append(out.Tasks, t)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
+	if !r.Closed {
+		return findAll(tx, r.Tasks)
+	}
+	all, err := tasks(tx)
+	if err != nil {
+		return nil, err
+	}
+	closed := slices.DeleteFunc(all, func(t Task) bool { return t.Status.Open() })
+	return closed[:min(len(closed), 200)], nil
+}
+
+// FreeArchived releases the locks of archived tasks, and of nothing else: a
+// child is another task than its parent.
+func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (freed []string, err error) {
+	need := driver.Query{Ranges: lock.Everything.Ranges}
+	_, err = update(ctx, st, dry, need, func(tx *store.Tx) error {
+		freed = nil
+		locks, err := lock.Locks(tx)
+		if err != nil {
+			return err
+		}
+		for key := range locks {
+			if kind, _ := lock.KindOf(key); kind != lock.Task {
+				continue
+			}
+			old, err := store.Get[Task](tx, archiveKind+key)
+			if err != nil {
+				return err
+			}
+			live, err := getTask(tx, key)
+			if err != nil {
+				return err
+			}
+			if old.Exists() && !live.Exists() && len(freed) < 20 {
+				if err := lock.ReleaseKey(tx, key, by, "archived"); err != nil {
+					return err
+				}
+				freed = append(freed, key)
+			}
+		}
+		slices.Sort(freed)
+		return nil
+	})
+	return freed, err
+}
+
+// NextNumber draws a number for scripts that name their tasks themselves.
+func NextNumber(ctx context.Context, st *store.Store, dry bool) (n int64, err error) {
+	_, err = update(ctx, st, dry, query(taskCounter), func(tx *store.Tx) (err error) {
+		n, err = take(tx, taskCounter)
+		if err != nil {
+			return err
+		}
+		return lock.Log(tx, lock.Event{Event: "id drawn", Keys: []string{fmt.Sprintf("t%d", n)}})
+	})
+	return n, err
+}
+
+// PeekNumber returns what NextNumber would.
+func PeekNumber(ctx context.Context, st *store.Store) (int64, error) {
+	return NextNumber(ctx, st, true)
+}
+
+// Resync lifts the counter above every number that a task has or had. It never
+// lowers it.
+func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err error) {
+	need := driver.Query{Keys: []string{taskCounter}, Ranges: []driver.Range{{Prefix: taskKind}, {Prefix: archiveKind}}}
+	_, err = update(ctx, st, dry, need, func(tx *store.Tx) error {
+		next = 1
+		for _, kind := range []string{taskKind, archiveKind} {
+			recs, err := tx.Scan(kind, 0)
+			if err != nil {
+				return err
+			}
+			for _, rec := range recs {
+				if m := numbered.FindStringSubmatch(strings.TrimPrefix(rec.Key, kind)); m != nil {
+					n, _ := strconv.ParseInt(m[1], 10, 64)
+					next = max(next, n+1)
+				}
+			}
+		}
+		c, err := store.Get[counter](tx, taskCounter)
+		if err != nil {
+			return err
+		}
+		if c.Value.Next > next {
+			next = c.Value.Next
+		}
+		return raise(tx, taskCounter, next)
+	})
+	return next, err
+}

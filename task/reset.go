@@ -1,0 +1,151 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// ResetRequest makes tasks pending again: all of them, in one commit.
+type ResetRequest struct {
+	Tasks   []string
+	By      string
+	Cascade bool // with everything that depends on them, directly or not
+	Force   bool // also what someone works on: their tokens die
+	Reason  string
+	DryRun  bool
+}
+
+// BusyError lists who works on what a reset would undo.
+type BusyError struct{ Holders []lock.Info }
+
+func (e *BusyError) Error() string {
+	var b strings.Builder
+	for i, h := range e.Holders {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s is held by %s", h.Key, h.Owner)
+	}
+	return b.String()
+}
+
+// ResetTasks makes tasks pending again. The tasks to reset are found inside
+// the transaction, so none is missed and a reader never sees half of it.
+func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult, error) {
+	if err := checkReason(r.Reason, nil); err != nil {
+		return DoResult{}, err
+	}
+	var out DoResult
+	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
+		out = DoResult{}
+		found, err := findAll(tx, r.Tasks)
+		if err != nil {
+			return err
+		}
+		if r.Cascade {
+			if found, err = dependants(tx, found); err != nil {
+				return err
+			}
+		}
+		if len(found) > maxBatch {
+			return &lock.InvalidError{What: "reset", Rule: fmt.Sprintf("would touch %d tasks, at most %d at once", len(found), maxBatch)}
+		}
+		if err := r.free(tx, found); err != nil {
+			return err
+		}
+		for _, t := range found {
+			after, err := r.one(tx, t.ID)
+			if err != nil {
+				return err
+			}
+			out.Tasks = append(out.Tasks, after)
+		}
+		return nil
+	})
+	if err != nil {
+		return DoResult{}, err
+	}
+	return out, nil
+}
+
+// dependants adds everything that depends on the tasks, however far.
+func dependants(tx *store.Tx, found []Task) ([]Task, error) {
+	seen := map[string]bool{}
+	for _, t := range found {
+		seen[t.ID] = true
+	}
+	for i := 0; i < len(found) && len(found) <= maxBatch; i++ {
+		if err := tx.Want(taskKeys(found[i].Dependents)...); err != nil {
+			return nil, err
+		}
+		for _, id := range found[i].Dependents {
+			e, err := getTask(tx, id)
+			if err != nil {
+				return nil, err
+			}
+			if e.Exists() && !seen[id] {
+				seen[id] = true
+				found = append(found, e.Value)
+			}
+		}
+	}
+	return found, nil
+}
+
+// free refuses what someone holds, or with Force breaks it.
+func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
+	var keys []string
+	for _, t := range found {
+		keys = append(keys, lock.NeedLook(t.ID).Keys...)
+	}
+	if err := tx.Want(keys...); err != nil {
+		return err
+	}
+	var held []lock.Info
+	for _, t := range found {
+		lk, err := lock.Look(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		if lk == nil {
+			continue
+		}
+		if lk.State == lock.Held {
+			held = append(held, *lk)
+		}
+		if r.Force || lk.State != lock.Held {
+			if err := lock.BreakKey(tx, t.ID, r.By, r.Reason); err != nil {
+				return err
+			}
+		}
+	}
+	if len(held) > 0 && !r.Force {
+		return &BusyError{Holders: held}
+	}
+	return nil
+}
+
+func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {
+	before, err := mustTask(tx, id) // as an earlier one of this reset left it
+	if err != nil {
+		return Task{}, err
+	}
+	if before.Status == Pending && before.Result == nil {
+		return before, nil
+	}
+	t := before.clone()
+	t.Status, t.Result, t.BlockedReason, t.CompletedAt = Pending, nil, "", nil
+	t.LastVerb, t.LastToken, t.Attempts = "", 0, 0
+	t.release()
+	if err := save(tx, before, t); err != nil {
+		return Task{}, err
+	}
+	if err := spread(tx, before, t); err != nil {
+		return Task{}, err
+	}
+	return t, log(tx, Reset, id, r.By, before.Status, Pending, r.Reason)
+}

@@ -1,0 +1,306 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Section is a group of tasks. In an exclusive section one owner works at a
+// time; a shared one is only a name.
+type Section struct {
+	Name      string    `json:"name"`
+	Priority  int       `json:"priority"` // the lower, the sooner
+	Shared    bool      `json:"shared,omitempty"`
+	Skipped   bool      `json:"skipped,omitempty"` // nothing in it is picked
+	DependsOn []string  `json:"dependsOn,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// SectionInfo is a section with what is in it.
+type SectionInfo struct {
+	Section
+	Tasks    map[Status]int `json:"tasks"`
+	LockedBy string         `json:"lockedBy,omitempty"`
+	WaitsFor []string       `json:"waitsFor,omitempty"` // sections with open tasks that it depends on
+}
+
+func getSection(tx *store.Tx, name string) (store.Entry[Section], error) {
+	return store.Get[Section](tx, sectionKind+name)
+}
+
+func checkSection(name string) error {
+	if _, err := lock.CheckKey(sectionLock(name)); err != nil {
+		return err
+	}
+	if strings.Contains(name, "/") || strings.HasPrefix(name, noSection) {
+		return &lock.InvalidError{What: "section", Rule: "must not hold '/' or begin with '-'"}
+	}
+	return nil
+}
+
+// ensureSection makes a section that is named for the first time.
+func ensureSection(tx *store.Tx, name string) (made bool, err error) {
+	s, err := getSection(tx, name)
+	if err != nil || s.Exists() {
+		return false, err
+	}
+	return true, tx.Put(sectionKind+name, Section{Name: name, Priority: Medium, CreatedAt: tx.Now().UTC()})
+}
+
+// SectionRequest makes or changes a section. Nil fields stay, or are defaults
+// for a new one.
+type SectionRequest struct {
+	Name     string
+	New      bool // it must not exist; else it must
+	Priority *int
+	Shared   *bool
+	Skipped  *bool
+	On, Off  []string // dependencies to add and remove
+	By       string
+	DryRun   bool
+}
+
+// SetSection makes or changes a section. Cycles of dependencies are refused.
+func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section, error) {
+	if err := checkSection(r.Name); err != nil {
+		return Section{}, err
+	}
+	var out Section
+	_, err := update(ctx, st, r.DryRun, query(sectionKind+r.Name), func(tx *store.Tx) error {
+		e, err := getSection(tx, r.Name)
+		switch {
+		case err != nil:
+			return err
+		case r.New && e.Exists():
+			return &StateError{ID: "section " + r.Name, Why: "exists already"}
+		case !r.New && !e.Exists():
+			return &NotFoundError{What: "section", Ref: r.Name}
+		}
+		out = e.Value
+		if r.New {
+			out = Section{Name: r.Name, Priority: Medium, CreatedAt: tx.Now().UTC()}
+		}
+		if err := r.apply(tx, &out); err != nil {
+			return err
+		}
+		if err := tx.Put(sectionKind+r.Name, out); err != nil {
+			return err
+		}
+		return lock.Log(tx, lock.Event{Event: "section changed", Keys: []string{sectionLock(r.Name)}, Owner: r.By})
+	})
+	return out, err
+}
+
+func (r *SectionRequest) apply(tx *store.Tx, s *Section) error {
+	if r.Priority != nil {
+		if err := checkPriority(*r.Priority); err != nil {
+			return err
+		}
+		s.Priority = *r.Priority
+	}
+	if r.Shared != nil && *r.Shared != s.Shared {
+		if lk, err := lock.Look(tx, sectionLock(s.Name)); err != nil || lk != nil && lk.State == lock.Held {
+			if err == nil {
+				err = &StateError{ID: "section " + s.Name, Why: "is held by " + lk.Owner}
+			}
+			return err
+		}
+		s.Shared = *r.Shared
+	}
+	if r.Skipped != nil {
+		s.Skipped = *r.Skipped
+	}
+	deps := slices.DeleteFunc(slices.Clone(s.DependsOn), func(d string) bool { return slices.Contains(r.Off, d) })
+	for _, d := range r.On {
+		chain, err := sectionLeads(tx, d, s.Name, nil)
+		if err != nil {
+			return err
+		}
+		if chain != nil {
+			return &CycleError{IDs: append([]string{s.Name}, chain[:len(chain)-1]...)}
+		}
+		if !slices.Contains(deps, d) {
+			deps = append(deps, d)
+		}
+	}
+	s.DependsOn = deps
+	return nil
+}
+
+// sectionLeads returns the chain of dependencies from one section to another.
+func sectionLeads(tx *store.Tx, from, to string, way []string) ([]string, error) {
+	way = append(slices.Clip(way), from)
+	if from == to {
+		return way, nil
+	}
+	s, err := getSection(tx, from)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Exists() {
+		return nil, &NotFoundError{What: "section", Ref: from}
+	}
+	for _, d := range s.Value.DependsOn {
+		if chain, err := sectionLeads(tx, d, to, way); err != nil || chain != nil {
+			return chain, err
+		}
+	}
+	return nil, nil
+}
+
+// sectionOpen refuses a task whose section is skipped or waits for another.
+func sectionOpen(tx *store.Tx, t Task) error {
+	if t.Section == "" {
+		return nil
+	}
+	s, err := getSection(tx, t.Section)
+	if err != nil {
+		return err
+	}
+	if s.Value.Skipped {
+		return &StateError{ID: t.ID, Status: t.Status, Why: "its section " + t.Section + " is skipped"}
+	}
+	waits, err := s.Value.waits(tx)
+	if err == nil && len(waits) > 0 {
+		err = &StateError{ID: t.ID, Status: t.Status, Why: "its section waits for section " + list(waits)}
+	}
+	return err
+}
+
+// waits returns the sections with open tasks that this one depends on.
+func (s Section) waits(tx *store.Tx) (out []string, err error) {
+	for _, d := range s.DependsOn {
+		open, err := tx.Scan(openKind+d+"/", 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(open) > 0 {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// sections returns all sections in the order of [Next].
+func sections(tx *store.Tx) ([]Section, error) {
+	recs, err := tx.Scan(sectionKind, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Section, 0, len(recs))
+	for _, rec := range recs {
+		e, err := store.Decode[Section](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e.Value)
+	}
+	slices.SortStableFunc(out, func(a, b Section) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// SectionsResult lists sections.
+type SectionsResult struct {
+	Sections []SectionInfo `json:"sections"`
+}
+
+// Sections returns all sections, or the named one, with what is in them.
+func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult, error) {
+	out := SectionsResult{Sections: []SectionInfo{}}
+	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: taskKind}}}
+	need.Ranges = append(need.Ranges, lock.Everything.Ranges...)
+	err := st.View(ctx, need, func(tx *store.Tx) error {
+		out.Sections = out.Sections[:0]
+		all, err := sections(tx)
+		if err != nil {
+			return err
+		}
+		ts, err := tasks(tx)
+		if err != nil {
+			return err
+		}
+		locks, err := lock.Locks(tx)
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			if name != "" && s.Name != name {
+				continue
+			}
+			info := SectionInfo{Section: s, Tasks: map[Status]int{}}
+			for _, t := range ts {
+				if t.Section == s.Name {
+					info.Tasks[effective(t, find1(locks, t.ID))]++
+				}
+			}
+			if lk := find1(locks, sectionLock(s.Name)); lk != nil && lk.State == lock.Held {
+				info.LockedBy = lk.Owner
+			}
+			if info.WaitsFor, err = s.waits(tx); err != nil {
+				return err
+			}
+			out.Sections = append(out.Sections, info)
+		}
+		if name != "" && len(out.Sections) == 0 {
+			return &NotFoundError{What: "section", Ref: name}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func find1(locks map[string]lock.Info, key string) *lock.Info {
+	if lk, ok := locks[key]; ok {
+		return &lk
+	}
+	return nil
+}
+
+// DeleteSection removes a section without tasks.
+func DeleteSection(ctx context.Context, st *store.Store, name, by string, dry bool) error {
+	_, err := update(ctx, st, dry, query(sectionKind+name), func(tx *store.Tx) error {
+		s, err := getSection(tx, name)
+		if err != nil {
+			return err
+		}
+		if !s.Exists() {
+			return &NotFoundError{What: "section", Ref: name}
+		}
+		all, err := tasks(tx)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, t := range all {
+			if t.Section == name {
+				n++
+			}
+		}
+		if n > 0 {
+			return &StateError{ID: "section " + name, Why: fmt.Sprintf("still has %d tasks", n)}
+		}
+		others, err := sections(tx)
+		if err != nil {
+			return err
+		}
+		for _, o := range others {
+			if slices.Contains(o.DependsOn, name) {
+				return &StateError{ID: "section " + name, Why: "section " + o.Name + " depends on it"}
+			}
+		}
+		tx.GuardKind(openKind) // a task may come meanwhile
+		tx.Delete(sectionKind + name)
+		return lock.Log(tx, lock.Event{Event: "section deleted", Keys: []string{sectionLock(name)}, Owner: by})
+	})
+	return err
+}

@@ -1,0 +1,225 @@
+// Package task keeps a list of work that many workers share. It stands on
+// package lock and puts every change of a task into the same commit as the
+// change of its lock.
+//
+// # Guarantee
+//
+// A claim is lock, section lock and status in one commit; a completion is
+// fence, status and release in one commit. Two workers never get the same
+// task, and what a worker reports after its claim was taken over is refused
+// with [lock.ErrLost] and changes nothing. Batches are all or nothing.
+//
+// # Limit
+//
+// in_progress is only as good as its lock. When the holder is gone, nothing
+// writes that down until someone looks: a task whose lock is not the one of
+// its claim counts as pending, and everything here treats it so.
+//
+// # Records
+//
+//	task/<id>            the task; archive/<id> once it left the working set
+//	section/<name>       order, dependencies, shared or exclusive
+//	ready/<section>/<priority>-<created>-<id>   open tasks whose dependencies are met, in the order of [Next]
+//	open/<section>/<id>  open tasks of a section, ready or not
+//	counter/<name>       the next number for ids
+//
+// A dependency is written in both tasks, and each task lists those that are
+// still open, so that a completion finds what it makes ready without a scan.
+package task
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Bounds of what a task may hold.
+const (
+	MaxTitle       = 500
+	MaxDescription = 32 << 10
+	MaxLabels      = 50
+	MaxDepends     = 200
+	maxBatch       = 1000 // tasks in one commit
+)
+
+// Priorities: the lower, the sooner.
+const (
+	High   = 100
+	Medium = 500
+	Low    = 900
+)
+
+const (
+	taskKind    = "task/"
+	archiveKind = "archive/"
+	sectionKind = "section/"
+	readyKind   = "ready/"
+	openKind    = "open/"
+	counterKind = "counter/"
+)
+
+// Task is one piece of work.
+type Task struct {
+	ID          string   `json:"id"`
+	Title       string   `json:"title"`
+	Description string   `json:"description,omitempty"`
+	Status      Status   `json:"status"`
+	Section     string   `json:"section,omitempty"`
+	Priority    int      `json:"priority"`
+	DependsOn   []string `json:"dependsOn,omitempty"`
+	Labels      []string `json:"labels,omitempty"`
+
+	WaitsFor   []string `json:"waitsFor,omitempty"`   // those of DependsOn that are not done
+	Dependents []string `json:"dependents,omitempty"` // who depends on this one
+
+	ClaimedBy  string     `json:"claimedBy,omitempty"`
+	ClaimedAt  *time.Time `json:"claimedAt,omitempty"`
+	ClaimLease string     `json:"claimLease,omitempty"` // the lock counts for this claim only while it has this lease
+	Attempts   int        `json:"attempts,omitempty"`
+	Progress   string     `json:"progress,omitempty"`
+	Worktree   string     `json:"worktree,omitempty"`
+
+	Result        *Result `json:"result,omitempty"`
+	BlockedReason string  `json:"blockedReason,omitempty"`
+
+	CreatedAt   time.Time  `json:"createdAt"`
+	UpdatedAt   time.Time  `json:"updatedAt"`
+	CompletedAt *time.Time `json:"completedAt,omitempty"`
+
+	// The last verb that carried a token, so that repeating it succeeds again.
+	LastVerb  Verb  `json:"lastVerb,omitempty"`
+	LastToken int64 `json:"lastToken,omitempty"`
+}
+
+// Result is what came of a task.
+type Result struct {
+	Summary string   `json:"summary,omitempty"`
+	Commits []string `json:"commits,omitempty"`
+	Tests   []string `json:"tests,omitempty"`
+}
+
+// StateError: the task's state does not allow it.
+type StateError struct {
+	ID     string
+	Status Status
+	Why    string
+}
+
+func (e *StateError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("%s: %s", e.ID, e.Why)
+	}
+	return fmt.Sprintf("%s: is %s", e.ID, e.Status)
+}
+
+// NotFoundError: no task or section answers to that name.
+type NotFoundError struct{ What, Ref string }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no %s %q", e.What, e.Ref) }
+
+// Is makes it a lock.ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == lock.ErrNotFound }
+
+// AmbiguousError: several tasks answer to that name.
+type AmbiguousError struct {
+	Ref     string
+	Matches []Task
+}
+
+func (e *AmbiguousError) Error() string {
+	var ids []string
+	for _, t := range e.Matches {
+		ids = append(ids, t.ID)
+	}
+	return fmt.Sprintf("%q could be %s", e.Ref, strings.Join(ids, ", "))
+}
+
+func getTask(tx *store.Tx, id string) (store.Entry[Task], error) {
+	return store.Get[Task](tx, taskKind+id)
+}
+
+// mustTask is getTask of a task that must exist.
+func mustTask(tx *store.Tx, id string) (Task, error) {
+	e, err := getTask(tx, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if !e.Exists() {
+		return Task{}, &NotFoundError{What: "task", Ref: id}
+	}
+	return e.Value, nil
+}
+
+// save writes a task together with its places in the indexes. before is the
+// task as it was read; the zero Task for a new one.
+func save(tx *store.Tx, before, after Task) error {
+	after.UpdatedAt = tx.Now().UTC()
+	reindex(tx, before, after)
+	if after.ready() {
+		if err := tx.Put(after.readyKey(), readyRecord{ID: after.ID}); err != nil {
+			return err
+		}
+	}
+	if after.Section != "" && after.Status.Open() {
+		if err := tx.Put(after.openKey(), readyRecord{ID: after.ID}); err != nil {
+			return err
+		}
+	}
+	return tx.Put(taskKind+after.ID, after)
+}
+
+// reindex removes the places that a task leaves.
+func reindex(tx *store.Tx, before, after Task) {
+	if before.ready() && (!after.ready() || before.readyKey() != after.readyKey()) {
+		tx.Delete(before.readyKey())
+	}
+	if before.Section != "" && before.Status.Open() && (!after.Status.Open() || before.Section != after.Section) {
+		tx.Delete(before.openKey())
+	}
+}
+
+type readyRecord struct {
+	ID string `json:"id"`
+}
+
+// ready reports whether a worker could take the task if nobody holds it. A
+// task in progress stays in the index: should its holder die, no commit will
+// tell.
+func (t Task) ready() bool {
+	return (t.Status == Pending || t.Status == InProgress) && len(t.WaitsFor) == 0
+}
+
+// noSection stands for tasks without one; no section's name begins so.
+const noSection = "-"
+
+func (t Task) readyKey() string {
+	return fmt.Sprintf("%s%s%03d-%s-%s", readyKind, sectionPrefix(t.Section), t.Priority, t.CreatedAt.UTC().Format("20060102T150405.000000000Z"), t.ID)
+}
+
+func (t Task) openKey() string { return openKind + t.Section + "/" + t.ID }
+
+func sectionPrefix(section string) string {
+	if section == "" {
+		section = noSection
+	}
+	return section + "/"
+}
+
+// clone copies what a change might share with the snapshot.
+func (t Task) clone() Task {
+	t.DependsOn, t.WaitsFor, t.Dependents = slices.Clone(t.DependsOn), slices.Clone(t.WaitsFor), slices.Clone(t.Dependents)
+	t.Labels = slices.Clone(t.Labels)
+	return t
+}
+
+// log writes the audit event of a change.
+func log(tx *store.Tx, verb Verb, id, by string, from, to Status, reason string) error {
+	return lock.Log(tx, lock.Event{
+		Event: "task " + string(verb), Keys: []string{id}, Owner: by,
+		Why: string(from) + " → " + string(to), Reason: reason,
+	})
+}

@@ -1,0 +1,241 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// DoRequest changes the status of tasks, all of them or none.
+type DoRequest struct {
+	Verb  Verb
+	Tasks []string // ids, beginnings of ids, or titles
+	Owner string
+	Token int64 // of the claim, with one task; 0: the owner must hold it, or nobody
+
+	Reason string  // why it is blocked, failed, skipped, …
+	Result *Result // with complete, review and fail
+	DryRun bool
+}
+
+// DoResult holds the tasks as they are now.
+type DoResult struct {
+	Tasks    []Task `json:"tasks"`
+	Repeated bool   `json:"repeated,omitempty"` // it was done before, with the same token
+}
+
+// Do carries out any verb but claim and reset. A task that someone works on
+// can be changed by its holder only: with an old token the error is
+// [lock.ErrLost], from someone else a [*lock.OwnerError]. Repeating it with the
+// same token succeeds again. The task's lock is free afterwards.
+func Do(ctx context.Context, st *store.Store, r DoRequest) (DoResult, error) {
+	if r.Token != 0 && len(r.Tasks) != 1 {
+		return DoResult{}, &lock.InvalidError{What: "token", Rule: "goes with exactly one task"}
+	}
+	if err := checkReason(r.Reason, r.Result); err != nil {
+		return DoResult{}, err
+	}
+	var out DoResult
+	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
+		out = DoResult{}
+		found, err := findAll(tx, r.Tasks)
+		if err != nil {
+			return err
+		}
+		for _, t := range found {
+			t, again, err := r.one(tx, t)
+			if err != nil {
+				return err
+			}
+			out.Tasks = append(out.Tasks, t)
+			out.Repeated = again
+		}
+		return nil
+	})
+	if err != nil {
+		return DoResult{}, err
+	}
+	return out, nil
+}
+
+func checkReason(reason string, r *Result) error {
+	text := reason
+	if r != nil {
+		text += r.Summary + strings.Join(r.Commits, "") + strings.Join(r.Tests, "")
+	}
+	if len(text) > lock.MaxText {
+		return &lock.InvalidError{What: "reason or result", Rule: "is longer than 4096 bytes"}
+	}
+	return nil
+}
+
+func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
+	if r.Token != 0 && before.LastToken == r.Token && before.LastVerb == r.Verb {
+		return before, true, nil
+	}
+	lk, err := lock.Look(tx, before.ID)
+	if err != nil {
+		return Task{}, false, err
+	}
+	token, err := r.may(tx, before, lk)
+	if err != nil {
+		return Task{}, false, err
+	}
+	from := effective(before, lk)
+	to, err := r.Verb.step(before.ID, from)
+	if err != nil {
+		return Task{}, false, err
+	}
+	t = before.clone()
+	t.Status, t.LastVerb, t.LastToken = to, r.Verb, token
+	t.release()
+	r.describe(tx, &t)
+	if err := lock.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
+		return Task{}, false, err
+	}
+	if err := save(tx, before, t); err != nil {
+		return Task{}, false, err
+	}
+	if err := spread(tx, before, t); err != nil {
+		return Task{}, false, err
+	}
+	return t, false, log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason)
+}
+
+// may says whether the caller may change the task, and by which token.
+func (r *DoRequest) may(tx *store.Tx, t Task, lk *lock.Info) (int64, error) {
+	switch {
+	case r.Token != 0:
+		return r.Token, lock.Fence(tx, t.ID, r.Token)
+	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:
+		return 0, &lock.LostError{Key: t.ID, Why: "the claim has ended"}
+	case lk == nil, lk.State != lock.Held && !lock.Uses(r.Owner, lk.Owner):
+		return 0, nil
+	case !lock.Uses(r.Owner, lk.Owner):
+		return 0, &lock.OwnerError{Key: t.ID, Owner: lk.Owner, Caller: r.Owner}
+	}
+	return lk.Token, nil
+}
+
+// describe fills in what the verb leaves behind.
+func (r *DoRequest) describe(tx *store.Tx, t *Task) {
+	t.BlockedReason = ""
+	switch r.Verb {
+	case Block:
+		t.BlockedReason = r.Reason
+	case Complete, Submit, Fail, Skip:
+		t.Result = r.Result
+		if t.Result == nil && r.Reason != "" {
+			t.Result = &Result{Summary: r.Reason}
+		}
+	}
+	t.CompletedAt = nil
+	if !t.Status.Open() {
+		now := tx.Now().UTC()
+		t.CompletedAt = &now
+	}
+}
+
+// release forgets the claim.
+func (t *Task) release() { t.ClaimedBy, t.ClaimedAt, t.ClaimLease, t.Progress = "", nil, "", "" }
+
+// spread tells the tasks that depend on this one whether it is done now.
+func spread(tx *store.Tx, before, after Task) error {
+	if before.Status.Done() == after.Status.Done() {
+		return nil
+	}
+	if err := tx.Want(taskKeys(after.Dependents)...); err != nil {
+		return err
+	}
+	for _, id := range after.Dependents {
+		e, err := getTask(tx, id)
+		if err != nil {
+			return err
+		}
+		if !e.Exists() {
+			continue
+		}
+		d := e.Value.clone()
+		waits := slices.Contains(d.WaitsFor, after.ID)
+		switch {
+		case after.Status.Done() && waits:
+			d.WaitsFor = slices.DeleteFunc(d.WaitsFor, func(s string) bool { return s == after.ID })
+		case !after.Status.Done() && !waits:
+			d.WaitsFor = append(d.WaitsFor, after.ID)
+		default:
+			continue
+		}
+		if err := save(tx, e.Value, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ProgressRequest notes how far the holder of a task is, which is a sign of
+// life too.
+type ProgressRequest struct {
+	Task  string
+	Owner string
+	Token int64
+	Note  string
+
+	DryRun bool
+}
+
+// Progress writes a note into a task; only its holder may.
+func Progress(ctx context.Context, st *store.Store, r ProgressRequest) (Task, error) {
+	if err := checkReason(r.Note, nil); err != nil {
+		return Task{}, err
+	}
+	var t Task
+	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
+		before, err := find(tx, r.Task)
+		if err != nil {
+			return err
+		}
+		lk, err := lock.Look(tx, before.ID)
+		if err != nil {
+			return err
+		}
+		if r.Token != 0 {
+			err = lock.Fence(tx, before.ID, r.Token)
+		} else if lk == nil || !lock.Uses(r.Owner, lk.Owner) {
+			lost := &lock.LostError{Key: before.ID}
+			if lk != nil {
+				lost.Owner, lost.Now = lk.Owner, lk.Token
+			}
+			err = lost
+		}
+		if err != nil {
+			return err
+		}
+		t = before.clone()
+		t.Progress = r.Note
+		return save(tx, before, t)
+	})
+	return t, err
+}
+
+func taskKeys(ids []string) []string {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = taskKind + id
+	}
+	return keys
+}
+
+func query(keys ...string) driver.Query { return driver.Query{Keys: keys} }
+
+// list names a few of many.
+func list(ids []string) string {
+	const most = 5
+	if len(ids) > most {
+		return strings.Join(ids[:most], ", ") + ", …"
+	}
+	return strings.Join(ids, ", ")
+}
