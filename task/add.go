@@ -54,7 +54,7 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: []string{taskCounter}}, func(tx *store.Tx) error {
 		out = AddResult{}
 		for _, n := range r.Tasks {
-			t, made, err := add(tx, n, r.By)
+			t, made, err := add(tx, n, r.By, out.Tasks)
 			if err != nil {
 				return err
 			}
@@ -145,8 +145,8 @@ func checkID(id string) (string, error) {
 	return key, nil
 }
 
-// add puts one task into the transaction.
-func add(tx *store.Tx, n New, by string) (t Task, made bool, err error) {
+// add puts one task into the transaction, which has added earlier before.
+func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
 		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
 		Priority: n.Priority, CreatedAt: tx.Now().UTC(),
@@ -165,7 +165,7 @@ func add(tx *store.Tx, n New, by string) (t Task, made bool, err error) {
 		}
 	}
 	for _, ref := range n.DependsOn {
-		dep, err := find(tx, ref)
+		dep, err := findAdded(tx, ref, earlier)
 		if err != nil {
 			return t, false, err
 		}
@@ -178,6 +178,16 @@ func add(tx *store.Tx, n New, by string) (t Task, made bool, err error) {
 	}
 	t.UpdatedAt = t.CreatedAt
 	return t, made, log(tx, "add", t.ID, by, "", Pending, "")
+}
+
+// findAdded is find that also sees what this transaction has added.
+func findAdded(tx *store.Tx, ref string, earlier []Task) (Task, error) {
+	for _, t := range earlier {
+		if t.ID == ref || t.Title == ref {
+			return mustTask(tx, t.ID)
+		}
+	}
+	return find(tx, ref)
 }
 
 // link makes t depend on dep, in both records. The caller saves t.

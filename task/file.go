@@ -68,7 +68,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	_, err = update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) error {
 		out = AddResult{}
 		for i, n := range list {
-			t, made, err := add(tx, n.new, r.By)
+			t, made, err := add(tx, n.new, r.By, out.Tasks)
 			if err != nil {
 				return fmt.Errorf("task %d: %w", i+1, err)
 			}
