@@ -118,6 +118,9 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 	if err := tx.Want(leaseKeys(order)...); err != nil {
 		return err
 	}
+	if err := innerFirst(tx, order); err != nil {
+		return err
+	}
 	for _, name := range order {
 		ls, err := getLease(tx, name)
 		if err != nil {

@@ -117,6 +117,20 @@ func (l leaseRecord) inUse(keys []string) error {
 	return nil
 }
 
+// innerFirst puts the leases that use others before those that are used.
+func innerFirst(tx *store.Tx, names []string) error {
+	used := map[string]int{}
+	for _, name := range names {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		used[name] = len(ls.Value.UsedBy)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return used[a] - used[b] })
+	return nil
+}
+
 // idle returns those of the lease's keys that were taken only as outer keys
 // and around which nothing is left once keys are gone.
 func (l leaseRecord) idle(keys []string) []string {
