@@ -39,6 +39,10 @@
 // with other rights than ours (sudo) may refuse our signals. If wrapper and
 // guardian are both stopped and the command is not, nobody watches.
 //
+// The wrapper may be silent for half the time between trust and ttl: 20 seconds
+// with the default ttl of 5 minutes. A machine that slept for longer finds its
+// command stopped, although the lease might have been saved.
+//
 // Without a guardian a killed wrapper takes the command along on Linux only,
 // without the command's children, and a stopped wrapper stops nothing. The
 // lease record then names the wrapper alone. On Windows there is never a

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -21,8 +23,6 @@ import (
 const (
 	hasGuardian = true
 	protocol    = "1" // the binary may have been replaced since we started
-	orderFD     = 3
-	reportFD    = 4
 )
 
 // guardian is the keeper in a process of its own, seen from the wrapper.
@@ -44,10 +44,14 @@ func startGuardian(o *Options) (*guardian, error) {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
 	defer reportW.Close()
-	cmd := o.command(append(o.Guardian[:len(o.Guardian):len(o.Guardian)], protocol))
-	cmd.ExtraFiles = []*os.File{orderR, reportW}
+	cmd := o.command(append(slices.Clone(o.Guardian), protocol))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	kept := hand(cmd, orderR, reportW)
+	err = cmd.Start()
+	for _, f := range kept {
+		f.Close()
+	}
+	if err != nil {
 		orderW.Close()
 		reportR.Close()
 		return nil, fmt.Errorf("guardian: %w", err)
@@ -67,6 +71,27 @@ func startGuardian(o *Options) (*guardian, error) {
 		}
 	}()
 	return g, nil
+}
+
+// hand gives files to a process, at the numbers it appends to its arguments.
+// They are free ones: a descriptor that we were given, to pass on to whatever
+// we start, keeps its number. kept are copies of those, to be closed after the
+// start.
+func hand(cmd *exec.Cmd, files ...*os.File) (kept []*os.File) {
+	for fd := 3; len(files) > 0; fd++ {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			if same, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+				f := os.NewFile(uintptr(same), "inherited")
+				kept = append(kept, f)
+				cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+				continue
+			}
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, files[0])
+		cmd.Args = append(cmd.Args, strconv.Itoa(fd))
+		files = files[1:]
+	}
+	return kept
 }
 
 func (g *guardian) group() int             { return g.cmd.Process.Pid }
@@ -124,21 +149,29 @@ func awaitGroup(pgid int) {
 // GuardianMain is the body of the hidden command that [Options.Guardian] names,
 // with the arguments after it. It returns the exit code for the process.
 func GuardianMain(args []string) int {
-	if len(args) != 1 || args[0] != protocol || !isPipe(orderFD) || !isPipe(reportFD) {
+	var pipes []*os.File
+	if len(args) == 3 && args[0] == protocol {
+		pipes = append(openPipe(args[1]), openPipe(args[2])...)
+	}
+	if len(pipes) != 2 {
 		fmt.Fprintln(os.Stderr, "guardian: to be started by run, of the same version, and not by hand")
 		return 2
 	}
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
-	unix.CloseOnExec(orderFD)
-	unix.CloseOnExec(reportFD)
-	watchOver(os.NewFile(orderFD, "orders"), os.NewFile(reportFD, "reports"))
+	watchOver(pipes[0], pipes[1])
 	return 0
 }
 
-func isPipe(fd int) bool {
+// openPipe returns the pipe at that descriptor, or nothing.
+func openPipe(number string) []*os.File {
+	fd, err := strconv.Atoi(number)
 	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+	if err != nil || fd < 3 || unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil
+	}
+	unix.CloseOnExec(fd)
+	return []*os.File{os.NewFile(uintptr(fd), "pipe")}
 }
 
 // watchOver is the guardian's life: one command, then the end.

@@ -147,7 +147,7 @@ func TestGuardianThatDoesNotWork(t *testing.T) {
 		t.Errorf("guardian that ends at once: %v", err)
 	}
 	free(t, st)
-	if out, err := exec.Command(guardianCommand()[0], "guardian", "1").CombinedOutput(); err == nil || !strings.Contains(string(out), "by hand") {
+	if out, err := exec.Command(guardianCommand()[0], "guardian", "1", "3", "4").CombinedOutput(); err == nil || !strings.Contains(string(out), "by hand") {
 		t.Errorf("guardian by hand: %q, %v", out, err)
 	}
 }
@@ -159,6 +159,8 @@ func TestEnvironment(t *testing.T) {
 		o := options(guardian, command)
 		o.Acquire.Keys = []string{"deploy", "a key"}
 		o.Env = []string{"PATH=" + os.Getenv("PATH"), "TASKLOCK_STORE=here", "TASKLOCK_TOKEN=old", "OTHER=x"}
+		var granted lock.Grant
+		o.Holding = func(g lock.Grant) { granted = g }
 		ctx := context.Background()
 		done := start(t, ctx, st, o)
 		env := map[string]string{}
@@ -202,7 +204,7 @@ func TestEnvironment(t *testing.T) {
 		if r.err != nil || r.res.ExitCode != 0 {
 			t.Fatalf("%+v", r)
 		}
-		if g := r.res.Grant; env["TASKLOCK_LEASE"] != g.LeaseID || g.Token == 0 || env["TASKLOCK_TOKEN"] == "old" {
+		if g := r.res.Grant; env["TASKLOCK_LEASE"] != g.LeaseID || granted.LeaseID != g.LeaseID || g.Token == 0 || env["TASKLOCK_TOKEN"] == "old" {
 			t.Errorf("grant %+v, environment %v", g, env)
 		}
 		free(t, st)

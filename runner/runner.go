@@ -44,7 +44,11 @@ type Options struct {
 	// up in GuardianMain with the last argument. Nil: no guardian.
 	Guardian []string
 
-	// Log is told about each step. May be nil.
+	// Holding, if set, is called once the lease is there, before the command
+	// starts and has the terminal.
+	Holding func(lock.Grant)
+
+	// Log is told about each step, for people. May be nil.
 	Log func(format string, args ...any)
 }
 
@@ -180,6 +184,9 @@ func (s *session) acquire(ctx context.Context, st *store.Store) (*lock.Lease, er
 	}
 	s.cancel = cancel
 	s.res.Grant = lease.Grant()
+	if s.o.Holding != nil {
+		s.o.Holding(s.res.Grant)
+	}
 	s.o.logf("holding %s with token %d", strings.Join(s.o.Acquire.Keys, " "), lease.Token())
 	return lease, nil
 }

@@ -31,24 +31,24 @@ type session struct {
 	err error
 }
 
-// window is how the time of the lease is spent. A look at the lease says that
-// it may be relied on now; silence is how long the guardian then does without
-// the next look. After silence comes hush, the guardian's grace. Both fit
-// between the end of trust and the end of the ttl, with a quarter to spare.
+// window is how the time between the end of trust in the lease and the end of
+// its ttl is spent.
 type window struct {
-	grace         time.Duration // the wrapper's own
+	grace time.Duration // between TERM and KILL
+	spare time.Duration // for the steps in between
+
+	// A look at the lease says that it may be relied on now, and not for how
+	// long. So the supervisor does without the next look for a time that fits
+	// in here together with its own, shorter grace.
 	silence, hush time.Duration
-	spare         time.Duration
 }
 
 func (s *session) window() window {
 	ttl := s.lease.TTL()
 	trust, grace := lock.Window(ttl)
-	budget := ttl - trust
-	w := window{grace: grace, silence: budget / 2, hush: budget / 4, spare: ttl / 40}
+	w := window{grace: grace, spare: ttl / 40, silence: (ttl - trust) / 2, hush: (ttl - trust) / 4}
 	if s.o.Grace > 0 {
-		w.grace = min(w.grace, s.o.Grace)
-		w.hush = min(w.hush, s.o.Grace)
+		w.grace, w.hush = min(w.grace, s.o.Grace), min(w.hush, s.o.Grace)
 	}
 	return w
 }

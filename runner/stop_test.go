@@ -82,6 +82,21 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
+// A descriptor that the wrapper was given reaches the command under its number.
+func TestDescriptorsAreInherited(t *testing.T) {
+	w := prepare(t, config{Command: []string{"sh", "-c", `read a <&3; read b <&5; test "$a $b" = "three five" || exit 1; test ! -e /dev/fd/4 -a ! -e /dev/fd/6`}})
+	w.cmd.Args = []string{"sh", "-c", `exec "$0" 3<"$1" 5<"$2"`, w.cmd.Path, t.TempDir() + "/three", t.TempDir() + "/five"}
+	for i, text := range map[int]string{4: "three\n", 5: "five\n"} {
+		if err := os.WriteFile(w.cmd.Args[i], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.cmd.Path = "/bin/sh"
+	if o := w.run().wait(); o.ExitCode != 0 || o.Err != "" {
+		t.Errorf("%+v", o)
+	}
+}
+
 // What the command leaves in its group ends before the lock is free.
 func TestLeftovers(t *testing.T) {
 	keepers(t, func(t *testing.T, guardian []string) {
