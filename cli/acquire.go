@@ -82,8 +82,11 @@ func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireR
 	}
 	words = append(words, "--wait", exact(wait))
 	for _, f := range []struct{ name, value string }{
-		{"--ttl", o.ttl.String()}, {"--max-hold", o.maxHold.String()}, {"--request-id", o.requestID},
-		{"--reason", o.reason}, {"--worktree", o.worktree},
+		{"--ttl", o.ttl.String()},
+		{"--max-hold", o.maxHold.String()},
+		{"--request-id", o.requestID},
+		{"--reason", o.reason},
+		{"--worktree", o.worktree},
 	} {
 		if f.value != "" {
 			words = append(words, f.name, f.value)

@@ -86,7 +86,11 @@ func eventRow(e lock.Event) []cell {
 		}
 	}
 	return []cell{
-		{stamp(e.Time), faint}, {e.Event, look}, {strings.Join(e.Keys, ", "), strong}, {text: short(e.Owner, 60)},
-		{text: strconv.FormatInt(e.Token, 10)}, {text: strings.Join(why, ": ")},
+		{stamp(e.Time), faint},
+		{e.Event, look},
+		{strings.Join(e.Keys, ", "), strong},
+		{text: short(e.Owner, 60)},
+		{text: strconv.FormatInt(e.Token, 10)},
+		{text: strings.Join(why, ": ")},
 	}
 }

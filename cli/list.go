@@ -121,8 +121,16 @@ func (p *printer) lockRow(l lock.Info) []cell {
 	}
 	if !p.wide {
 		return []cell{
-			{text: l.Key}, {text: l.Owner}, state, {text: token}, {text: stamp(l.AcquiredAt)}, {text: stamp(l.HeartbeatAt)},
-			{text: stamp(l.ExpiresAt)}, {text: waiters}, {text: l.Host}, {text: pid},
+			{text: l.Key},
+			{text: l.Owner},
+			state,
+			{text: token},
+			{text: stamp(l.AcquiredAt)},
+			{text: stamp(l.HeartbeatAt)},
+			{text: stamp(l.ExpiresAt)},
+			{text: waiters},
+			{text: l.Host},
+			{text: pid},
 		}
 	}
 	where := l.Host
@@ -130,7 +138,14 @@ func (p *printer) lockRow(l lock.Info) []cell {
 		where = fmt.Sprintf("%s:%s", where, pid)
 	}
 	return []cell{
-		{l.Key, strong}, {text: short(l.Owner, 40)}, state, {text: token}, {text: rough(p.now.Sub(l.AcquiredAt))},
-		{text: p.relative(l.HeartbeatAt)}, {text: p.relative(l.ExpiresAt)}, {text: waiters}, {where, faint},
+		{l.Key, strong},
+		{text: short(l.Owner, 40)},
+		state,
+		{text: token},
+		{text: rough(p.now.Sub(l.AcquiredAt))},
+		{text: p.relative(l.HeartbeatAt)},
+		{text: p.relative(l.ExpiresAt)},
+		{text: waiters},
+		{where, faint},
 	}
 }

@@ -52,6 +52,7 @@ func tasklock() {
 // the commands of testscript there are:
 //
 //	exits N tasklock ARGS...   the exit code is N, and the command after "Next:" can be understood
+//	eventually RE COMMAND...   run it until its output matches
 //	json PATH VALUE            the value at that path of the JSON on stdout, as jq would print it
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
@@ -67,7 +68,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": checkJSON, "fields": checkFields, "printf": writeFile,
+			"exits": exits, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
 		},
 	})
 }
@@ -95,6 +96,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(understood(ts.ReadFile("stdout"), ts.ReadFile("stderr")))
 	if slices.Contains(args, "--json") && !json.Valid([]byte(ts.ReadFile("stdout"))) {
 		ts.Fatalf("stdout is not JSON")
+	}
+}
+
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	re := regexp.MustCompile(args[0])
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_ = ts.Exec(args[1], args[2:]...)
+		if re.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("never matched %s", re)
+		}
 	}
 }
 

@@ -239,14 +239,15 @@ func initialise(path string, safeFS bool) (err error) {
 	if err := os.Chmod(path, 0o600); err != nil { // its log gets the same
 		return err
 	}
-	if safeFS {
-		if _, err := c.pragma("PRAGMA journal_mode=WAL"); err != nil {
-			return err
-		}
-	}
 	script := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT",
 		schema, applicationID, schemaVersion)
-	return c.script(script)
+	if err := c.script(script); err != nil || !safeFS {
+		return err
+	}
+	// Last, so that the log is empty: Close does not tell when moving it into
+	// the database fails, and only the database is moved into place.
+	_, err = c.pragma("PRAGMA journal_mode=WAL")
+	return err
 }
 
 func (c conn) script(sql string) error {

@@ -215,6 +215,11 @@ func (s *Store) create(ctx context.Context) error {
 	if err := initialise(draft, s.safeFS); err != nil {
 		return explain(err, s.path)
 	}
+	for _, rest := range []string{draft + "-wal", draft + "-journal"} {
+		if _, err := os.Lstat(rest); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s could not be written whole: %s is still needed", draft, filepath.Base(rest))
+		}
+	}
 	if err := os.Rename(draft, s.path); err != nil {
 		return err
 	}
