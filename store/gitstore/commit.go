@@ -1,0 +1,316 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Pauses after a lost race: random, up to a bound that doubles each time.
+const (
+	firstPause = 40 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// maxFailures is how often a push may fail though the branch stays where it is.
+const maxFailures = 4
+
+// Commit implements driver.Store.
+func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := b.Check(); err != nil {
+		return 0, err
+	}
+	if len(b.Writes) == 0 {
+		ok, rev, err := s.holding(living, b.Guards, s.look)
+		if err == nil && !ok {
+			err = driver.ErrConflict
+		}
+		if err != nil {
+			return 0, s.ended(ctx, err)
+		}
+		return rev, nil
+	}
+	// The caller may leave when its time is over while the push, which carries
+	// the batches of others too, goes on: so the values must be ours.
+	b.Guards, b.Writes = slices.Clone(b.Guards), slices.Clone(b.Writes)
+	for i, w := range b.Writes {
+		b.Writes[i].Value = slices.Clone(w.Value)
+	}
+	type answer struct {
+		rev int64
+		err error
+	}
+	got := make(chan answer, 1)
+	s.jobs.Go(func() {
+		rev, err := s.group.Commit(ctx, b)
+		got <- answer{rev, err}
+	})
+	select {
+	case a := <-got:
+		return a.rev, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// apply carries out the batches of a group as one commit of git.
+func (s *Store) apply(group []*driver.Pending) {
+	joint, cancel := driver.Joint(group)
+	defer cancel()
+	ctx, stop := context.WithCancel(joint)
+	defer stop()
+	defer context.AfterFunc(s.life, stop)()
+
+	w := &work{store: s, open: slices.Clone(group)}
+	err := s.turn.Lock(ctx)
+	if err == nil {
+		err = w.run(ctx)
+		s.turn.Unlock()
+	}
+	if err != nil {
+		for _, p := range w.open {
+			p.Rev, p.Err = 0, s.ended(p.Ctx, err)
+		}
+	}
+	s.tidy()
+}
+
+// tidy lets git pack the cache when it has become crowded.
+func (s *Store) tidy() {
+	if s.life.Err() != nil || !s.cache.crowded() {
+		return
+	}
+	s.jobs.Go(func() {
+		if s.gate.Lock(s.life) == nil {
+			defer s.gate.Unlock()
+			if s.cache.crowded() {
+				s.cache.tidy(s.life, s.server.git)
+			}
+		}
+	})
+}
+
+// work is what is left to do of one group.
+type work struct {
+	store *Store
+	open  []*driver.Pending // not decided yet
+	tried []attempt         // pushes that may have arrived, or may still
+
+	losses   int
+	failures int
+	whole    bool // do not cut the history: the server does not want it
+}
+
+// An attempt is one commit that was pushed.
+type attempt struct {
+	commit commit
+	sure   bool // the server said that it did not take it
+	revs   map[*driver.Pending]int64
+}
+
+// run tries until every batch is decided. An error is that of all that are
+// still open.
+func (w *work) run(ctx context.Context) error {
+	for {
+		v, err := w.store.base(ctx)
+		if err != nil {
+			return err
+		}
+		next, err := w.once(ctx, v)
+		switch {
+		case errors.Is(err, errCache) && w.failures < maxFailures:
+			w.failures++
+			if _, err := w.store.fetch(ctx, "", true); err != nil {
+				return err
+			}
+		case err != nil || !next:
+			return err
+		}
+	}
+}
+
+// base is the newest view of this machine: if it is not that of the server, the
+// push will tell.
+func (s *Store) base(ctx context.Context) (*view, error) {
+	v, err := s.latest()
+	if err == nil && v != nil {
+		return v, nil
+	}
+	if err != nil && !errors.Is(err, errCache) {
+		return nil, err
+	}
+	return s.fetch(ctx, "", err != nil)
+}
+
+// once decides the batches on a view and pushes what came of it. next means
+// that some are still open.
+func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
+	fault.Point("git.decide")
+	d := v.draft()
+	a := attempt{revs: map[*driver.Pending]int64{}}
+	w.open = slices.DeleteFunc(w.open, func(p *driver.Pending) bool {
+		p.Err = p.Ctx.Err() // whoever has left must not come late
+		return p.Err != nil
+	})
+	if len(w.open) == 0 {
+		return false, nil
+	}
+	for _, p := range w.open {
+		rev, ok, err := d.add(p.Batch)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			a.revs[p] = rev
+		}
+	}
+	if len(a.revs) == 0 {
+		return w.allBroken(ctx, v)
+	}
+	alone := !w.whole && w.store.due(v.history+1)
+	if a.commit, err = d.write(alone); err != nil {
+		return false, err
+	}
+	result, err := w.store.server.push(ctx, v.id, a.commit.id)
+	switch result {
+	case done:
+		w.finish(a)
+		// The commit counts, whether or not we can make a note of it.
+		_, _ = w.store.adopt(w.store.life, a.commit)
+		return false, nil
+	case failed, lost, refused:
+		a.sure = result != failed
+		w.tried = append(w.tried, a)
+	}
+	return w.lookAgain(ctx, v, result, err, alone)
+}
+
+// due reports whether the history is to be cut at a commit that would be the
+// n-th. If the server refuses, not every commit after it tries again.
+func (s *Store) due(n int64) bool {
+	return n > s.compact && (n-s.compact)%64 == 1
+}
+
+// allBroken: by what we know no batch may go. That may be old.
+func (w *work) allBroken(ctx context.Context, v *view) (next bool, err error) {
+	now, err := w.store.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if now.id != v.id {
+		return true, nil
+	}
+	for _, p := range w.open {
+		p.Err = driver.ErrConflict
+	}
+	w.open = nil
+	return false, nil
+}
+
+// finish gives the batches of a commit that is on the branch their revisions.
+// Those whose guards did not hold on what it was built on are conflicts.
+func (w *work) finish(a attempt) {
+	for _, p := range w.open {
+		if rev, ok := a.revs[p]; ok {
+			p.Rev = rev
+		} else {
+			p.Err = driver.ErrConflict
+		}
+	}
+	w.open = nil
+}
+
+// lookAgain finds out what became of a push that did not succeed: what the
+// branch says counts, not what git said.
+func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause error, alone bool) (next bool, err error) {
+	s := w.store
+	now, err := s.fetch(ctx, "", w.failures == maxFailures-1)
+	if err != nil {
+		if result == refused { // an answer, whatever happened afterwards
+			return false, cause
+		}
+		return false, fmt.Errorf("%w (then: %w)", cause, err)
+	}
+	if a, found, err := w.landed(now); err != nil || found {
+		if found {
+			w.finish(a)
+		}
+		return false, err
+	}
+	if now.id == v.id { // nobody was faster
+		switch {
+		case result == refused && alone:
+			w.whole = true
+			return true, nil
+		case result == refused:
+			return false, cause
+		case driver.Refusal(cause) && result == failed:
+			return false, cause
+		}
+		if w.failures++; w.failures == maxFailures {
+			return false, cause
+		}
+	}
+	return true, w.pause(ctx)
+}
+
+// landed looks for one of our commits in the history of the branch.
+func (w *work) landed(now *view) (a attempt, found bool, err error) {
+	if len(w.tried) == 0 {
+		return a, false, nil
+	}
+	lowest, sure := w.tried[0].commit.rev, true
+	for _, a := range w.tried {
+		lowest, sure = min(lowest, a.commit.rev), sure && a.sure
+	}
+	for c := now.commit; c.rev >= lowest; {
+		for _, a := range w.tried {
+			if a.commit.id == c.id {
+				return a, true, nil
+			}
+		}
+		if c.parent != "" {
+			before, err := w.store.objects.commit(c.parent, w.store.where)
+			if err == nil {
+				c = before
+				continue
+			}
+			if !errors.Is(err, errCache) {
+				return a, false, err
+			}
+		}
+		if sure {
+			break
+		}
+		return a, false, errors.New("the history in which our commit might be was cut off")
+	}
+	return a, false, nil
+}
+
+// pause waits before the next attempt, longer and longer.
+func (w *work) pause(ctx context.Context) error {
+	bound := min(firstPause<<min(w.losses, 10), lastPause)
+	w.losses++
+	t := time.NewTimer(rand.N(bound))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,178 @@
+package gitstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// raiseBy is how far Raise lifts the revision: further than anybody, who saw
+// commits that are gone now, can have counted.
+const raiseBy = 1 << 32
+
+// create makes the branch. If someone else makes it at the same time, theirs
+// is used.
+func (s *Store) create(ctx context.Context) error {
+	if err := s.turn.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.turn.Unlock()
+	if err := s.cache.ready(s.objects.format()); err != nil {
+		return err
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	readme, err := s.objects.put("blob", []byte(readmeText))
+	if err != nil {
+		return err
+	}
+	empty := &view{objects: s.objects, where: s.where, root: newFolder([]entry{{name: readmeFile, id: readme}})}
+	empty.state = state{id: hex.EncodeToString(id), rev: 1, kinds: map[string]int64{}}
+	d := empty.draft()
+	d.notes = []string{"a new store"}
+	_, err = s.install(ctx, d, "")
+	return err
+}
+
+// install pushes a commit without history over the branch as it was at from.
+// If someone else was faster, ours is false and what they made is there.
+func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err error) {
+	c, err := d.write(true)
+	if err != nil {
+		return false, err
+	}
+	result, cause := s.server.push(ctx, from, c.id)
+	if result == done {
+		_, err := s.adopt(ctx, c)
+		return true, err
+	}
+	tip, err := s.server.tip(ctx)
+	switch {
+	case errors.Is(err, errAbsent), err == nil && tip == from:
+		return false, cause
+	case err != nil:
+		return false, errors.Join(cause, err)
+	}
+	v, err := s.look(ctx)
+	return err == nil && v.id == c.id, err
+}
+
+// Compact replaces the history of the branch by its last commit. Records and
+// revision stay. The server must allow a forced push.
+func (s *Store) Compact(ctx context.Context) error {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := s.turn.Lock(living); err != nil {
+		return s.ended(ctx, err)
+	}
+	defer s.turn.Unlock()
+	w := &work{store: s}
+	for {
+		v, err := s.look(living)
+		if err != nil {
+			return s.ended(ctx, err)
+		}
+		if v.history == 1 {
+			return nil
+		}
+		note := message([]string{fmt.Sprintf("compact: %d commits become one", v.history)})
+		c, err := s.objects.putCommit(commit{tree: v.tree, rev: v.rev, history: 1}, time.Now(), note)
+		if err != nil {
+			return err
+		}
+		result, cause := s.server.push(living, v.id, c.id)
+		if result == refused || driver.Refusal(cause) {
+			return cause
+		}
+		now, err := s.fetch(living, "", false)
+		switch {
+		case err != nil:
+			return s.ended(ctx, errors.Join(cause, err))
+		case now.id == v.id:
+			if w.failures++; w.failures == maxFailures {
+				return cause
+			}
+		}
+		if err := w.pause(living); err != nil && now.history > 1 {
+			return s.ended(ctx, err)
+		}
+	}
+}
+
+// Raise takes what is on the branch now for the truth, although this machine
+// saw a later revision before: after a rewind, a restore, a rewritten history.
+// The revision is lifted above everything that was ever given out, so no fencing
+// token is repeated. If the branch is gone, the records come back as they were
+// last seen here.
+func (s *Store) Raise(ctx context.Context) (int64, error) {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if err := s.turn.Lock(living); err != nil {
+		return 0, s.ended(ctx, err)
+	}
+	defer s.turn.Unlock()
+	rev, err := s.raise(living)
+	return rev, s.ended(ctx, err)
+}
+
+func (s *Store) raise(ctx context.Context) (int64, error) {
+	v, from, err := s.found(ctx)
+	if err != nil {
+		return 0, err
+	}
+	k, err := s.cache.load()
+	if err != nil {
+		return 0, err
+	}
+	d := v.draft()
+	d.state.rev = max(k.Rev, v.rev) + raiseBy
+	d.notes = []string{fmt.Sprintf("raise the revision from %d", v.rev)}
+	ours, err := s.install(ctx, d, from)
+	if err == nil && !ours {
+		err = errors.New("the branch moved meanwhile; look at it and try again")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return d.state.rev, nil
+}
+
+// found returns the branch as it is, whatever we knew of it, and where it
+// really is; without a branch, what the cache has.
+func (s *Store) found(ctx context.Context) (v *view, tip oid, err error) {
+	tip, err = s.server.tip(ctx)
+	if errors.Is(err, errAbsent) {
+		v, err = s.latest()
+		if err == nil && v == nil {
+			err = s.absent()
+		}
+		return v, "", err
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.gate.Lock(ctx); err != nil {
+		return nil, "", err
+	}
+	defer s.gate.Unlock()
+	k, err := s.cache.load()
+	if err != nil {
+		return nil, "", err
+	}
+	v, err = s.bring(ctx, k, tip, false)
+	if err != nil {
+		return nil, "", err
+	}
+	return v, v.id, nil
+}

@@ -1,0 +1,307 @@
+package gitstore
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// maxFlat is how many records of a kind lie in one folder. A folder is written
+// anew with every change of a file in it, so beyond this there are 256.
+const maxFlat = 1000
+
+// A draft is the branch as it will be: a view and the batches decided on top
+// of it, which become one commit.
+type draft struct {
+	base    *view
+	state   state
+	written time.Time
+	changes map[string]*record // nil: deleted
+	notes   []string
+}
+
+func (v *view) draft() *draft {
+	d := &draft{base: v, state: v.state.clone(), written: time.Now().UTC(), changes: map[string]*record{}}
+	if sameAgain() {
+		d.written = time.Unix(0, 0).UTC()
+	}
+	return d
+}
+
+// sameAgain plants the bug that two clients can make the same commit. Only
+// then does git ever say that the branch is there already.
+func sameAgain() bool { return fault.Bug("git_no_nonce") || fault.Bug("git_same_wins") }
+
+// add decides a batch and, if its guards hold, applies it.
+func (d *draft) add(b driver.Batch) (rev int64, ok bool, err error) {
+	ok, err = holds(b.Guards, d.state.kinds, d.revOf)
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	fault.Point("git.guards")
+	rev = max(d.state.rev+1, b.Floor)
+	for _, w := range b.Writes {
+		var r *record
+		if w.Value != nil {
+			r = &record{key: w.Key, rev: rev, written: d.written, by: hostName, value: w.Value}
+		}
+		d.changes[w.Key] = r
+		d.state.wrote(w.Key, rev)
+	}
+	d.notes = append(d.notes, b.Note)
+	return rev, true, nil
+}
+
+func (d *draft) revOf(key string) (int64, error) {
+	if r, ok := d.changes[key]; ok {
+		if r == nil {
+			return 0, nil
+		}
+		return r.rev, nil
+	}
+	return d.base.revOf(key)
+}
+
+// hostName is that of this machine, as far as it is fit to be shown.
+var hostName = func() string {
+	name, err := os.Hostname()
+	if err != nil || len(name) > 255 {
+		return "unknown"
+	}
+	return clean(name)
+}()
+
+// write makes the objects of the commit. alone cuts off the history before it.
+func (d *draft) write(alone bool) (commit, error) {
+	o := d.base.objects
+	root := map[string]entry{}
+	for _, e := range d.base.root.list {
+		root[e.name] = e
+	}
+	for kind, keys := range d.byKind() {
+		fault.Point("git.tree")
+		name := folderName(kind)
+		e, err := d.writeKind(keys)
+		if err != nil {
+			return commit{}, err
+		}
+		if e.name = name; e.id == "" {
+			delete(root, name)
+		} else {
+			root[name] = e
+		}
+	}
+	file, err := o.put("blob", d.state.encode())
+	if err != nil {
+		return commit{}, err
+	}
+	root[stateFile] = entry{name: stateFile, id: file}
+	c := commit{rev: d.state.rev, history: d.base.history + 1, parent: d.base.id}
+	if alone {
+		c.parent, c.history = "", 1
+	}
+	if c.tree, err = putFolder(o, root); err != nil {
+		return commit{}, err
+	}
+	return o.putCommit(c, d.written, message(d.notes))
+}
+
+func (d *draft) byKind() map[string][]string {
+	kinds := map[string][]string{}
+	for key := range d.changes {
+		kind := driver.Kind(key)
+		kinds[kind] = append(kinds[kind], key)
+	}
+	return kinds
+}
+
+// writeKind makes the folder of a kind with the changes of these keys. An
+// entry without id means that nothing is left.
+func (d *draft) writeKind(keys []string) (entry, error) {
+	at, err := d.base.spot(keys[0])
+	if err != nil {
+		return entry{}, err
+	}
+	if at.fan {
+		return d.writeShards(at.kind, keys)
+	}
+	flat := map[string]entry{}
+	if at.kind != nil {
+		for _, e := range at.kind.list {
+			flat[e.name] = e
+		}
+	}
+	if err := d.change(flat, keys); err != nil {
+		return entry{}, err
+	}
+	if len(flat) > maxFlat {
+		return d.spread(driver.Kind(keys[0]), flat, keys)
+	}
+	id, err := putFolder(d.base.objects, flat)
+	return entry{dir: true, id: id}, err
+}
+
+func (d *draft) writeShards(kind *folder, keys []string) (entry, error) {
+	shards := map[string][]string{}
+	for _, key := range keys {
+		shards[shard(key)] = append(shards[shard(key)], key)
+	}
+	top := map[string]entry{}
+	for _, e := range kind.list {
+		top[e.name] = e
+	}
+	for name, keys := range shards {
+		leaf := map[string]entry{}
+		if e, ok := top[name]; ok {
+			f, err := d.base.leaf(name, e.id)
+			if err != nil {
+				return entry{}, err
+			}
+			for _, e := range f.list {
+				leaf[e.name] = e
+			}
+		}
+		if err := d.change(leaf, keys); err != nil {
+			return entry{}, err
+		}
+		if err := d.keep(top, name, leaf); err != nil {
+			return entry{}, err
+		}
+	}
+	id, err := putFolder(d.base.objects, top)
+	return entry{dir: true, id: id}, err
+}
+
+// spread moves the files of a kind that has become large into 256 folders.
+func (d *draft) spread(kind string, flat map[string]entry, changed []string) (entry, error) {
+	leaves, names := map[string]map[string]entry{}, map[string]string{}
+	for _, key := range changed {
+		names[fileName(key)] = key
+	}
+	for name, e := range flat {
+		key, ours := keyOf(kind, name)
+		if !ours {
+			return entry{}, d.base.damaged(folderName(kind)+"/"+name, errForm)
+		}
+		if key == "" {
+			key = names[name]
+		}
+		if key == "" { // long, and written before
+			list := []item{{path: folderName(kind) + "/" + name, id: e.id}}
+			if err := d.base.fill(list); err != nil {
+				return entry{}, err
+			}
+			key = list[0].rec.key
+		}
+		if leaves[shard(key)] == nil {
+			leaves[shard(key)] = map[string]entry{}
+		}
+		leaves[shard(key)][name] = e
+	}
+	top := map[string]entry{}
+	for name, leaf := range leaves {
+		if err := d.keep(top, name, leaf); err != nil {
+			return entry{}, err
+		}
+	}
+	id, err := putFolder(d.base.objects, top)
+	return entry{dir: true, id: id}, err
+}
+
+// keep puts a folder into the one above it, or takes it out when empty.
+func (d *draft) keep(top map[string]entry, name string, leaf map[string]entry) error {
+	id, err := putFolder(d.base.objects, leaf)
+	if err != nil {
+		return err
+	}
+	top[name] = entry{name: name, dir: true, id: id}
+	if id == "" {
+		delete(top, name)
+	}
+	return nil
+}
+
+// change writes the files of these keys into a folder.
+func (d *draft) change(in map[string]entry, keys []string) error {
+	for _, key := range keys {
+		name := fileName(key)
+		r := d.changes[key]
+		if r == nil {
+			delete(in, name)
+			continue
+		}
+		id, err := d.base.objects.put("blob", r.encode())
+		if err != nil {
+			return err
+		}
+		in[name] = entry{name: name, id: id}
+	}
+	return nil
+}
+
+// putFolder writes a tree; an empty one has no id.
+func putFolder(o *objects, entries map[string]entry) (oid, error) {
+	if len(entries) == 0 {
+		return "", nil
+	}
+	list := make([]entry, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, e)
+	}
+	return o.put("tree", encodeTree(list))
+}
+
+// putCommit writes a commit; its message ends in what parseCommit looks for.
+func (o *objects) putCommit(c commit, now time.Time, text string) (commit, error) {
+	nonce := make([]byte, 16)
+	if !sameAgain() {
+		_, _ = rand.Read(nonce)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "tree %s\n", c.tree)
+	if c.parent != "" {
+		fmt.Fprintf(&b, "parent %s\n", c.parent)
+	}
+	who := fmt.Sprintf("tasklock <tasklock@localhost> %d +0000", now.Unix())
+	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s\n\n", who, who, text)
+	fmt.Fprintf(&b, "%s%d\n%s%d\n%s%s\n", trailerRev, c.rev, trailerHistory, c.history, trailerNonce, hex.EncodeToString(nonce))
+	var err error
+	c.id, err = o.put("commit", []byte(b.String()))
+	return c, err
+}
+
+// message says what happened: one line, or a list under a heading.
+func message(notes []string) string {
+	const most, longest = 40, 200
+	var lines []string
+	for _, n := range notes {
+		n, _, _ = strings.Cut(n, "\n")
+		n = strings.TrimSpace(clean(n))
+		if r := []rune(n); len(r) > longest {
+			n = string(r[:longest]) + "…"
+		}
+		if n != "" {
+			lines = append(lines, n)
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return "update"
+	case len(lines) == 1:
+		return lines[0]
+	}
+	text := fmt.Sprintf("%d changes\n", len(lines))
+	for i, l := range lines {
+		if i == most {
+			return text + fmt.Sprintf("\n- and %d more", len(lines)-most)
+		}
+		text += "\n- " + l
+	}
+	return text
+}

@@ -1,0 +1,255 @@
+// Package gitstore keeps records on a branch of a git remote: the store for
+// people who share nothing but a repository.
+//
+// # Guarantees
+//
+// A commit that returned is on the branch at the server. Commits are
+// serialisable: the server moves the branch only if it is still where we built
+// on, named by its full object id, and no two commits have the same id. Reads
+// ask the server first. Nothing is ever decided from the cache alone; only
+// [Store.Cached] reads it, and says of when it is.
+//
+// A commit is one push. If somebody else pushed meanwhile, its guards are
+// checked against what is there now and it is pushed again, with growing,
+// random pauses, until its context ends; only a guard that really broke is a
+// conflict. Commits of one process go together, processes of one machine take
+// turns.
+//
+// Nothing of the user's work tree, index, hooks or repository configuration is
+// used or run: git works in a bare repository of our own. How the user's git
+// reaches the server (credential helpers, ssh, proxies) is used.
+//
+// # Limits
+//
+// Every operation costs a round trip of git, tens of milliseconds on a fast
+// network and a second on a slow one, so leases are counted in minutes. There
+// are no notifications: waiters ask every few seconds.
+//
+// There is no common clock. A record's age counts from when this machine first
+// saw it or, if that is longer, from two minutes after its writer's clock. A
+// clock that is wrong by more than that makes records of that machine, or all
+// others to that machine, look older than they are.
+//
+// The branch's history is cut from time to time by replacing it with its last
+// commit, which needs the right to force-push that branch.
+//
+// # Failure
+//
+// A missing branch is driver.ErrMissing; one that this machine has seen before
+// and that is gone, moved back or rewritten is driver.ErrDamaged, until [Store.Raise].
+// So is every file on it that is not exactly as we write them. A server that
+// does not let us in, or does not take the push, is driver.ErrDenied. Any other
+// error is a server that could not be reached. A push whose answer is lost is
+// looked for on the branch before anything else is done.
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPoll         = 5 * time.Second
+	DefaultTimeout      = 30 * time.Second
+	DefaultCompactAfter = 2000
+)
+
+// maxSkew is how far the clocks of two machines may be apart.
+const maxSkew = 2 * time.Minute
+
+// Options change how [Open] opens. Nil means the zero value.
+type Options struct {
+	// Branch holds the records. Empty means DefaultBranch.
+	Branch string
+	// Cache is the folder with the caches of all remotes. Empty means
+	// tasklock/git in the user's cache folder.
+	Cache string
+	// Create makes the branch where there is none. Otherwise that is
+	// driver.ErrMissing.
+	Create bool
+	// Poll is how often a waiter asks the server. 0 means DefaultPoll.
+	Poll time.Duration
+	// Timeout ends a command of git that takes longer. 0 means DefaultTimeout.
+	Timeout time.Duration
+	// Dir is the user's work tree, in which a remote like "origin" has a
+	// meaning, and where relative paths begin. Empty means the current folder.
+	Dir string
+	// CompactAfter is how many commits the branch may have before its history
+	// is cut. 0 means DefaultCompactAfter.
+	CompactAfter int
+}
+
+// A Store is a branch. It implements driver.Store.
+type Store struct {
+	server  *server
+	cache   *cache
+	objects *objects
+	where   string // the branch, for messages
+	poll    time.Duration
+	compact int64
+
+	group *driver.Group
+	turn  *local.Gate // one process of this machine commits at a time
+	gate  *local.Gate // one process of this machine changes the cache at a time
+
+	looking chan struct{} // held while the server is asked
+
+	mu        sync.Mutex
+	view      *view         // the newest we know
+	news      chan struct{} // closed when view changes
+	confirmed time.Time     // when the server last said that view is its newest
+	asked     int           // how many times it was asked so far
+	answered  int           // number of the last asking that got an answer
+	moving    int           // how many times in a row it had changed
+
+	using sync.RWMutex    // read-held by every call, taken by Close
+	jobs  sync.WaitGroup  // what goes on without a call
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+}
+
+var errClosed = errors.New("store is closed")
+
+// Open opens the branch of a remote: a URL (file, ssh, http, https), host:path,
+// a folder, or the name of a remote in the work tree. The server is asked only
+// if this machine has not seen the branch yet.
+func Open(ctx context.Context, remote string, o *Options) (*Store, error) {
+	s, err := newStore(ctx, remote, o)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.begin(ctx)
+	if err == nil && k.Rev == 0 {
+		if _, err = s.look(ctx); errors.Is(err, driver.ErrMissing) && o != nil && o.Create {
+			err = s.create(ctx)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// begin makes the cache ready and returns what it knows.
+func (s *Store) begin(ctx context.Context) (*known, error) {
+	k, err := s.cache.load()
+	if err != nil || k.Tip != "" && !s.cache.blank() {
+		return k, err
+	}
+	if err := s.gate.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.gate.Unlock()
+	return k, s.cache.ready(len(k.Tip))
+}
+
+func newStore(ctx context.Context, remote string, options *Options) (*Store, error) {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	o.Poll, o.Timeout = or(o.Poll, DefaultPoll), or(o.Timeout, DefaultTimeout)
+	o.CompactAfter = or(o.CompactAfter, DefaultCompactAfter)
+	if o.Branch == "" {
+		o.Branch = DefaultBranch
+	}
+	if err := checkBranch(o.Branch); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := newGit("", o.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	p, err := resolve(ctx, theirs, remote, dir)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := cacheDir(o.Cache, p, o.Branch)
+	if err != nil {
+		return nil, err
+	}
+	c, err := openCache(folder)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newGit(c.repo, o.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	g.secrets = append(g.secrets, p.secrets...)
+	if p.header != "" {
+		g.configure("http.extraHeader", p.header)
+	}
+	s := &Store{
+		server:  &server{git: g, place: p, ref: "refs/heads/" + o.Branch},
+		cache:   c,
+		objects: newObjects(c.repo, &catFile{git: g}),
+		where:   fmt.Sprintf("branch %s of %s", o.Branch, p.show),
+		poll:    o.Poll,
+		compact: int64(o.CompactAfter),
+		turn:    local.NewGate(filepath.Join(c.dir, "turn")),
+		gate:    local.NewGate(filepath.Join(c.dir, "gate")),
+		looking: make(chan struct{}, 1),
+		news:    make(chan struct{}),
+	}
+	s.group = driver.NewGroup(s.apply)
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func or[T int | time.Duration](value, otherwise T) T {
+	if value <= 0 {
+		return otherwise
+	}
+	return value
+}
+
+// Close ends all waits and every command of git that is under way.
+func (s *Store) Close() error {
+	s.end()
+	s.using.Lock()
+	defer s.using.Unlock()
+	s.jobs.Wait()
+	s.objects.cat.close()
+	s.turn.Close()
+	s.gate.Close()
+	return nil
+}
+
+// use keeps the store open during a call, and gives the call a context that
+// also ends with the store.
+func (s *Store) use(ctx context.Context) (living context.Context, done func(), err error) {
+	s.using.RLock()
+	if s.life.Err() != nil {
+		s.using.RUnlock()
+		return nil, nil, errClosed
+	}
+	living, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.life, cancel)
+	return living, func() { stop(); cancel(); s.using.RUnlock() }, nil
+}
+
+// ended prefers the end of the caller's context to what it brought about.
+func (s *Store) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.life.Err() != nil:
+		return errClosed
+	}
+	return err
+}

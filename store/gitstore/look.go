@@ -1,0 +1,284 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// look returns the branch as it is, or was at some moment after the call.
+// Callers who come while the server is being asked share the next asking.
+func (s *Store) look(ctx context.Context) (*view, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	before := s.asked
+	s.mu.Unlock()
+	select {
+	case s.looking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.looking }()
+
+	s.mu.Lock()
+	if s.answered > before {
+		defer s.mu.Unlock()
+		return s.view, nil
+	}
+	s.asked++
+	n, moving := s.asked, s.moving
+	s.mu.Unlock()
+
+	v, moved, err := s.ask(ctx, moving >= 2)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered, s.confirmed = n, time.Now()
+	if s.moving++; !moved {
+		s.moving = 0
+	}
+	return v, nil
+}
+
+// ask compares the branch with what we know and fetches it if it has moved.
+// Where it moves all the time there is no use in comparing first.
+func (s *Store) ask(ctx context.Context, atOnce bool) (v *view, moved bool, err error) {
+	known, err := s.latest()
+	if err != nil && !errors.Is(err, errCache) {
+		return nil, false, err
+	}
+	if atOnce && known != nil {
+		v, err := s.fetch(ctx, known.id, false)
+		return v, err == nil && v.id != known.id, err
+	}
+	tip, err := s.server.tip(ctx)
+	switch {
+	case errors.Is(err, errAbsent):
+		return nil, false, s.absent()
+	case err != nil:
+		return nil, false, err
+	}
+	if newest, err := s.latest(); err == nil && newest != nil && newest.id == tip {
+		s.cache.checked()
+		return newest, false, nil
+	}
+	v, err = s.fetch(ctx, tip, false)
+	return v, true, err
+}
+
+// latest returns the newest view that this machine has, without asking
+// anybody: nil if it has none.
+func (s *Store) latest() (*view, error) {
+	k, err := s.cache.load()
+	if err != nil || k.Tip == "" {
+		return nil, err
+	}
+	s.mu.Lock()
+	v := s.view
+	s.mu.Unlock()
+	if v != nil && (v.id == k.Tip || v.rev > k.Rev) {
+		return v, nil
+	}
+	s.objects.setFormat(k.Tip)
+	if v, err = s.objects.open(k.Tip, s.where); err != nil {
+		return nil, err
+	}
+	v.known = k
+	s.set(v)
+	return v, nil
+}
+
+// set makes v the newest view, and tells those who wait.
+func (s *Store) set(v *view) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view != nil && (s.view.id == v.id || s.view.rev > v.rev && s.view.state.id == v.state.id) {
+		return
+	}
+	s.view = v
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// fetch brings the cache up to date. tip is what the server is thought to
+// have: if another process has brought it already, that is enough. anew drops
+// what the cache has, because it cannot be read.
+func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
+	if err := s.gate.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.gate.Unlock()
+	k, err := s.cache.load()
+	if err != nil {
+		return nil, err
+	}
+	if !anew && k.Tip != "" && k.Tip == tip && s.unseen(tip) {
+		if v, err := s.objects.open(tip, s.where); err == nil {
+			v.known = k
+			s.set(v)
+			return v, nil
+		}
+	}
+	v, err := s.bring(ctx, k, tip, anew)
+	if !anew && err != nil && s.cacheFault(ctx, err) {
+		v, err = s.bring(ctx, k, tip, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.accept(k, v); err != nil {
+		return nil, err
+	}
+	return v, s.remember(k, v)
+}
+
+// unseen reports that the tip is not our own newest view: then asking for it
+// was a question to the server, not to the cache.
+func (s *Store) unseen(tip oid) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view == nil || s.view.id != tip
+}
+
+// bring fetches and opens. The caller has the gate.
+func (s *Store) bring(ctx context.Context, k *known, tip oid, anew bool) (*view, error) {
+	if anew {
+		if err := s.empty(); err != nil {
+			return nil, err
+		}
+	}
+	if tip == "" {
+		tip = k.Tip
+	}
+	s.objects.setFormat(tip)
+	if err := s.cache.ready(len(tip)); err != nil {
+		return nil, err
+	}
+	id, err := s.server.fetch(ctx, s.cache.blank())
+	switch {
+	case errors.Is(err, errAbsent):
+		return nil, s.absent()
+	case err != nil:
+		return nil, err
+	}
+	return s.objects.open(id, s.where)
+}
+
+// cacheFault reports an error that comes of the cache and not of the server:
+// the server answers a question that needs no cache.
+func (s *Store) cacheFault(ctx context.Context, err error) bool {
+	var said *gitError
+	switch {
+	case errors.Is(err, errCache):
+		return true
+	case ctx.Err() != nil || driver.Refusal(err) || !errors.As(err, &said) || said.timeout > 0:
+		return false
+	}
+	_, err = s.server.tip(ctx)
+	return err == nil
+}
+
+// empty throws the repository of the cache away. The caller has the gate.
+func (s *Store) empty() error {
+	s.objects.cat.close()
+	s.objects.forget()
+	return s.cache.clear()
+}
+
+// accept refuses a branch that is not a continuation of the one we know: its
+// revisions, and the fencing tokens with them, would be given out twice.
+func (s *Store) accept(k *known, v *view) error {
+	switch {
+	case k.Rev == 0, k.ID != v.state.id && v.rev > k.Rev:
+		return nil
+	case v.rev < k.Rev:
+		return fmt.Errorf("%w: %s was moved back: it is at revision %d and was at %d (commit %.12s); "+
+			"put that commit back, or go on from what is there with: tasklock init --raise", driver.ErrDamaged, s.where, v.rev, k.Rev, k.Tip)
+	case k.ID != v.state.id:
+		return s.rewritten(k, v.commit)
+	}
+	for c := v.commit; c.id != k.Tip; {
+		if c.rev <= k.Rev {
+			if c.rev == k.Rev && c.tree == k.Tree { // compacted
+				return nil
+			}
+			return s.rewritten(k, c)
+		}
+		if c.parent == "" { // compacted later than we looked
+			return nil
+		}
+		before, err := s.objects.commit(c.parent, s.where)
+		switch {
+		case errors.Is(err, errCache): // not fetched: the cache began here
+			return nil
+		case err != nil:
+			return err
+		case before.rev >= c.rev:
+			return s.rewritten(k, c)
+		}
+		c = before
+	}
+	return nil
+}
+
+func (s *Store) rewritten(k *known, c commit) error {
+	return fmt.Errorf("%w: the history of %s was rewritten: commit %.12s has taken the place of %.12s at revision %d; "+
+		"put that commit back, or go on from what is there with: tasklock init --raise", driver.ErrDamaged, s.where, c.id, k.Tip, k.Rev)
+}
+
+// absent says what it means that there is no branch.
+func (s *Store) absent() error {
+	k, err := s.cache.load()
+	switch {
+	case err != nil:
+		return err
+	case k.Rev == 0:
+		return fmt.Errorf("%w: no %s", driver.ErrMissing, s.where)
+	}
+	return fmt.Errorf("%w: %s was deleted; it was at revision %d (commit %.12s); "+
+		"put that commit back, or bring back what was last seen here with: tasklock init --raise", driver.ErrDamaged, s.where, k.Rev, k.Tip)
+}
+
+// remember notes a view that the server has confirmed. The caller has the
+// gate; k is what was known before.
+func (s *Store) remember(k *known, v *view) error {
+	now := *k
+	now.Remote, now.Branch = s.server.place.show, s.server.ref[len("refs/heads/"):]
+	now.Tip, now.Tree, now.Rev = v.id, v.tree, v.rev
+	now.saw(v.state.id, v.rev, local.Clock())
+	v.known = &now
+	if err := s.cache.save(&now); err != nil {
+		return err
+	}
+	s.set(v)
+	return nil
+}
+
+// adopt notes a commit of our own that the server has taken.
+func (s *Store) adopt(ctx context.Context, c commit) (*view, error) {
+	if err := s.gate.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.gate.Unlock()
+	k, err := s.cache.load()
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.objects.open(c.id, s.where)
+	if err != nil {
+		return nil, err
+	}
+	if k.Rev > c.rev && k.ID == v.state.id { // another process has seen more already
+		v.known = k
+		return v, nil
+	}
+	return v, s.remember(k, v)
+}

@@ -1,0 +1,169 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// errAbsent: the remote answers and has no such branch.
+var errAbsent = errors.New("no such branch")
+
+// A server is the branch on the remote.
+type server struct {
+	git   *git
+	place place
+	ref   string // refs/heads/…
+}
+
+// tip asks for the branch's newest commit.
+func (s *server) tip(ctx context.Context) (oid, error) {
+	fault.Point("git.look")
+	out, err := s.git.run(ctx, "ls-remote", "--quiet", "--", s.place.url, s.ref)
+	if err != nil {
+		return "", s.explain(err)
+	}
+	for line := range strings.Lines(out) {
+		hash, ref, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if id, ok := parseOID(hash); ok && ref == s.ref {
+			return id, nil
+		}
+	}
+	return "", errAbsent
+}
+
+// fetch brings the branch's newest commit and what it needs into the cache.
+// The first time it brings no history.
+func (s *server) fetch(ctx context.Context, first bool) (oid, error) {
+	fault.Point("git.fetch")
+	head := filepath.Join(s.git.dir, "FETCH_HEAD")
+	if err := os.Remove(head); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	args := []string{"fetch", "--quiet", "--no-tags", "--force", "--no-recurse-submodules"}
+	if first {
+		_ = os.Remove(filepath.Join(s.git.dir, "shallow.lock")) // of a fetch that was ended
+		args = append(args, "--depth=1")
+	}
+	_, err := s.git.run(ctx, append(args, "--", s.place.url, s.ref)...)
+	if err != nil {
+		var said *gitError
+		if errors.As(err, &said) && strings.Contains(said.text, "couldn't find remote ref") {
+			return "", errAbsent
+		}
+		return "", s.explain(err)
+	}
+	text, err := os.ReadFile(head)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errCache, err)
+	}
+	hash, _, _ := strings.Cut(string(text), "\t")
+	id, ok := parseOID(hash)
+	if !ok {
+		return "", fmt.Errorf("%w: git fetch left no commit", errCache)
+	}
+	return id, nil
+}
+
+// What a push came to. Only pushed is sure to have changed the branch, and
+// only same and refused are sure not to have.
+type pushed int
+
+const (
+	failed  pushed = iota // no answer, or none that we understand
+	done                  // the branch is at the new commit, through us
+	same                  // the branch was there already: someone else's commit
+	lost                  // the branch is not at the commit we built on
+	refused               // the server does not want it
+)
+
+// push moves the branch from one commit to another if it is still there. An
+// empty from means that there must be no branch. err says why, unless done.
+func (s *server) push(ctx context.Context, from, to oid) (pushed, error) {
+	fault.Point("git.push")
+	out, err := s.git.run(ctx, "push", "--porcelain", "--no-progress", "--no-verify", "--no-recurse-submodules", "--no-follow-tags",
+		"--force-with-lease="+s.ref+":"+string(from), "--", s.place.url, string(to)+":"+s.ref)
+	fault.Point("git.pushed")
+	flag, summary := porcelain(out, s.ref)
+	summary = s.git.redact(summary)
+	switch {
+	case flag == '=':
+		if fault.Bug("git_same_wins") {
+			return done, nil
+		}
+		return same, errors.New("git push: someone else made the same commit")
+	case err == nil && (flag == ' ' || flag == '+' || flag == '*'):
+		return done, nil
+	case flag == '!' && strings.HasPrefix(summary, "[rejected]"):
+		return lost, errors.New("git push: " + summary)
+	case flag == '!' && strings.HasPrefix(summary, "[remote rejected]"):
+		if contended(summary) {
+			return lost, errors.New("git push: " + summary)
+		}
+		var said *gitError
+		if errors.As(err, &said) && said.text != "" {
+			summary += ": " + said.text
+		}
+		return refused, fmt.Errorf("%w: %s does not take the push: %s", driver.ErrDenied, s.place.show, summary)
+	case err == nil:
+		return failed, errors.New("git push: no word about the branch")
+	}
+	return failed, s.explain(err)
+}
+
+// porcelain finds the line about the branch in what git push says.
+func porcelain(out, ref string) (flag byte, summary string) {
+	for line := range strings.Lines(out) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
+		if len(parts) == 3 && len(parts[0]) == 1 && strings.HasSuffix(parts[1], ":"+ref) {
+			return parts[0][0], parts[2]
+		}
+	}
+	return 0, ""
+}
+
+// contended reports a refusal that comes of two pushes at the same moment,
+// not of a rule.
+func contended(summary string) bool {
+	for _, words := range []string{"failed to update ref", "lock", "already exists", "incorrect old value", "fetch first", "stale info"} {
+		if strings.Contains(summary, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// explain tells a server that does not let us in from one that is not there.
+func (s *server) explain(err error) error {
+	var said *gitError
+	if !errors.As(err, &said) || driver.Refusal(err) {
+		return err
+	}
+	if said.timeout == 0 && deniedText(said.text) {
+		return fmt.Errorf("%w: %s: %s", driver.ErrDenied, s.place.show, said.text)
+	}
+	return fmt.Errorf("%s: %w", s.place.show, err)
+}
+
+// deniedText recognises the words of git, ssh and the large forges for "you
+// may not". Everything else counts as "could not be reached".
+func deniedText(text string) bool {
+	text = strings.ToLower(text)
+	for _, words := range []string{
+		"authentication failed", "could not read username", "could not read password", "terminal prompts disabled",
+		"permission denied", "access denied", "returned error: 401", "returned error: 403", "host key verification failed",
+		"not have permission", "not allowed to", "you are not authorized", "write access to repository not granted",
+		"dubious ownership", "protocol_not_allowed", "is not allowed",
+	} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return strings.Contains(text, "permission to") && strings.Contains(text, "denied")
+}

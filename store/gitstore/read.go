@@ -1,0 +1,149 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Read implements driver.Store.
+func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	defer done()
+	var snap driver.Snapshot
+	err = s.mended(living, func() error {
+		v, err := s.look(living)
+		if err == nil {
+			snap, err = v.query(living, q, maxSkew)
+		}
+		return err
+	})
+	if err != nil {
+		return driver.Snapshot{}, s.ended(ctx, err)
+	}
+	return snap, nil
+}
+
+// mended runs f, and once more with a new cache if this one has holes.
+func (s *Store) mended(ctx context.Context, f func() error) error {
+	err := f()
+	if !errors.Is(err, errCache) {
+		return err
+	}
+	if _, err := s.fetch(ctx, "", true); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Cached answers a query from what this machine last saw, without asking the
+// server, and says when that was. It is for looking, never for deciding.
+func (s *Store) Cached(ctx context.Context, q driver.Query) (driver.Snapshot, time.Time, error) {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return driver.Snapshot{}, time.Time{}, err
+	}
+	defer done()
+	at := s.cache.checkedAt()
+	v, err := s.latest()
+	if err == nil && v == nil {
+		err = fmt.Errorf("%w: %s was never seen on this machine", driver.ErrMissing, s.where)
+	}
+	if err != nil {
+		return driver.Snapshot{}, time.Time{}, s.ended(ctx, err)
+	}
+	snap, err := v.query(living, q, maxSkew)
+	if err != nil {
+		return driver.Snapshot{}, time.Time{}, s.ended(ctx, err)
+	}
+	return snap, at, nil
+}
+
+// holding reports whether all guards hold, and at which revision.
+func (s *Store) holding(ctx context.Context, guards []driver.Guard, look func(context.Context) (*view, error)) (ok bool, rev int64, err error) {
+	err = s.mended(ctx, func() error {
+		v, err := look(ctx)
+		if err != nil {
+			return err
+		}
+		rev = v.rev
+		ok, err = v.holds(guards)
+		return err
+	})
+	return ok, rev, err
+}
+
+// maxSilent is how many times in a row a waiter may get no answer.
+const maxSilent = 3
+
+// Wait implements driver.Store. It asks the server from time to time; what
+// others in this process learn meanwhile it hears at once.
+func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	look := s.look
+	for silent := 0; ; {
+		s.mu.Lock()
+		news := s.news
+		s.mu.Unlock()
+		ok, _, err := s.holding(living, guards, look)
+		switch {
+		case living.Err() != nil:
+			return s.ended(ctx, living.Err())
+		case err == nil && !ok:
+			return nil
+		case driver.Refusal(err):
+			return err
+		case err != nil:
+			if silent++; silent == maxSilent {
+				return err
+			}
+		default:
+			silent = 0
+		}
+		pause := time.NewTimer(s.poll*3/4 + rand.N(s.poll/2+1))
+		select {
+		case <-living.Done():
+			pause.Stop()
+			return s.ended(ctx, living.Err())
+		case <-news:
+			look = s.newest
+		case <-pause.C:
+			look = s.recent
+		}
+		pause.Stop()
+	}
+}
+
+// newest is the view that somebody in this process has just got.
+func (s *Store) newest(ctx context.Context) (*view, error) {
+	s.mu.Lock()
+	v := s.view
+	s.mu.Unlock()
+	if v == nil {
+		return s.look(ctx)
+	}
+	return v, nil
+}
+
+// recent is a view that was the newest half a poll ago: many who wait in one
+// process need not ask one by one.
+func (s *Store) recent(ctx context.Context) (*view, error) {
+	s.mu.Lock()
+	v, fresh := s.view, time.Since(s.confirmed) < s.poll/2
+	s.mu.Unlock()
+	if v == nil || !fresh {
+		return s.look(ctx)
+	}
+	return v, nil
+}
