@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"sync"
@@ -74,9 +73,6 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	case !wasNamed:
 		a.note("Note: there is no store here yet (%s): nothing is locked.", withoutPassword(url))
 		d, err = &lateStore{app: a, cfg: cfg}, nil
-	}
-	if err != nil && judge(err).exit == ExitError { // neither an answer nor a mistake of the caller
-		err = fmt.Errorf("%w: %w", store.ErrUnreachable, err)
 	}
 	if err != nil {
 		return nil, err

@@ -3,12 +3,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/cli"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 )
@@ -34,10 +36,13 @@ func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 		return nil, err
 	}
 	st, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll})
-	if err != nil {
-		return nil, err // not a nil *sqlitestore.Store
+	switch {
+	case err == nil:
+		return st, nil // never a nil *sqlitestore.Store
+	case driver.Refusal(err):
+		return nil, err
 	}
-	return st, nil
+	return nil, fmt.Errorf("%w: %w", store.ErrUnreachable, err) // an error of the disk
 }
 
 func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
