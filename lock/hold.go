@@ -105,7 +105,7 @@ func (l *Lease) Err() error {
 	if err := context.Cause(l.ctx); err != nil {
 		return err
 	}
-	if l.left() <= 0 {
+	if l.Left() <= 0 {
 		return l.expired()
 	}
 	return nil
@@ -170,7 +170,7 @@ func (l *Lease) keep(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if l.left() > 0 && l.elapsed() >= next {
+		if l.Left() > 0 && l.elapsed() >= next {
 			err := l.heartbeat(ctx)
 			switch {
 			case err == nil:
@@ -183,7 +183,7 @@ func (l *Lease) keep(ctx context.Context) {
 				next = l.elapsed() + look
 			}
 		}
-		left := l.left()
+		left := l.Left()
 		if left <= 0 {
 			l.lose(l.expired())
 		}
@@ -198,7 +198,7 @@ func (l *Lease) keep(ctx context.Context) {
 // that hangs is not the last one. If the store does not even hear that, the
 // lease is lost while it still hangs.
 func (l *Lease) heartbeat(ctx context.Context) error {
-	left := l.left()
+	left := l.Left()
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, min(left, 100*time.Millisecond)))
 	defer cancel()
 	late := time.AfterFunc(left, func() { l.lose(l.expired()) })
@@ -244,8 +244,9 @@ func (l *Lease) elapsed() time.Duration {
 	return l.now().since(l.trust)
 }
 
-// left is how long the lease may still be trusted.
-func (l *Lease) left() time.Duration {
+// Left is how long the lease may still be trusted if no further heartbeat
+// succeeds.
+func (l *Lease) Left() time.Duration {
 	trust, _ := Window(l.TTL())
 	return trust - l.elapsed()
 }

@@ -36,19 +36,15 @@ type session struct {
 type window struct {
 	grace time.Duration // between TERM and KILL
 	spare time.Duration // for the steps in between
-
-	// A look at the lease says that it may be relied on now, and not for how
-	// long. So the supervisor does without the next look for a time that fits
-	// in here together with its own, shorter grace.
-	silence, hush time.Duration
+	look  time.Duration // how often the supervisor is told how long it may rely on the lease
 }
 
 func (s *session) window() window {
 	ttl := s.lease.TTL()
-	trust, grace := lock.Window(ttl)
-	w := window{grace: grace, spare: ttl / 40, silence: (ttl - trust) / 2, hush: (ttl - trust) / 4}
+	_, grace := lock.Window(ttl)
+	w := window{grace: grace, spare: ttl / 40, look: min(time.Second, ttl/30)}
 	if s.o.Grace > 0 {
-		w.grace, w.hush = min(w.grace, s.o.Grace), min(w.hush, s.o.Grace)
+		w.grace = min(w.grace, s.o.Grace)
 	}
 	return w
 }
@@ -61,7 +57,7 @@ func (s *session) work(ctx context.Context) {
 	s.terminal = openTerminal(s.o.Stdin)
 	defer func() { s.terminal.takeBack(s.res.ExitCode > 128) }()
 	s.start()
-	look := time.NewTicker(min(time.Second, s.window().silence/4))
+	look := time.NewTicker(s.window().look)
 	defer look.Stop()
 	done, lost := ctx.Done(), s.lease.Context().Done()
 	for {
@@ -104,7 +100,7 @@ func (s *session) start() {
 		return
 	}
 	foreground := s.terminal.give(s.keeper.group())
-	s.tell(order{At: s.trusted, Trust: w.silence, Grace: w.hush, Start: &spec{
+	s.tell(order{At: s.trusted, Trust: s.lease.Left(), Grace: w.grace, Start: &spec{
 		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.res.Grant),
 		Grace: w.grace, Foreground: foreground,
 	}})
@@ -126,7 +122,7 @@ func (s *session) tell(o order) {
 	}
 }
 
-// vouch looks at the lease and passes on that it may be relied on. The moment
+// vouch looks at the lease and passes on how long it may be relied on. The moment
 // is taken before the look: whatever happens in between, a pause above all,
 // errs to safety.
 func (s *session) vouch() {
@@ -136,8 +132,8 @@ func (s *session) vouch() {
 		return
 	}
 	s.trusted = at
-	if w := s.window(); s.started {
-		s.tell(order{At: at, Trust: w.silence, Grace: w.hush})
+	if s.started {
+		s.tell(order{At: at, Trust: s.lease.Left(), Grace: s.window().grace})
 	}
 }
 
