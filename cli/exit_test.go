@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -55,24 +56,47 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// mainWith runs a command over a store that cannot be opened.
+// mainWith runs a command over a store that open opens.
 func mainWith(t *testing.T, open Opener, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = Main(args, App{
-		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Dir: t.TempDir(), Now: time.Now, Open: open,
-		Env: func(name string) string { return map[string]string{"TASKLOCK_OWNER": "me"}[name] },
-	})
+	code = mainTo(t, open, &out, &err, args...)
 	return code, out.String(), err.String()
 }
+
+func mainTo(t *testing.T, open Opener, stdout, stderr io.Writer, args ...string) int {
+	t.Helper()
+	return Main(args, App{
+		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Dir: t.TempDir(), Now: time.Now, Open: open,
+		Env: func(name string) string { return map[string]string{"TASKLOCK_OWNER": "me"}[name] },
+	})
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no room") }
 
 // TestOneMeansFree: an error that nobody knows is 1, but not from check, whose
 // 1 means free.
 func TestOneMeansFree(t *testing.T) {
-	strange := func(context.Context, string, OpenOptions) (driver.Store, error) { return nil, errors.New("strange") }
-	for args, want := range map[string]int{"list": 1, "acquire x": 1, "check x": 8, "check x --json": 8, "check": 2} {
-		if got, _, stderr := mainWith(t, strange, strings.Fields(args)...); got != want {
-			t.Errorf("%s: exit %d, want %d: %s", args, got, want, stderr)
+	missing := func(context.Context, string, OpenOptions) (driver.Store, error) { return nil, driver.ErrMissing }
+	for args, want := range map[string]int{"list --json": 1, "check x": 8, "check x --json": 8, "check x -q": 1, "check": 2} {
+		var stderr bytes.Buffer
+		if got := mainTo(t, missing, full{}, &stderr, strings.Fields(args)...); got != want {
+			t.Errorf("%s: exit %d, want %d: %s", args, got, want, &stderr)
+		}
+	}
+}
+
+// TestStoreThatCannotBeOpened: unreachable is not free.
+func TestStoreThatCannotBeOpened(t *testing.T) {
+	strange := func(context.Context, string, OpenOptions) (driver.Store, error) {
+		return nil, fmt.Errorf("%w: strange", store.ErrUnreachable)
+	}
+	for _, args := range []string{"list", "acquire x", "check x", "release x", "wait x"} {
+		if got, _, stderr := mainWith(t, strange, strings.Fields(args)...); got != 8 {
+			t.Errorf("%s: exit %d: %s", args, got, stderr)
 		}
 	}
 }

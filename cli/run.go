@@ -92,11 +92,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 		Acquire: req, Command: command, Dir: a.Dir, Env: a.Environ,
 		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr,
 		Grace: o.grace.value, Forward: true, Guardian: []string{self, guardianVerb},
-		Log: func(format string, _ ...any) {
-			if strings.HasPrefix(format, "holding ") {
-				w.end(true, false) // the terminal is the command's from here on
-			}
-		},
+		Holding: func(g lock.Grant) { w.end(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
 	})
 	w.end(false, false)
 	return o.ended(a, res, err)
