@@ -69,16 +69,19 @@ func dump(ctx context.Context, st driver.Store) (Dump, error) {
 	}
 	all := Dump{}
 	for _, r := range snap.Records {
+		var v map[string]any
+		if err := json.Unmarshal(r.Value, &v); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		if v["void"] == true {
+			continue // in place of a commit that was repeated
+		}
 		key := r.Key
 		if strings.HasPrefix(key, "event/") {
 			key = fmt.Sprintf("event/%d", r.Rev)
 			for all[key].Value != nil { // several of one commit
 				key += "+"
 			}
-		}
-		var v map[string]any
-		if err := json.Unmarshal(r.Value, &v); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
 		}
 		for _, f := range []string{"since", "renewedAt", "time", "at", "lapsed", "id", "storeId"} {
 			delete(v, f)

@@ -4,15 +4,19 @@ package torture
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +49,10 @@ type operation struct {
 	args    []string
 }
 
-const shortTTL = "400ms"
+const (
+	shortTTL = "400ms"
+	patience = "2400ms" // ttl + 2 s
+)
 
 var operations = []operation{
 	{name: "first", args: []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
@@ -81,16 +88,17 @@ var operations = []operation{
 // one store.
 type stage struct {
 	operation
-	worker, binary  string
-	dir             string // holds the prepared store, and copies of it
-	before, after   Dump
-	counts          map[string]int // how often each system call is done
-	nextAcquireWait string
+	worker, binary    string
+	bug               string // planted in the operation
+	dir               string // holds the prepared store, and copies of it
+	before, after     Dump
+	counts            map[string]int // how often each system call is done
+	isBefore, isAfter atomic.Int64   // what was found
 }
 
 func newStage(t *testing.T, o operation) *stage {
 	t.Helper()
-	s := &stage{operation: o, worker: workerProgram(t), binary: command(t), dir: t.TempDir(), nextAcquireWait: "2400ms"}
+	s := &stage{operation: o, worker: workerProgram(t), binary: command(t), dir: t.TempDir()}
 	ready := filepath.Join(s.dir, "ready")
 	must(t, os.Mkdir(ready, 0o700))
 	for _, args := range o.prepare {
@@ -118,7 +126,7 @@ func newStage(t *testing.T, o operation) *stage {
 		t.Fatalf("%v: %v\n%s", s.args, err, out)
 	}
 	if d, err := s.read(again); err != nil || !same(d, s.after) {
-		t.Fatalf("doing it twice gives two results, so nothing can be compared: %v\n%s\n%s", err, show(d), show(s.after))
+		t.Fatalf("doing it twice gives two results, so nothing can be compared: %v\n%s", err, differ(d, s.after))
 	}
 	if same(s.before, s.after) {
 		t.Fatal("the operation changes nothing")
@@ -134,7 +142,7 @@ func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
 		line = append(append([]string{"strace", "-f", "-qq"}, inject...), append([]string{"--"}, line...)...)
 	}
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(cleanEnv(), "GOMAXPROCS=1")
+	cmd.Env = append(cleanEnv(), "GOMAXPROCS=1", "TASKLOCK_FAULT_BUG="+s.bug)
 	return cmd
 }
 
@@ -163,12 +171,15 @@ func (s *stage) sound(dir string, acknowledged bool) error {
 	}
 	switch {
 	case same(d, s.after):
+		s.isAfter.Add(1)
 	case acknowledged:
-		return fmt.Errorf("acknowledged, but not there:\n%s", show(d))
-	case !same(d, s.before):
-		return fmt.Errorf("neither before nor after:\n%s\nbefore:\n%s\nafter:\n%s", show(d), show(s.before), show(s.after))
+		return fmt.Errorf("acknowledged, but not there; against after:\n%s", differ(s.after, d))
+	case same(d, s.before):
+		s.isBefore.Add(1)
+	default:
+		return fmt.Errorf("neither before nor after; against before:\n%sagainst after:\n%s", differ(s.before, d), differ(s.after, d))
 	}
-	out, err := s.command(dir, nil, "acquire", "k", "--owner", "next", "--wait", s.nextAcquireWait).Output()
+	out, err := s.command(dir, nil, "acquire", "k", "--owner", "next", "--wait", patience).Output()
 	if err != nil {
 		return fmt.Errorf("the next acquire: %w: %s", err, out)
 	}
@@ -179,7 +190,7 @@ func (s *stage) sound(dir string, acknowledged bool) error {
 	if used := max(d.MaxRev(), s.after.MaxRev()*b2i(acknowledged)); r.Data.Token <= used {
 		return fmt.Errorf("token %d, but %d was used before", r.Data.Token, used)
 	}
-	if in, err := sqlitestore.Inspect(s.context(), s.path(dir)); err != nil || len(in.Problems) > 0 {
+	if in, err := sqlitestore.Inspect(context.Background(), s.path(dir)); err != nil || len(in.Problems) > 0 {
 		return fmt.Errorf("integrity: %v %v", err, in.Problems)
 	}
 	return s.tidy(dir)
@@ -227,28 +238,20 @@ type point struct {
 	k    int
 }
 
-// points lists all of them, or in the short form every so many.
-func (s *stage) points(few int, among ...string) []point {
+// points lists all of them. Those of fcntl, which locks and unlocks, are many
+// and alike: the short form takes every tenth.
+func (s *stage) points() []point {
 	var all []point
 	for call, n := range s.counts {
-		if len(among) > 0 && !slices.Contains(among, call) {
-			continue
+		step := 1
+		if call == "fcntl" && !full() {
+			step = 10
 		}
-		for k := range n {
-			all = append(all, point{call, k + 1})
+		for k := 1; k <= n; k += step {
+			all = append(all, point{call, k})
 		}
 	}
-	slices.SortFunc(all, func(a, b point) int {
-		return strings.Compare(fmt.Sprint(a.call, 1000+a.k), fmt.Sprint(b.call, 1000+b.k))
-	})
-	if full() || len(all) <= few {
-		return all
-	}
-	var some []point
-	for i := range few {
-		some = append(some, all[i*len(all)/few])
-	}
-	return some
+	return all
 }
 
 // acknowledged reports whether the command said that it was done.
@@ -262,11 +265,22 @@ func killed(err error) bool {
 	return ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
 }
 
-func same(a, b Dump) bool { return show(a) == show(b) }
+func same(a, b Dump) bool { return differ(a, b) == "" }
 
-func show(d Dump) string {
-	b, _ := json.MarshalIndent(d, "  ", " ") // maps are printed in order
-	return string(b)
+// differ lists the records in which two dumps differ.
+func differ(want, got Dump) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if w, g := fmt.Sprint(want[key]), fmt.Sprint(got[key]); w != g {
+			fmt.Fprintf(&b, "  %s: want %s, got %s\n", key, w, g)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[key]; !ok {
+			fmt.Fprintf(&b, "  %s: want none, got %v\n", key, got[key])
+		}
+	}
+	return b.String()
 }
 
 func b2i(b bool) int64 {
@@ -281,4 +295,18 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// inParallel does all points, n at a time.
+func inParallel[T any](n int, all []T, do func(T)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, n)
+	for _, p := range all {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(p)
+		})
+	}
+	wg.Wait()
 }
