@@ -151,7 +151,7 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return a.answer(newGrantData(g), func(p *printer) { p.grant(g, a.DryRun) })
+	return a.answer(g, func(p *printer) { p.grant(g, a.DryRun) })
 }
 
 // process is the one whose death ends the lease: the one that was named, else
@@ -170,16 +170,6 @@ func (o *acquireOptions) process(a *App) (host.Process, error) {
 		}
 	}
 	return host.Process{}, nil
-}
-
-// grantData is a grant with every field present.
-type grantData struct {
-	lock.Grant
-	TookOver []lock.TakenOver `json:"tookOver"`
-}
-
-func newGrantData(g lock.Grant) grantData {
-	return grantData{Grant: g, TookOver: append([]lock.TakenOver{}, g.TookOver...)}
 }
 
 // grant prints what was taken, in at most three lines.

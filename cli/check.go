@@ -44,12 +44,6 @@ not. With --mine: exit 0 if the caller or a parent of it holds the key, else 7.`
 	return cmd
 }
 
-type checkData struct {
-	Key    string    `json:"key"`
-	Locked bool      `json:"locked"`
-	Lock   *lockData `json:"lock"`
-}
-
 func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 	st, err := a.Store(ctx, false)
 	if err != nil {
@@ -66,7 +60,7 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 	if err != nil {
 		return err
 	}
-	err = a.answer(checkData{out.Key, out.Locked, oneLock(out.Lock)}, func(p *printer) {
+	err = a.answer(out, func(p *printer) {
 		if out.Locked {
 			p.line("%s is locked by %s, token %d, expires %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
 		} else {

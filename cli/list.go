@@ -83,7 +83,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 		}
 		return p.flush()
 	}
-	return a.answer(map[string]any{"locks": lockList(shown)}, func(p *printer) {
+	return a.answer(lock.ListResult{Locks: shown}, func(p *printer) {
 		p.wide = p.wide || a.Identity().Agent
 		if len(shown) == 0 && p.wide {
 			p.line("No locks.")

@@ -103,7 +103,7 @@ func (o *runOptions) dryRun(ctx context.Context, a *App, st *store.Store, req lo
 	if err != nil {
 		return o.ended(a, runner.Result{ExitCode: -1}, err)
 	}
-	return a.answer(newGrantData(g), func(p *printer) {
+	return a.answer(g, func(p *printer) {
 		p.grant(g, true)
 		words := make([]string, len(command))
 		for i, c := range command {

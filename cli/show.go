@@ -36,13 +36,7 @@ func show(ctx context.Context, a *App, key string) error {
 	if err != nil {
 		return err
 	}
-	return a.answer(showData{out.Key, oneLock(out.Lock), out.Waiters}, func(p *printer) { p.show(out) })
-}
-
-type showData struct {
-	Key     string        `json:"key"`
-	Lock    *lockData     `json:"lock"`
-	Waiters []lock.Waiter `json:"waiters"`
+	return a.answer(out, func(p *printer) { p.show(out) })
 }
 
 func (p *printer) show(s lock.ShowResult) {

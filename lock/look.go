@@ -19,11 +19,11 @@ type Info struct {
 	HeartbeatAt time.Time `json:"heartbeatAt"` // last sign of life
 	ExpiresAt   time.Time `json:"expiresAt"`
 	State       State     `json:"state"`
-	Host        string    `json:"host,omitempty"`
-	PID         int       `json:"pid,omitempty"`
-	Worktree    string    `json:"worktree,omitempty"`
-	Session     string    `json:"session,omitempty"`
-	Reason      string    `json:"reason,omitempty"`
+	Host        string    `json:"host"`
+	PID         int       `json:"pid"`
+	Worktree    string    `json:"worktree"`
+	Session     string    `json:"session"`
+	Reason      string    `json:"reason"`
 	Waiters     int       `json:"waiters"`
 }
 

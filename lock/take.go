@@ -18,7 +18,7 @@ type Grant struct {
 	Token      int64       `json:"token"` // the largest of the keys'
 	AcquiredAt time.Time   `json:"acquiredAt"`
 	ExpiresAt  time.Time   `json:"expiresAt"`
-	TookOver   []TakenOver `json:"tookOver,omitempty"`
+	TookOver   []TakenOver `json:"tookOver"`
 
 	leases []string // all that hold the keys
 }
@@ -80,7 +80,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 		return nil, nil, err
 	}
 	r.lapsed, r.wanted = map[string]time.Time{}, nil
-	g := &Grant{LeaseID: r.lease(), Owner: r.Owner, AcquiredAt: tx.Now().UTC()}
+	g := &Grant{LeaseID: r.lease(), Owner: r.Owner, AcquiredAt: tx.Now().UTC(), TookOver: []TakenOver{}}
 	var (
 		blockers []blocker
 		fresh    []string
