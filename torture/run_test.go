@@ -1,0 +1,315 @@
+//go:build linux
+
+package torture
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A field is a store and a register in which commands run under leases.
+type field struct {
+	t      *testing.T
+	binary string
+	url    string
+	dir    string
+	reg    *register
+	ttl    time.Duration
+}
+
+func newField(t *testing.T, ttl time.Duration) *field {
+	t.Helper()
+	f := &field{t: t, binary: command(t), dir: t.TempDir(), ttl: ttl}
+	f.url = "sqlite:" + filepath.Join(t.TempDir(), "store", "tasklock.db")
+	var err error
+	f.reg, err = openRegister(filepath.Join(f.dir, "register"))
+	must(t, err)
+	return f
+}
+
+// tasklock runs a command and returns its exit code and what it said.
+func (f *field) tasklock(args ...string) (int, string) {
+	cmd := exec.Command(f.binary, append([]string{"--store", f.url, "--json"}, args...)...)
+	cmd.Env = cleanEnv()
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		return -1, err.Error()
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// A job is a command that "tasklock run" has started.
+type job struct {
+	wrapper         *exec.Cmd
+	token           int64
+	lease           string
+	child, guardian int
+	in              chan struct{} // closed when the command works
+	done            chan struct{} // closed when the wrapper has ended
+	said            bytes.Buffer  // by the wrapper
+
+	mu    sync.Mutex
+	lines []string // of the command
+}
+
+// start runs a command on the key that works for hold. before stands in front
+// of the command line, bug is planted.
+func (f *field) start(key, row int, hold time.Duration, deaf bool, bug string, before ...string) (*job, error) {
+	spec, err := json.Marshal(childSpec{Dir: f.dir, Keys: []string{keyName(key)}, Row: row, Hold: hold, Deaf: deaf})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	line := append(before, f.binary, "--store", f.url, "run", keyName(key), "--owner", rootOwner,
+		"--ttl", f.ttl.String(), "--wait", "1m", "--", self, "-test.run=^$")
+	j := &job{wrapper: exec.Command(line[0], line[1:]...), in: make(chan struct{}), done: make(chan struct{})}
+	j.wrapper.Env = append(cleanEnv(), childEnv+"="+string(spec), "TASKLOCK_FAULT_BUG="+bug, "GOMAXPROCS=1")
+	j.wrapper.Stderr = &j.said
+	j.wrapper.WaitDelay = time.Second
+	out, err := j.wrapper.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := j.wrapper.Start(); err != nil {
+		return nil, err
+	}
+	go j.follow(bufio.NewScanner(out))
+	return j, nil
+}
+
+func (j *job) follow(lines *bufio.Scanner) {
+	for lines.Scan() {
+		j.mu.Lock()
+		j.lines = append(j.lines, lines.Text())
+		j.mu.Unlock()
+		if n, _ := fmt.Sscanf(lines.Text(), "in %d %s %d %d", &j.token, &j.lease, &j.child, &j.guardian); n == 4 {
+			close(j.in)
+		}
+	}
+	_ = j.wrapper.Wait()
+	close(j.done)
+}
+
+// spoke reports whether the command has said a line that begins so.
+func (j *job) spoke(word string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range j.lines {
+		if strings.HasPrefix(l, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// end ends whatever is left of the job.
+func (j *job) end() {
+	for _, pid := range []int{j.child, j.guardian, j.wrapper.Process.Pid} {
+		if pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	_ = j.wrapper.Process.Signal(syscall.SIGTERM)
+	if within(5*time.Second, j.done) != nil {
+		_ = j.wrapper.Process.Kill()
+	}
+}
+
+func within(d time.Duration, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-time.After(d):
+		return fmt.Errorf("not after %v", d)
+	}
+}
+
+// runs reports whether the process exists and is no zombie.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
+	return !bytes.HasPrefix(rest, []byte(" Z")) && !bytes.HasPrefix(rest, []byte(" X"))
+}
+
+// TestStoppedHolder stops what runs under a lease for three times its ttl,
+// and lets another take over. Then the old command is dead within a second,
+// its wrapper exits with 7, none of its writes is accepted, and its end
+// changes nothing.
+func TestStoppedHolder(t *testing.T) {
+	f := newField(t, time.Second)
+	rounds, atOnce := 1, 4
+	if full() {
+		f.ttl, rounds, atOnce = 2*time.Second, 50, 8
+	}
+	type round struct {
+		key         int
+		whole, deaf bool
+	}
+	var all []round
+	for i := range 4 * rounds {
+		all = append(all, round{key: i % maxKeys, whole: i%2 == 0, deaf: i/2%2 == 0})
+	}
+	inParallel(min(atOnce, maxKeys), all, func(r round) {
+		if err := f.stopRound(r.key, r.whole, r.deaf); err != nil {
+			t.Errorf("key %d, everything stopped: %v, deaf to TERM: %v: %v", r.key, r.whole, r.deaf, err)
+		}
+	})
+	t.Logf("%d holders stopped for 3 x %v, half of them whole, half of them only the wrapper", len(all), f.ttl)
+}
+
+func (f *field) stopRound(key int, whole, deaf bool) error {
+	old, err := f.start(key, 1, time.Minute, deaf, "")
+	if err != nil {
+		return err
+	}
+	defer old.end()
+	if err := within(30*time.Second, old.in); err != nil {
+		return fmt.Errorf("the command does not start: %w: %s", err, &old.said)
+	}
+	pids := []int{old.wrapper.Process.Pid}
+	if whole {
+		pids = append(pids, old.guardian, old.child)
+	}
+	stopped := time.Now()
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	next, err := f.start(key, 2, time.Minute, false, "")
+	if err != nil {
+		return err
+	}
+	defer next.end()
+	if err := within(f.ttl+5*time.Second, next.in); err != nil {
+		return fmt.Errorf("nobody can take over: %w: %s", err, &next.said)
+	}
+	if !whole && runs(old.child) {
+		return fmt.Errorf("the lease was given away while the command works")
+	}
+	time.Sleep(time.Until(stopped.Add(3 * f.ttl)))
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+	return f.afterwards(key, whole, old, next)
+}
+
+// afterwards is what must be true once the old holder goes on.
+func (f *field) afterwards(key int, whole bool, old, next *job) error {
+	woken := time.Now()
+	for runs(old.child) {
+		if time.Since(woken) > time.Second {
+			return fmt.Errorf("the old command lives a second after SIGCONT")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := within(5*time.Second, old.done); err != nil {
+		return fmt.Errorf("the wrapper does not end: %w", err)
+	}
+	if code := old.wrapper.ProcessState.ExitCode(); code != 7 {
+		return fmt.Errorf("exit %d instead of 7: %s", code, &old.said)
+	}
+	if old.spoke("out") || !whole && old.spoke("pushed") {
+		return fmt.Errorf("the old command worked on: %v", old.lines)
+	}
+	if e := f.reg.at(key); e != newEntry(next.token, 2, true) {
+		return fmt.Errorf("in the register is %v instead of token %d", e, next.token)
+	}
+	if code, out := f.tasklock("check", keyName(key), "--token", fmt.Sprint(next.token)); code != 0 {
+		return fmt.Errorf("the new holder's token is not in force any more: exit %d, %s", code, out)
+	}
+	return nil
+}
+
+// TestReplyComesLate delays the return from the commit of "run" for longer
+// than its ttl. The time of trust began with the call: the command must not
+// work. With the deadline counted from the reply it would.
+func TestReplyComesLate(t *testing.T) {
+	needStrace(t)
+	for _, bug := range []string{"", "deadline_from_reply"} {
+		f := newField(t, time.Second)
+		if code, out := f.tasklock("acquire", "other", "--owner", "o", "--no-wait"); code != 0 { // makes the store
+			t.Fatal(out)
+		}
+		// The second flock opens the gate after the commit.
+		late, err := f.start(0, 1, 3*time.Second, false, bug,
+			"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_exit=2500000:when=2", "--")
+		must(t, err)
+		for code := 1; code != 0; { // until it has the lock
+			code, _ = f.tasklock("check", keyName(0))
+		}
+		next, err := f.start(0, 2, 4*time.Second, false, "")
+		must(t, err)
+		if err := within(10*time.Second, next.in); err != nil {
+			t.Fatalf("nobody can take over: %v: %s", err, &next.said)
+		}
+		if err := within(20*time.Second, late.done); err != nil {
+			t.Fatal("the late one does not end")
+		}
+		next.end()
+		switch worked := late.spoke("pushed"); {
+		case bug == "" && worked:
+			t.Errorf("the command worked though its lease was taken over: %v", late.lines)
+		case bug == "" && late.wrapper.ProcessState.ExitCode() != 7:
+			t.Errorf("exit %d instead of 7: %s", late.wrapper.ProcessState.ExitCode(), &late.said)
+		case bug != "" && !worked:
+			t.Errorf("the bug %s was not seen: %v %s", bug, late.lines, &late.said)
+		}
+	}
+}
+
+// TestHeartbeatAfterBreak breaks the lock under a running command and gives
+// it to someone else: the next heartbeat must find out, and change nothing.
+func TestHeartbeatAfterBreak(t *testing.T) {
+	for _, bug := range []string{"", "renew_unchecked"} {
+		f := newField(t, time.Second)
+		old, err := f.start(0, 1, time.Minute, false, bug)
+		must(t, err)
+		if err := within(30*time.Second, old.in); err != nil {
+			t.Fatalf("the command does not start: %s", &old.said)
+		}
+		if code, out := f.tasklock("break", keyName(0), "--owner", "admin", "--reason", "torture"); code != 0 {
+			t.Fatal(out)
+		}
+		if code, out := f.tasklock("acquire", keyName(0), "--owner", "next", "--no-wait"); code != 0 {
+			t.Fatal(out)
+		}
+		token := fmt.Sprint(f.token(t))
+		time.Sleep(f.ttl)
+		code, out := f.tasklock("check", keyName(0), "--token", token)
+		switch {
+		case bug == "" && code != 0:
+			t.Errorf("the old holder took the lock back: exit %d, %s", code, out)
+		case bug == "" && (within(5*time.Second, old.done) != nil || old.wrapper.ProcessState.ExitCode() != 7):
+			t.Errorf("the old holder does not end with 7: %s", &old.said)
+		case bug != "" && code == 0:
+			t.Errorf("the bug %s was not seen", bug)
+		}
+		old.end()
+	}
+}
+
+// token is that in force on the first key.
+func (f *field) token(t *testing.T) int64 {
+	t.Helper()
+	_, out := f.tasklock("check", keyName(0))
+	var r struct {
+		Data struct{ Lock struct{ Token int64 } }
+	}
+	must(t, json.Unmarshal([]byte(out), &r))
+	return r.Data.Lock.Token
+}
