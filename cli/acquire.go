@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/task"
 )
 
 // leaseOptions are the flags of commands that take keys.
@@ -56,6 +57,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session,
 		TTL: o.ttl.value, MaxHold: o.maxHold.value, Wait: o.wait.value,
 		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
+		Within: task.Within,
 	}
 	if !o.wait.given && !o.noWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
 )
 
 // Exit is an exit code.
@@ -22,7 +24,7 @@ const (
 	ExitError   Exit = 1  // other errors; check: free, and nothing else
 	ExitUsage   Exit = 2  // bad usage, bad input
 	ExitSetup   Exit = 3  // not initialised, bad configuration, newer format, moved
-	ExitNone    Exit = 4  // not found
+	ExitNone    Exit = 4  // not found, nothing ready
 	ExitDenied  Exit = 5  // not permitted
 	ExitLocked  Exit = 6  // locked, or the wait timed out
 	ExitLost    Exit = 7  // lease lost, token stale
@@ -39,8 +41,9 @@ const exitHelp = `Exit codes:
   1  other error (check: free)        7  lease lost, token stale
   2  bad usage or input               8  store unreachable, outcome unknown
   3  no store, bad configuration      9  store damaged
-  4  not found                       10  unsafe environment
-  5  not permitted                  130  interrupted: the queue was left
+  4  not found, nothing ready        10  unsafe environment
+  5  not permitted                   11  the state does not allow it
+130  interrupted: the queue was left
 run exits as its command does.`
 
 // verdict is what an error means to the caller: its exit code and its code in
@@ -63,6 +66,12 @@ func judge(err error) verdict {
 		denied  *deniedError
 		start   *runner.StartError
 		ended   *runner.SignalError
+		inUse   *lock.InUseError
+		state   *task.StateError
+		circle  *task.CycleError
+		busy    *task.BusyError
+		missing *task.NotFoundError
+		several *task.AmbiguousError
 	)
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -86,6 +95,20 @@ func judge(err error) verdict {
 		return verdict{ExitSetup, "INVALID_CONFIG"}
 	case errors.As(err, &invalid), errors.As(err, &usage), is(driver.ErrTooLarge):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
+	case errors.As(err, &state):
+		return verdict{ExitState, "INVALID_STATE"}
+	case errors.As(err, &circle):
+		return verdict{ExitState, "DEPENDENCY_CYCLE"}
+	case errors.As(err, &inUse):
+		return verdict{ExitState, "IN_USE"}
+	case errors.As(err, &busy):
+		return verdict{ExitLocked, "TASK_LOCKED"}
+	case errors.As(err, &several):
+		return verdict{ExitUsage, "AMBIGUOUS"}
+	case errors.As(err, &missing):
+		return verdict{ExitNone, strings.ToUpper(missing.What) + "_NOT_FOUND"}
+	case is(task.ErrNothingReady):
+		return verdict{ExitNone, "NOTHING_READY"}
 	case is(lock.ErrNotFound):
 		return verdict{ExitNone, "LOCK_NOT_FOUND"}
 	case is(driver.ErrMissing):

@@ -16,6 +16,7 @@ import (
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
 )
 
 func TestJudge(t *testing.T) {
@@ -42,6 +43,14 @@ func TestJudge(t *testing.T) {
 		{&lock.CycleError{}, 6, "DEADLOCK"},
 		{lock.ErrQueueFull, 6, "QUEUE_FULL"},
 		{&lock.LostError{}, 7, "LEASE_LOST"},
+		{&lock.InUseError{Inside: []string{"x"}}, 11, "IN_USE"},
+		{&task.StateError{}, 11, "INVALID_STATE"},
+		{&task.CycleError{IDs: []string{"x"}}, 11, "DEPENDENCY_CYCLE"},
+		{&task.BusyError{}, 6, "TASK_LOCKED"},
+		{&task.NotFoundError{What: "task"}, 4, "TASK_NOT_FOUND"},
+		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND"},
+		{&task.AmbiguousError{}, 2, "AMBIGUOUS"},
+		{task.ErrNothingReady, 4, "NOTHING_READY"},
 		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN"},
 		{store.ErrUnreachable, 8, "STORE_UNREACHABLE"},
 		{driver.ErrDamaged, 9, "STORE_DAMAGED"},

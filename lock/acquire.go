@@ -189,7 +189,7 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 			}
 			return nil, err
 		}
-		held := blocked[0].held
+		held := r.nearest(blocked)
 		if r.Wait > 0 {
 			held.Waited = time.Since(start)
 		}
@@ -204,6 +204,17 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 			return nil, err
 		}
 	}
+}
+
+// nearest is the blocker to name: one of a key that was asked for, rather than
+// of one around it.
+func (r *AcquireRequest) nearest(blocked []blocker) HeldError {
+	for _, b := range blocked {
+		if slices.Contains(r.asked, b.held.Key) {
+			return b.held
+		}
+	}
+	return blocked[0].held
 }
 
 // try makes one attempt. When blocked it queues, or with last leaves a ticket

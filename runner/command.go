@@ -74,17 +74,22 @@ func reason(err error) string {
 }
 
 // environment is what the command sees: what it was given, and its lease.
-func environment(base []string, g lock.Grant) []string {
+// Of the keys only those it was started for: the section of a task is taken
+// with it, but nobody asked.
+func environment(base, asked []string, g lock.Grant) []string {
 	if base == nil {
 		base = os.Environ()
 	}
 	var keys []string
+	token := int64(0)
 	for _, k := range g.Keys {
-		keys = append(keys, k.Key)
+		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lock.CheckKey(a); return key == k.Key }) {
+			keys, token = append(keys, k.Key), max(token, k.Token)
+		}
 	}
 	own := [][2]string{
 		{"TASKLOCK_KEY", strings.Join(keys, " ")},
-		{"TASKLOCK_TOKEN", strconv.FormatInt(g.Token, 10)},
+		{"TASKLOCK_TOKEN", strconv.FormatInt(token, 10)},
 		{"TASKLOCK_LEASE", g.LeaseID},
 		{"TASKLOCK_OWNER", g.Owner + "/cmd"},
 	}

@@ -101,7 +101,7 @@ func (s *session) start() {
 	}
 	foreground := s.terminal.give(s.keeper.group())
 	s.tell(order{At: s.trusted, Trust: s.lease.Left(), Grace: w.grace, Start: &spec{
-		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.res.Grant),
+		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.o.Acquire.Keys, s.res.Grant),
 		Grace: w.grace, Foreground: foreground,
 	}})
 }
