@@ -48,7 +48,7 @@ func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
 		holder := "first"
 		w.acquire(holder, "a")
 		var calls []*call
-		for i := range 1000 {
+		for i := range crowd {
 			c := &call{done: make(chan struct{})}
 			ctx, cancel := context.WithCancelCause(w.ctx)
 			c.cancel = cancel
@@ -82,14 +82,18 @@ func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
 // queue writes n tickets as they are stored, for the keys of each.
 func (w *world) queue(n int, owner string, keys func(i int) []string) {
 	w.Helper()
+	var b driver.Batch
+	put := func(key string, v any) {
+		value, err := json.Marshal(v)
+		w.must(err)
+		b.Writes = append(b.Writes, driver.Write{Key: key, Value: value})
+	}
 	queues := map[string][]string{}
 	for i := range n {
 		name := fmt.Sprintf("%s-%d/ticket", owner, i)
-		lease, err := json.Marshal(map[string]any{
+		put("lease/"+name, map[string]any{
 			"owner": strings.TrimSuffix(name, "/ticket"), "waitsFor": keys(i), "ttlSeconds": 30, "since": time.Now(),
 		})
-		w.must(err)
-		w.overwrite("lease/"+name, string(lease))
 		for _, k := range keys(i) {
 			queues[k] = append(queues[k], name)
 		}
@@ -99,10 +103,10 @@ func (w *world) queue(n int, owner string, keys func(i int) []string) {
 		if len(keys(0)) > 1 {
 			q["batches"] = tickets
 		}
-		value, err := json.Marshal(q)
-		w.must(err)
-		w.overwrite("queue/"+k, string(value))
+		put("queue/"+k, q)
 	}
+	_, err := w.mem.Commit(w.ctx, b)
+	w.must(err)
 }
 
 func TestQueueFull(t *testing.T) {
