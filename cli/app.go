@@ -45,6 +45,7 @@ type App struct {
 	command string            // the command that runs: "locks list"
 	flags   map[string]string // those above that were given and can be configured
 	retry   []string          // the command line that goes on waiting
+	titles  map[string]string // of the tasks it is about, by id; set once
 
 	cfg    *Config
 	cfgErr error

@@ -8,11 +8,21 @@ import (
 )
 
 // lockedText says in one sentence who is in the way.
-func lockedText(h *lock.HeldError) string {
-	if h.Owner == "" {
-		return fmt.Sprintf("%s is free, but %s", named(h.Key), ahead(h))
+func lockedText(h *lock.HeldError) string { return lockedAs(named(h.Key), h) }
+
+// lockedText is the same, with the title of a task that the command is about.
+func (a *App) lockedText(h *lock.HeldError) string {
+	if title := a.titles[h.Key]; title != "" {
+		return lockedAs(`Task "`+short(title, 80)+`"`, h)
 	}
-	s := fmt.Sprintf("%s is locked by %s", named(h.Key), short(h.Owner, 120))
+	return lockedText(h)
+}
+
+func lockedAs(what string, h *lock.HeldError) string {
+	if h.Owner == "" {
+		return fmt.Sprintf("%s is free, but %s", what, ahead(h))
+	}
+	s := fmt.Sprintf("%s is locked by %s", what, short(h.Owner, 120))
 	if h.Waited > 0 {
 		s += ", still after " + rough(h.Waited)
 	}
@@ -36,7 +46,7 @@ func ahead(h *lock.HeldError) string {
 }
 
 // held prints a refusal in two lines: who, and everything known about when.
-func (p *printer) held(prefix string, h *lock.HeldError) {
+func (p *printer) held(prefix, text string, h *lock.HeldError) {
 	var facts []string
 	if !h.Until.IsZero() {
 		facts = append(facts, "Lock expires at: "+stamp(h.Until)+" ("+p.relative(h.Until)+")")
@@ -57,7 +67,7 @@ func (p *printer) held(prefix string, h *lock.HeldError) {
 	if h.Owner != "" && h.Ahead+h.Position > 0 {
 		facts = append(facts, ahead(h))
 	}
-	p.line("%s%s.", styled{prefix, red}, lockedText(h))
+	p.line("%s%s.", styled{prefix, red}, text)
 	if len(facts) > 0 {
 		p.line("%s.", strings.Join(facts, "; "))
 	}

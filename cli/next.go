@@ -74,6 +74,8 @@ func (a *App) next(err error) string {
 		denied *deniedError
 	)
 	switch {
+	case a.taskNext(err) != "":
+		return a.taskNext(err)
 	case errors.As(err, &held):
 		return a.again()
 	case errors.As(err, &cycle) && len(cycle.Chain) > 0:

@@ -69,7 +69,7 @@ func (a *App) refuse(err error) Exit {
 	}
 	next := a.next(err)
 	if a.JSON {
-		body := &errorBody{Code: v.code, Message: message(err), Details: details(err)}
+		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}
 		if a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {
 			return v.exit
 		}
@@ -77,15 +77,24 @@ func (a *App) refuse(err error) Exit {
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
 	var held *lock.HeldError
 	if errors.As(err, &held) {
-		p.held("Error: ", held)
+		p.held("Error: ", a.lockedText(held), held)
 	} else {
 		p.line("%s%s", styled{"Error: ", red}, message(err))
+		p.listed(err)
 	}
 	if next != "" {
 		p.line("Next: %s", next)
 	}
 	_ = p.flush()
 	return v.exit
+}
+
+func (a *App) message(err error) string {
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return a.lockedText(held)
+	}
+	return message(err)
 }
 
 // message is the error in one line.
@@ -123,7 +132,7 @@ func details(err error) map[string]any {
 		}
 		return map[string]any{"cycle": chain}
 	}
-	return nil
+	return taskDetails(err)
 }
 
 func heldDetails(h *lock.HeldError) map[string]any {

@@ -53,7 +53,7 @@ func (w *waiting) update(h lock.HeldError) {
 	w.stop = make(chan struct{})
 	if w.live {
 		h.Waited = 0
-		w.a.note("%s.\nWaiting for lock... (Ctrl+C to cancel)", lockedText(&h))
+		w.a.note("%s.\nWaiting for lock... (Ctrl+C to cancel)", w.a.lockedText(&h))
 	} else {
 		w.a.note("%s", w.plain())
 	}
@@ -143,7 +143,7 @@ func (w *waiting) facts() string {
 
 // plain is the same for a pipe.
 func (w *waiting) plain() string {
-	s := lockedText(&lock.HeldError{Key: w.held.Key, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
+	s := w.a.lockedText(&lock.HeldError{Key: w.held.Key, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
 	if waited := time.Since(w.started); waited < time.Second {
 		s += ". Waiting up to " + exact(w.wait)
 	} else {

@@ -111,7 +111,7 @@ func claimable(tx *store.Tx, t Task) error {
 		}
 	}
 	if len(t.WaitsFor) > 0 {
-		return &StateError{ID: t.ID, Status: t.Status, Why: "waits for " + list(t.WaitsFor)}
+		return &StateError{ID: t.ID, Status: t.Status, Why: "waits for " + list(t.WaitsFor), WaitsFor: t.WaitsFor}
 	}
 	return sectionOpen(tx, t)
 }

@@ -166,11 +166,11 @@ func sectionOpen(tx *store.Tx, t Task) error {
 		return err
 	}
 	if s.Value.Skipped {
-		return &StateError{ID: t.ID, Status: t.Status, Why: "its section " + t.Section + " is skipped"}
+		return &StateError{ID: t.ID, Status: t.Status, Why: "its section " + t.Section + " is skipped", WaitsFor: []string{sectionLock(t.Section)}}
 	}
 	waits, err := s.Value.waits(tx)
 	if err == nil && len(waits) > 0 {
-		err = &StateError{ID: t.ID, Status: t.Status, Why: "its section waits for section " + list(waits)}
+		err = &StateError{ID: t.ID, Status: t.Status, Why: "its section waits for section " + list(waits), WaitsFor: []string{sectionLock(waits[0])}}
 	}
 	return err
 }

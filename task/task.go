@@ -104,9 +104,10 @@ type Result struct {
 
 // StateError: the task's state does not allow it.
 type StateError struct {
-	ID     string
-	Status Status
-	Why    string
+	ID       string
+	Status   Status
+	Why      string
+	WaitsFor []string // keys of the tasks or sections in the way
 }
 
 func (e *StateError) Error() string {
