@@ -1,0 +1,178 @@
+//go:build linux
+
+package torture
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/store/sqlitestore"
+)
+
+// TestPowerLoss cuts the power of a disk in the middle of the work, again and
+// again: what was acknowledged is there afterwards, and no token comes twice.
+func TestPowerLoss(t *testing.T) {
+	d := newDisk(t)
+	cuts := 2
+	if full() {
+		cuts = 50
+	}
+	kept := 0
+	for range cuts {
+		n, err := d.cut(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept += n
+	}
+	if kept == 0 {
+		t.Fatal("nothing was acknowledged before any cut: that shows nothing")
+	}
+	t.Logf("%d cuts, %d acknowledged locks, all of them survived", cuts, kept)
+}
+
+// TestPowerLossNeedsSync turns fsync into a lie: now locks must get lost, or
+// the test above could not see it.
+func TestPowerLossNeedsSync(t *testing.T) {
+	needStrace(t)
+	d := newDisk(t)
+	lie := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:retval=0", "--"}
+	for range 5 {
+		if _, err := d.cut(lie); err != nil {
+			t.Logf("caught: %v", err)
+			return
+		}
+	}
+	t.Fatal("without fsync nothing was lost in five cuts: the test cannot fail")
+}
+
+// A disk is a file system on a loop device whose power can be cut.
+type disk struct {
+	t              *testing.T
+	binary, worker string
+	image, mount   string
+	generation     int
+	tokens         int64 // the highest that was ever acknowledged
+}
+
+func newDisk(t *testing.T) *disk {
+	t.Helper()
+	for tool, pkg := range map[string]string{"xfs_io": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mount": "mount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("%s is missing; run: apt-get install %s", tool, pkg)
+		}
+	}
+	d := &disk{t: t, binary: command(t), worker: workerProgram(t), image: filepath.Join(t.TempDir(), "image"), mount: t.TempDir()}
+	must(t, os.WriteFile(d.image, nil, 0o600))
+	must(t, os.Truncate(d.image, 64<<20))
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", d.image, d.mount).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: loss of power. This environment does not allow loop devices (root and /dev/loop* are needed): %v %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", d.mount).Run() })
+	return d
+}
+
+func (d *disk) path() string { return filepath.Join(d.mount, "store", "tasklock.db") }
+
+func (d *disk) command(before []string, args ...string) *exec.Cmd {
+	line := append(append([]string{}, before...), d.binary, "--store", "sqlite:"+d.path(), "--json")
+	line = append(line, args...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = cleanEnv()
+	return cmd
+}
+
+// acquire takes a key and returns its token, or 0 if that was not told.
+func (d *disk) acquire(before []string, args ...string) int64 {
+	out, err := d.command(before, append([]string{"acquire"}, args...)...).Output()
+	var r struct{ Data struct{ Token int64 } }
+	if err != nil || json.Unmarshal(out, &r) != nil {
+		return 0
+	}
+	return r.Data.Token
+}
+
+// cut works, cuts the power at a random moment, and looks at what is left. It
+// returns how many locks had been acknowledged. before stands in front of
+// every command.
+func (d *disk) cut(before []string) (int, error) {
+	d.generation++
+	var mu sync.Mutex
+	held := map[string]int64{}
+	var workers sync.WaitGroup
+	off := make(chan struct{})
+	for w := range 3 {
+		workers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-off:
+					return
+				default:
+				}
+				key := fmt.Sprintf("g%d-w%d-%d", d.generation, w, i)
+				mine := d.acquire(before, key, "--owner", "o", "--no-wait")
+				shared := d.acquire(before, "shared", "--owner", fmt.Sprint("w", w), "--wait", "1s", "--ttl", "500ms")
+				mu.Lock()
+				if mine > 0 {
+					held[key] = mine
+				}
+				d.tokens = max(d.tokens, mine, shared)
+				mu.Unlock()
+				if shared > 0 {
+					_ = d.command(before, "release", "shared", "--owner", fmt.Sprint("w", w)).Run()
+				}
+			}
+		})
+	}
+	time.Sleep(300*time.Millisecond + rand.N(time.Second))
+	out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", d.mount).CombinedOutput()
+	close(off)
+	workers.Wait()
+	if err != nil {
+		return 0, fmt.Errorf("xfs_io: %w: %s", err, out)
+	}
+	return len(held), errors.Join(d.remount(), d.whole(held))
+}
+
+// remount is the next start of the machine.
+func (d *disk) remount() error {
+	if out, err := exec.Command("umount", d.mount).CombinedOutput(); err != nil {
+		return fmt.Errorf("umount: %w: %s", err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", d.image, d.mount).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount: %w: %s", err, out)
+	}
+	return nil
+}
+
+// whole requires that all these locks are there, and that tokens go on above
+// every one that was ever told.
+func (d *disk) whole(held map[string]int64) error {
+	if in, err := sqlitestore.Inspect(d.t.Context(), d.path()); err != nil || len(in.Problems) > 0 {
+		return fmt.Errorf("integrity: %v %v", err, in.Problems)
+	}
+	all, err := ReadFresh(d.worker, "sqlite:"+d.path())
+	if err != nil {
+		return err
+	}
+	for key, token := range held {
+		if rec, ok := all["lock/"+key]; !ok || rec.Rev != token {
+			return fmt.Errorf("%s was acknowledged with token %d and is %v after the loss of power", key, token, rec)
+		}
+	}
+	if next := d.acquire(nil, "shared", "--owner", "next", "--wait", "3s", "--ttl", "100ms"); next <= d.tokens {
+		return fmt.Errorf("token %d after %d was told", next, d.tokens)
+	}
+	return nil
+}
