@@ -182,7 +182,7 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 		return w.allBroken(ctx, v)
 	}
 	alone := !w.whole && w.store.due(v.history+1)
-	if a.commit, err = d.write(alone); err != nil {
+	if a.commit, err = d.write(ctx, alone); err != nil {
 		return false, err
 	}
 	result, err := w.store.server.push(ctx, v.id, a.commit.id)
@@ -245,7 +245,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 		}
 		return false, fmt.Errorf("%w (then: %w)", cause, err)
 	}
-	if a, found, err := w.landed(now); err != nil || found {
+	if a, found, err := w.landed(ctx, now); err != nil || found {
 		if found {
 			w.finish(a)
 		}
@@ -269,7 +269,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 }
 
 // landed looks for one of our commits in the history of the branch.
-func (w *work) landed(now *view) (a attempt, found bool, err error) {
+func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, err error) {
 	if len(w.tried) == 0 {
 		return a, false, nil
 	}
@@ -277,26 +277,32 @@ func (w *work) landed(now *view) (a attempt, found bool, err error) {
 	for _, a := range w.tried {
 		lowest, sure = min(lowest, a.commit.rev), sure && a.sure
 	}
+	deep := false
 	for c := now.commit; c.rev >= lowest; {
 		for _, a := range w.tried {
 			if a.commit.id == c.id {
 				return a, true, nil
 			}
 		}
+		before, err := commit{}, errCache
 		if c.parent != "" {
-			before, err := w.store.objects.commit(c.parent, w.store.where)
-			if err == nil {
-				c = before
-				continue
-			}
-			if !errors.Is(err, errCache) {
+			before, err = w.store.objects.commit(c.parent, w.store.where)
+		}
+		switch {
+		case err == nil:
+			c = before
+		case !errors.Is(err, errCache):
+			return a, false, err
+		case sure:
+			return a, false, nil
+		case c.parent == "" || deep:
+			return a, false, errors.New("the history in which our commit might be was cut off")
+		default: // it is there, only not in the cache
+			if err := w.store.server.deepen(ctx); err != nil {
 				return a, false, err
 			}
+			deep = true
 		}
-		if sure {
-			break
-		}
-		return a, false, errors.New("the history in which our commit might be was cut off")
 	}
 	return a, false, nil
 }

@@ -42,7 +42,7 @@ func (s *Store) create(ctx context.Context) error {
 // install pushes a commit without history over the branch as it was at from.
 // If someone else was faster, ours is false and what they made is there.
 func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err error) {
-	c, err := d.write(true)
+	c, err := d.write(ctx, true)
 	if err != nil {
 		return false, err
 	}

@@ -1,11 +1,8 @@
 package gitstore
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
+	"context"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
@@ -78,7 +75,18 @@ var hostName = func() string {
 }()
 
 // write makes the objects of the commit. alone cuts off the history before it.
-func (d *draft) write(alone bool) (commit, error) {
+func (d *draft) write(ctx context.Context, alone bool) (c commit, err error) {
+	if len(d.changes) < manyObjects {
+		return d.build(alone)
+	}
+	err = d.base.objects.inBulk(ctx, func() error {
+		c, err = d.build(alone)
+		return err
+	})
+	return c, err
+}
+
+func (d *draft) build(alone bool) (commit, error) {
 	o := d.base.objects
 	root := map[string]entry{}
 	for _, e := range d.base.root.list {
@@ -227,8 +235,18 @@ func (d *draft) keep(top map[string]entry, name string, leaf map[string]entry) e
 	return nil
 }
 
-// change writes the files of these keys into a folder.
+// change writes the files of these keys into a folder. What they replace is
+// read before, though nobody asked: what is damaged is not overwritten.
 func (d *draft) change(in map[string]entry, keys []string) error {
+	var old []item
+	for _, key := range keys {
+		if e, ok := in[fileName(key)]; ok {
+			old = append(old, item{path: folderName(driver.Kind(key)) + "/" + e.name, id: e.id, key: key})
+		}
+	}
+	if err := d.base.fill(old); err != nil {
+		return err
+	}
 	for _, key := range keys {
 		name := fileName(key)
 		r := d.changes[key]
@@ -255,53 +273,4 @@ func putFolder(o *objects, entries map[string]entry) (oid, error) {
 		list = append(list, e)
 	}
 	return o.put("tree", encodeTree(list))
-}
-
-// putCommit writes a commit; its message ends in what parseCommit looks for.
-func (o *objects) putCommit(c commit, now time.Time, text string) (commit, error) {
-	nonce := make([]byte, 16)
-	if !sameAgain() {
-		_, _ = rand.Read(nonce)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "tree %s\n", c.tree)
-	if c.parent != "" {
-		fmt.Fprintf(&b, "parent %s\n", c.parent)
-	}
-	who := fmt.Sprintf("tasklock <tasklock@localhost> %d +0000", now.Unix())
-	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s\n\n", who, who, text)
-	fmt.Fprintf(&b, "%s%d\n%s%d\n%s%s\n", trailerRev, c.rev, trailerHistory, c.history, trailerNonce, hex.EncodeToString(nonce))
-	var err error
-	c.id, err = o.put("commit", []byte(b.String()))
-	return c, err
-}
-
-// message says what happened: one line, or a list under a heading.
-func message(notes []string) string {
-	const most, longest = 40, 200
-	var lines []string
-	for _, n := range notes {
-		n, _, _ = strings.Cut(n, "\n")
-		n = strings.TrimSpace(clean(n))
-		if r := []rune(n); len(r) > longest {
-			n = string(r[:longest]) + "…"
-		}
-		if n != "" {
-			lines = append(lines, n)
-		}
-	}
-	switch {
-	case len(lines) == 0:
-		return "update"
-	case len(lines) == 1:
-		return lines[0]
-	}
-	text := fmt.Sprintf("%d changes\n", len(lines))
-	for i, l := range lines {
-		if i == most {
-			return text + fmt.Sprintf("\n- and %d more", len(lines)-most)
-		}
-		text += "\n- " + l
-	}
-	return text
 }

@@ -126,11 +126,19 @@ func (e *gitError) Unwrap() error { return e.cause }
 // run runs one command to its end, or ends it, with all that it started, when
 // ctx ends, the time is over, or it brings more than a store can have.
 func (g *git) run(ctx context.Context, args ...string) (stdout string, err error) {
+	return g.feed(ctx, nil, args...)
+}
+
+// feed is run with something to read.
+func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout string, err error) {
 	limited, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	cmd := g.command(args...)
 	var out, said capped
-	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &said
+	if input == nil {
+		cmd.Stdin = nil
+	}
 	if err := limited.Err(); err != nil {
 		return "", err
 	}

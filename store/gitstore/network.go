@@ -71,6 +71,15 @@ func (s *server) fetch(ctx context.Context, first bool) (oid, error) {
 	return id, nil
 }
 
+// deepen brings the history that the first fetch left out.
+func (s *server) deepen(ctx context.Context) error {
+	_, err := s.git.run(ctx, "fetch", "--quiet", "--no-tags", "--depth=2147483647", "--", s.place.url, s.ref)
+	if err != nil {
+		return s.explain(err)
+	}
+	return nil
+}
+
 // What a push came to. Only pushed is sure to have changed the branch, and
 // only same and refused are sure not to have.
 type pushed int

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,7 @@ type objects struct {
 	mu      sync.Mutex
 	hex     int // digits of an oid
 	deflate *zlib.Writer
+	bulk    *bulk // where put puts, if not into files
 	trees   map[oid]*folder
 	records map[oid]*record
 }
@@ -99,6 +101,9 @@ func (o *objects) put(kind string, body []byte) (oid, error) {
 	_, _ = h.Write(head)
 	_, _ = h.Write(body)
 	id := oid(hex.EncodeToString(h.Sum(nil)))
+	if o.bulk != nil {
+		return id, o.bulk.add(o, id, kind, body)
+	}
 	path := o.path(id)
 	if fi, err := os.Stat(path); err == nil && fi.Size() > 0 {
 		return id, nil
@@ -107,17 +112,19 @@ func (o *objects) put(kind string, body []byte) (oid, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone already if all went well
-	if err := errors.Join(o.write(tmp, head, body), tmp.Close()); err != nil {
+	if err = errors.Join(o.write(tmp, head, body), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = os.Rename(tmp.Name(), path)
+		}
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
 		return "", err
 	}
-	if err := os.Rename(tmp.Name(), path); err == nil {
-		return id, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", err
-	}
-	return id, os.Rename(tmp.Name(), path)
+	return id, nil
 }
 
 func (o *objects) write(f io.Writer, parts ...[]byte) error {

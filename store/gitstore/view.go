@@ -14,52 +14,6 @@ import (
 	"github.com/tasklock/tasklock/store/driver/local"
 )
 
-// A commit is what we need of a commit of the branch.
-type commit struct {
-	id      oid
-	tree    oid
-	parent  oid // "": the first, or what is left after compaction
-	rev     int64
-	history int64 // how many commits the branch has, with this one
-}
-
-// The last lines of every message.
-const (
-	trailerRev     = "Tasklock-Revision: "
-	trailerHistory = "Tasklock-History: "
-	trailerNonce   = "Tasklock-Nonce: "
-)
-
-func parseCommit(id oid, body []byte) (commit, error) {
-	c := commit{id: id}
-	head, message, _ := strings.Cut(string(body), "\n\n")
-	for line := range strings.Lines(head) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		switch {
-		case name == "tree":
-			c.tree = oid(value)
-		case name == "parent" && c.parent != "":
-			return c, errForm // a merge
-		case name == "parent":
-			c.parent = oid(value)
-		}
-	}
-	lines := strings.Split(strings.TrimSuffix(message, "\n"), "\n")
-	if len(lines) < 4 {
-		return c, errForm
-	}
-	lines = lines[len(lines)-3:]
-	rev, okRev := strings.CutPrefix(lines[0], trailerRev)
-	history, okHistory := strings.CutPrefix(lines[1], trailerHistory)
-	var badRev, badHistory error
-	c.rev, badRev = strconv.ParseInt(rev, 10, 64)
-	c.history, badHistory = strconv.ParseInt(history, 10, 64)
-	if !okRev || !okHistory || badRev != nil || badHistory != nil || !strings.HasPrefix(lines[2], trailerNonce) || c.history < 1 {
-		return c, errForm
-	}
-	return c, nil
-}
-
 // A view is the branch at one commit. It is never changed; what it has not
 // looked at yet it reads from the cache.
 type view struct {
@@ -78,18 +32,6 @@ func (v *view) damaged(path string, err error) error {
 	}
 	return fmt.Errorf("%w: %s on %s: %w; take back whatever changed it (git revert does not help: the branch must lose the commit)",
 		driver.ErrDamaged, clean(path), v.where, err)
-}
-
-func (o *objects) commit(id oid, where string) (commit, error) {
-	body, err := o.get(id, "commit", maxCommit)
-	if err != nil && !errors.Is(err, errHuge) {
-		return commit{}, err
-	}
-	c, bad := parseCommit(id, body)
-	if err != nil || bad != nil {
-		return c, fmt.Errorf("%w: commit %.12s on %s was not made by tasklock; take it off the branch", driver.ErrDamaged, id, where)
-	}
-	return c, nil
 }
 
 // open reads what a view begins with.
