@@ -98,7 +98,7 @@ func (s *Store) write(group []*driver.Pending) error {
 	defer t.close()
 	for len(group) > 0 {
 		n := round(group)
-		tx := tx{s: s, tree: t, revs: make(map[string]int64)}
+		tx := tx{s: s, tree: t, revs: make(map[string]int64), there: make(map[string]bool)}
 		if err := tx.run(group[:n]); err != nil {
 			for _, p := range group[:n] {
 				if p.Rev != 0 || p.Err == nil {
@@ -134,6 +134,7 @@ type tx struct {
 	state   state
 	now     local.Stamp
 	revs    map[string]int64 // of the keys looked at or written so far
+	there   map[string]bool  // keys that have a file
 	payload []byte
 	wrote   []string // keys
 }
@@ -203,7 +204,8 @@ func (t *tx) rev(key string) (int64, error) {
 	if rev, ok := t.revs[key]; ok {
 		return rev, nil
 	}
-	r, _, err := t.tree.read(key)
+	r, ok, err := t.tree.read(key)
+	t.there[key] = ok
 	if err == nil {
 		err = t.s.notAhead(r, t.state.Revision)
 	}
@@ -255,7 +257,7 @@ func (t *tx) commit(st state) error {
 		return err
 	}
 	if t.follow() == nil {
-		next.Applied = next.End
+		next.Applied, next.Spares = next.End, t.tree.spares
 		fault.Point("file.applied")
 		_ = s.publish(next) // else the next one replays
 	}
@@ -276,7 +278,7 @@ func (t *tx) follow() error {
 		if last[r.key] != i {
 			continue
 		}
-		if err := t.tree.put(r); err != nil {
+		if err := t.tree.put(r, t.there[r.key]); err != nil {
 			return err
 		}
 	}

@@ -6,17 +6,14 @@ import (
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
-	"github.com/tasklock/tasklock/store/filestore"
 )
 
 func harness() drivertest.Harness {
 	return drivertest.Harness{
 		Place: func(t testing.TB) string { return filepath.Join(t.TempDir(), "store") },
 		Open: func(t testing.TB, place string) driver.Store {
-			s, err := filestore.Open(t.Context(), place, &filestore.Options{Create: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s, err := openLimited(t.Context(), place)
+			must(t, err)
 			return s
 		},
 		Processes: true,
@@ -24,3 +21,9 @@ func harness() drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+
+// The same with a journal that starts over after every few commits.
+func TestConformanceShortJournal(t *testing.T) {
+	t.Setenv(envLimit, "1500")
+	drivertest.Run(t, harness())
+}

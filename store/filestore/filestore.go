@@ -161,7 +161,7 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 // look checks what lies in the folder without opening it, and returns the
 // journal's info, nil if there is none.
 func (s *Store) look() (fs.FileInfo, error) {
-	for _, dir := range []string{wakeDir, recordsDir} {
+	for _, dir := range []string{wakeDir, recordsDir, spareDir} {
 		if err := local.SubDir(s.path(dir)); err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (s *Store) create(ctx context.Context) error {
 	if err := s.root.Rename(draft, journalFile); err != nil {
 		return s.explain(err, journalFile)
 	}
-	if err := syncDir(s.root, "."); err != nil {
+	if err := syncDir(s.root); err != nil {
 		return s.explain(err, "")
 	}
 	parent, err := os.OpenRoot(filepath.Dir(s.dir)) // has the folder's own entry
@@ -226,7 +226,7 @@ func (s *Store) create(ctx context.Context) error {
 		return nil // not ours to look at
 	}
 	defer func() { _ = parent.Close() }()
-	return s.explain(syncDir(parent, "."), "")
+	return s.explain(syncDir(parent), "")
 }
 
 func (s *Store) openJournal() (err error) {

@@ -117,10 +117,7 @@ func (r *Report) records(ctx context.Context, t *tree) (map[string]sighting, err
 }
 
 func (r *Report) file(t *tree, folder, name string, seen map[string]sighting) {
-	path := recordsDir + "/" + folder + "/" + name
-	if name == newFile {
-		return // a commit on its way, or what a crash left: the next one takes it
-	}
+	path := recordPath(folder, name)
 	if _, cut, ok := decodeName(name); !ok && !cut {
 		r.add(t.s.foreign(path))
 		return

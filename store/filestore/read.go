@@ -79,10 +79,17 @@ func (s *Store) glance(fn func(*view) error) error {
 	if err != nil {
 		return err
 	}
+	unheard, err := s.unheard(st)
+	if err != nil {
+		return err
+	}
 	t := s.tree()
 	defer t.close()
+	if (unheard || st.Applied < st.End) && s.finish(t) {
+		return errMoved
+	}
 	v := &view{s: s, tree: t, state: st}
-	if st.Applied < st.End { // a commit is on its way, or its writer died
+	if st.Applied < st.End {
 		fault.Point("file.overlay")
 		j, err := s.slice(st, st.Applied)
 		if err == nil {
@@ -93,6 +100,17 @@ func (s *Store) glance(fn func(*view) error) error {
 		}
 	}
 	return s.unlessMoved(st, fn(v))
+}
+
+// finish ends what a dead writer began. If the guard is taken, the writer lives
+// and will do it; if it cannot be done, the journal has what we need.
+func (s *Store) finish(t *tree) bool {
+	if s.frozen || !s.guard.TryLock() {
+		return false
+	}
+	defer s.guard.Unlock()
+	_, err := s.settle(t)
+	return err == nil
 }
 
 // unlessMoved returns err if the store is still where it was.
@@ -256,16 +274,13 @@ func (v *view) keysIn(ctx context.Context, folder string) ([]string, error) {
 	}
 	keys := make([]string, 0, len(files))
 	for i, name := range files {
-		if name == newFile {
-			continue
-		}
 		rest, cut, ok := decodeName(name)
 		switch {
 		case ok && !cutKind:
 			keys = append(keys, kind+"/"+rest)
 			continue
 		case !ok && !cut:
-			return nil, v.s.foreign(recordsDir + "/" + folder + "/" + name)
+			return nil, v.s.foreign(recordPath(folder, name))
 		}
 		if i%256 == 255 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -274,8 +289,8 @@ func (v *view) keysIn(ctx context.Context, folder string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found && fileOf(r.key) != recordsDir+"/"+folder+"/"+name {
-			return nil, v.s.foreign(recordsDir + "/" + folder + "/" + name)
+		if found && fileOf(r.key) != recordPath(folder, name) {
+			return nil, v.s.foreign(recordPath(folder, name))
 		}
 		if found {
 			keys = append(keys, r.key)

@@ -25,6 +25,7 @@ func (s *Store) settle(t *tree) (state, error) {
 	}
 	known := err == nil
 	if known && st.counts(s.life) && st.Applied == st.End {
+		t.spares = st.Spares
 		unheard, err := s.unheard(st)
 		if err != nil || !unheard {
 			return st, err
@@ -61,7 +62,7 @@ func (s *Store) recover(t *tree, st state, known bool) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	if known && (st.Generation > j.gen || st.Generation == j.gen && (st.End > j.end || st.Revision > j.rev)) {
+	if known && j.lacks(st) {
 		return state{}, s.explain(errLost, journalFile)
 	}
 	// Write it again before syncing it: a sync that failed for someone else is
@@ -85,8 +86,13 @@ func (s *Store) recover(t *tree, st state, known bool) (state, error) {
 	if err := s.replay(t, j, next.Applied); err != nil {
 		return state{}, err
 	}
-	next.Applied = next.End
+	next.Applied, next.Spares = next.End, t.spares
 	return next, s.publish(next)
+}
+
+// lacks reports whether the journal ends before a commit that st knows of.
+func (j journal) lacks(st state) bool {
+	return st.Generation > j.gen || st.Generation == j.gen && (st.End > j.end || st.Revision > j.rev)
 }
 
 // replay brings the record files to what the journal says from pos on.
@@ -95,24 +101,16 @@ func (s *Store) replay(t *tree, j journal, pos int64) error {
 	if err != nil {
 		return s.explain(err, journalFile)
 	}
-	folders := make(map[string]bool)
 	for _, r := range last {
-		folder, name := file(r.key)
-		folders[folder] = true
-		there, err := t.content(folder, name)
+		there, err := t.content(file(r.key))
 		if err != nil {
 			return err
 		}
 		if r.value != nil && bytes.Equal(there, encodeRecord(r)) || r.value == nil && there == nil {
 			continue
 		}
-		if err := t.put(r); err != nil {
+		if err := t.put(r, there != nil); err != nil {
 			return err
-		}
-	}
-	for folder := range folders { // what a crash left
-		if kind, err := t.kind(folder, false); err == nil && kind != nil {
-			_ = kind.Remove(newFile)
 		}
 	}
 	return nil
@@ -178,7 +176,11 @@ func (s *Store) verify(ctx context.Context) error {
 	} else if !errors.Is(err, driver.ErrDenied) {
 		return err
 	}
-	_, _, err := s.scan()
+	st, stErr := s.readState()
+	_, j, err := s.scan()
+	if err == nil && stErr == nil && j.lacks(st) {
+		err = s.explain(errLost, journalFile)
+	}
 	return err
 }
 
@@ -267,13 +269,15 @@ func (s *Store) syncRecords(t *tree, last map[string]record) error {
 	if err := s.eachAtOnce(slices.Collect(maps.Keys(folders)), func(folder string) error { return t.syncFolder(folder) }); err != nil {
 		return err
 	}
-	if t.records == nil {
-		return nil
+	for _, f := range []*folder{t.records, t.spare} { // new kinds, and where files came from
+		if f == nil {
+			continue
+		}
+		if err := syncDir(f.Root); err != nil {
+			return s.explain(err, f.path)
+		}
 	}
-	if err := syncDir(t.records, "."); err != nil { // new kinds
-		return s.explain(err, recordsDir)
-	}
-	return s.explain(syncDir(s.root, "."), "")
+	return s.explain(syncDir(s.root), "")
 }
 
 // eachAtOnce runs fn for all of them, many at a time: file systems sync many

@@ -27,7 +27,8 @@ type state struct {
 	End        int64            `json:"end"`        // of that commit in the journal
 	Applied    int64            `json:"applied"`    // up to here, the record files have what the journal has
 	Kinds      map[string]int64 `json:"kinds"`      // revision of the last change of each kind
-	Lives      []string         `json:"lives"`      // see life
+	Spares     int              `json:"spares"`     // see tree.put
+	Lives      []string         `json:"lives"`      // see Store.life
 }
 
 const (

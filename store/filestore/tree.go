@@ -13,30 +13,43 @@ import (
 	"github.com/tasklock/tasklock/store/driver/local"
 )
 
-// A tree is the folder of records for the time of one call. Handles on folders
+// A tree is the folders of the store for the time of one call. Handles on them
 // are not kept longer: a folder that was removed and made again would be two,
 // and we would look into the one that nobody else sees.
 type tree struct {
-	s       *Store
-	records *os.Root
+	s      *Store
+	spares int // see spare.go
+
 	mu      sync.Mutex
-	kinds   map[string]*os.Root // by folder name; nil: there is none
+	records *folder
+	spare   *folder
+	kinds   map[string]*folder // by name; nil: there is none
 }
 
-// newFile is how a record file begins its life. No encoded name has a dot in
-// front.
-const newFile = ".new"
+// A folder is an open one.
+type folder struct {
+	*os.Root
+	path string   // in the store
+	dir  *os.File // the same, for system calls that os.Root does not have
+}
 
-func (s *Store) tree() *tree { return &tree{s: s, kinds: make(map[string]*os.Root)} }
+func (s *Store) tree() *tree { return &tree{s: s, kinds: make(map[string]*folder)} }
 
 func (t *tree) close() {
+	t.records.close()
+	t.spare.close()
 	for _, k := range t.kinds {
-		if k != nil {
-			_ = k.Close()
-		}
+		k.close()
 	}
-	if t.records != nil {
-		_ = t.records.Close()
+}
+
+func (f *folder) close() {
+	if f == nil {
+		return
+	}
+	_ = f.Root.Close()
+	if f.dir != nil {
+		_ = f.dir.Close()
 	}
 }
 
@@ -49,35 +62,37 @@ func file(key string) (folder, name string) {
 // fileOf is the path of a key's file in the store.
 func fileOf(key string) string {
 	folder, name := file(key)
-	return recordsDir + "/" + folder + "/" + name
+	return recordPath(folder, name)
 }
 
+func recordPath(folder, name string) string { return recordsDir + "/" + folder + "/" + name }
+
 // kind opens the folder of a kind, nil if there is none and none is to be made.
-func (t *tree) kind(folder string, create bool) (*os.Root, error) {
+func (t *tree) kind(name string, create bool) (*folder, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k, ok := t.kinds[folder]; ok && (k != nil || !create) {
+	if k, ok := t.kinds[name]; ok && (k != nil || !create) {
 		return k, nil
 	}
-	if err := t.open(create); err != nil || t.records == nil {
+	if err := t.openRecords(create); err != nil || t.records == nil {
 		return nil, err
 	}
-	k, err := t.enter(t.records, folder, recordsDir+"/"+folder, create)
+	k, err := t.enter(t.records.Root, name, recordsDir+"/"+name, create)
 	if err == nil {
-		t.kinds[folder] = k
+		t.kinds[name] = k
 	}
 	return k, err
 }
 
-// open opens the folder of all kinds, if there is one.
-func (t *tree) open(create bool) (err error) {
+// openRecords opens the folder of all kinds, if there is one.
+func (t *tree) openRecords(create bool) (err error) {
 	if t.records == nil {
 		t.records, err = t.enter(t.s.root, recordsDir, recordsDir, create)
 	}
 	return err
 }
 
-func (t *tree) enter(parent *os.Root, name, path string, create bool) (*os.Root, error) {
+func (t *tree) enter(parent *os.Root, name, path string, create bool) (*folder, error) {
 	fi, err := parent.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !create {
@@ -95,7 +110,10 @@ func (t *tree) enter(parent *os.Root, name, path string, create bool) (*os.Root,
 		return nil, err
 	}
 	r, err := parent.OpenRoot(name)
-	return r, t.s.explain(err, path)
+	if err != nil {
+		return nil, t.s.explain(err, path)
+	}
+	return &folder{Root: r, path: path}, nil
 }
 
 // read returns the record of key; ok is false when there is none.
@@ -117,7 +135,7 @@ func (t *tree) readFile(folder, name string) (record, bool, error) {
 		return record{}, false, nil
 	}
 	r, err := decodeRecord(data)
-	return r, true, t.s.explain(err, recordsDir+"/"+folder+"/"+name)
+	return r, true, t.s.explain(err, recordPath(folder, name))
 }
 
 // content returns what is in a file, nil when there is none.
@@ -126,7 +144,7 @@ func (t *tree) content(folder, name string) ([]byte, error) {
 	if err != nil || kind == nil {
 		return nil, err
 	}
-	path := recordsDir + "/" + folder + "/" + name
+	path := recordPath(folder, name)
 	fi, err := kind.Lstat(name)
 	if err == nil {
 		err = local.CheckFile(t.s.path(path), fi)
@@ -145,7 +163,7 @@ func (t *tree) content(folder, name string) ([]byte, error) {
 		return nil, t.s.explain(err, path)
 	}
 	defer func() { _ = f.Close() }()
-	buf := make([]byte, fi.Size()+512) // one more read shows the end, if it was replaced since
+	buf := make([]byte, fi.Size()+512) // more, to see the end, and if it was replaced since
 	n, err := io.ReadFull(f, buf)
 	switch {
 	case err == io.EOF, err == io.ErrUnexpectedEOF:
@@ -157,63 +175,14 @@ func (t *tree) content(folder, name string) ([]byte, error) {
 	return append(buf, rest...), t.s.explain(err, path)
 }
 
-// write puts the record's file in its place, unsynced.
-func (t *tree) write(r record) error {
-	folder, name := file(r.key)
-	path := recordsDir + "/" + folder + "/" + name
-	kind, err := t.kind(folder, true)
-	if err != nil {
-		return err
-	}
-	fault.Point("file.create")
-	f, err := kind.OpenFile(newFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) { // left by a crash
-		if err := kind.Remove(newFile); err != nil {
-			return t.s.explain(err, path)
-		}
-		f, err = kind.OpenFile(newFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	}
-	if err != nil {
-		return t.s.explain(err, path)
-	}
-	_, err = f.Write(encodeRecord(r))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return t.s.explain(err, path)
-	}
-	fault.Point("file.rename")
-	return t.s.explain(kind.Rename(newFile, name), path)
-}
-
-// remove deletes the record's file.
-func (t *tree) remove(key string) error {
-	folder, name := file(key)
-	kind, err := t.kind(folder, false)
-	if err != nil || kind == nil {
-		return err
-	}
-	fault.Point("file.remove")
-	if err := kind.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.s.explain(err, recordsDir+"/"+folder+"/"+name)
-	}
-	return nil
-}
-
-// put makes the file of r's key what r says.
-func (t *tree) put(r record) error {
-	if r.value == nil {
-		return t.remove(r.key)
-	}
-	return t.write(r)
-}
-
 // folders lists the folders of all kinds.
 func (t *tree) folders() ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.open(false); err != nil || t.records == nil {
+	if err := t.openRecords(false); err != nil || t.records == nil {
 		return nil, err
 	}
-	return names(t.records, func(err error) error { return t.s.explain(err, recordsDir) })
+	return t.names(t.records)
 }
 
 // files lists the files of a folder.
@@ -222,30 +191,17 @@ func (t *tree) files(folder string) ([]string, error) {
 	if err != nil || kind == nil {
 		return nil, err
 	}
-	return names(kind, func(err error) error { return t.s.explain(err, recordsDir+"/"+folder) })
+	return t.names(kind)
 }
 
-func names(r *os.Root, explain func(error) error) ([]string, error) {
-	d, err := r.Open(".")
+func (t *tree) names(f *folder) ([]string, error) {
+	d, err := f.Open(".")
 	if err != nil {
-		return nil, explain(err)
+		return nil, t.s.explain(err, f.path)
 	}
 	defer func() { _ = d.Close() }()
 	list, err := d.Readdirnames(-1)
-	return list, explain(err)
-}
-
-// syncDir makes the entries of a folder survive loss of power.
-func syncDir(r *os.Root, name string) error {
-	d, err := r.Open(name)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // Windows: folders cannot be synced, and need not
-	}
-	return errors.Join(err, d.Close())
+	return list, t.s.explain(err, f.path)
 }
 
 // syncFile puts the content of a record's file on the disk. There may be none.
@@ -262,13 +218,27 @@ func (t *tree) syncFile(key string) error {
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
 	}
-	return t.s.explain(err, recordsDir+"/"+folder+"/"+name)
+	return t.s.explain(err, recordPath(folder, name))
 }
 
-func (t *tree) syncFolder(folder string) error {
-	kind, err := t.kind(folder, false)
+// syncFolder puts the names in the folder of a kind on the disk.
+func (t *tree) syncFolder(name string) error {
+	kind, err := t.kind(name, false)
 	if err != nil || kind == nil {
 		return err
 	}
-	return t.s.explain(syncDir(kind, "."), recordsDir+"/"+folder)
+	return t.s.explain(syncDir(kind.Root), kind.path)
+}
+
+// syncDir makes the entries of a folder survive loss of power.
+func syncDir(r *os.Root) error {
+	d, err := r.Open(".")
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		err = nil // Windows: folders cannot be synced, and need not
+	}
+	return errors.Join(err, d.Close())
 }

@@ -51,6 +51,25 @@ func (g *Gate) Lock(ctx context.Context) error {
 	return nil
 }
 
+// TryLock goes through if nobody is there, and reports whether it did.
+func (g *Gate) TryLock() bool {
+	select {
+	case g.slot <- struct{}{}:
+	default:
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed && g.wait == nil {
+		if held, err := g.file.lock(false); held && err == nil {
+			g.held = true
+			return true
+		}
+	}
+	<-g.slot
+	return false
+}
+
 // Unlock lets the next one through.
 func (g *Gate) Unlock() {
 	g.mu.Lock()

@@ -86,3 +86,23 @@ func TestGateLeftWaitOpensAgain(t *testing.T) {
 		t.Error("a closed gate lets through")
 	}
 }
+
+func TestGateTryLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gate")
+	a, b := local.NewGate(path), local.NewGate(path)
+	defer a.Close()
+	defer b.Close()
+	for _, g := range []*local.Gate{a, b} {
+		if !g.TryLock() {
+			t.Fatal("nobody was there")
+		}
+		if a.TryLock() || b.TryLock() {
+			t.Fatal("two went through")
+		}
+		g.Unlock()
+	}
+	if err := a.Lock(t.Context()); err != nil || b.TryLock() {
+		t.Fatal("two went through", err)
+	}
+	a.Unlock()
+}
