@@ -15,8 +15,9 @@ import (
 )
 
 type cleanupOptions struct {
-	stale staleFlag
-	force bool
+	stale    staleFlag
+	force    bool
+	archived bool
 }
 
 // staleFlag is a number of minutes, 0 included.
@@ -55,7 +56,8 @@ that never came back, and bound the history. None of this is ever needed: whoeve
 wants such a lock takes it over.
 
 --stale-minutes also breaks locks that are in force but gave no sign of life for
-so long. Their holders may still be working, so it asks first, or needs --force.`,
+so long. Their holders may still be working, so it asks first, or needs --force.
+--archived instead frees the locks of archived tasks, and no others.`,
 		Example: `  tasklock cleanup --dry-run
   tasklock cleanup --stale-minutes 5 --force`,
 		Args: noArgs,
@@ -63,6 +65,8 @@ so long. Their holders may still be working, so it asks first, or needs --force.
 	}
 	cmd.Flags().Var(&o.stale, "stale-minutes", "also break locks that were silent for so many minutes")
 	cmd.Flags().BoolVar(&o.force, "force", false, "do not ask")
+	cmd.Flags().BoolVar(&o.archived, "archived", false, "free the locks of archived tasks, and no others")
+	cmd.MarkFlagsMutuallyExclusive("archived", "stale-minutes")
 	return cmd
 }
 
@@ -71,6 +75,9 @@ func (o *cleanupOptions) run(ctx context.Context, a *App) error {
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return err
+	}
+	if o.archived {
+		return cleanupArchived(ctx, a, st)
 	}
 	r := lock.CleanupRequest{By: id.Owner, Silent: o.stale.silence(), DryRun: a.DryRun}
 	if o.stale.given && !o.force && !a.DryRun {

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newIDCmd(a *App) *cobra.Command {
+	next := &cobra.Command{
+		Use:   "next",
+		Short: "Draw the next number; nobody else gets it",
+		Long: `Draw the next number for a task, for scripts that name their tasks themselves. It
+comes from the counter that tasks add uses: nobody else gets it, now or later.`,
+		Example: `  N=$(tasklock id next) && tasklock tasks add "$TITLE" --id "t$N"`,
+	}
+	peek := &cobra.Command{Use: "peek", Short: "Show the number that next would draw, and leave it"}
+	resync := &cobra.Command{
+		Use:   "resync",
+		Short: "Lift the counter above every number that a task has or had",
+		Long: `Lift the counter above every number that a task has or had, after tasks came from
+elsewhere. It never goes down.`,
+	}
+	a.idCmd(next, true, func(ctx context.Context, st *store.Store) (int64, error) { return task.NextNumber(ctx, st, a.DryRun) })
+	a.idCmd(peek, false, task.PeekNumber)
+	a.idCmd(resync, false, func(ctx context.Context, st *store.Store) (int64, error) { return task.Resync(ctx, st, a.DryRun) })
+	return a.group("id", "Numbers for tasks, each given out once", next, peek, resync)
+}
+
+func (a *App) idCmd(cmd *cobra.Command, write bool, number func(context.Context, *store.Store) (int64, error)) {
+	cmd.Args = noArgs
+	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+		st, err := a.Store(ctx, write && !a.DryRun)
+		if err != nil {
+			return err
+		}
+		n, err := number(ctx, st)
+		if err != nil {
+			return err
+		}
+		data := struct {
+			Number int64  `json:"number"`
+			ID     string `json:"id"`
+		}{n, fmt.Sprintf("t%d", n)}
+		return a.answer(data, func(p *printer) { p.line("%d", n) })
+	})
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksCmd(a *App) *cobra.Command {
+	return a.group("tasks", "A list of work that many share",
+		newTasksAddCmd(a), newTasksListCmd(a), newTasksShowCmd(a), newTasksUpdateCmd(a),
+		newTasksClaimCmd(a), newTasksUnclaimCmd(a), newTasksCompleteCmd(a), newTasksFailCmd(a),
+		newTasksBlockCmd(a), newTasksUnblockCmd(a), newTasksResetCmd(a), newTasksDependsCmd(a),
+		newTasksDeleteCmd(a), newTasksArchiveCmd(a), newTasksStatsCmd(a), newTasksStalledCmd(a),
+		newTasksHistoryCmd(a), newTasksImportCmd(a), newTasksExportCmd(a))
+}
+
+// Argument checks. A task is named by its id, the beginning of its id, or its
+// title.
+
+func oneTask(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("takes one task, got %d; a title with spaces needs quotes", len(args))
+	}
+	return nil
+}
+
+func someTasks(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("needs at least one task: its id, or its title in quotes")
+	}
+	return nil
+}
+
+// taskData is a task with every field present, also those it does not have.
+type taskData struct {
+	ID            string       `json:"id"`
+	Title         string       `json:"title"`
+	Description   string       `json:"description"`
+	Status        task.Status  `json:"status"`
+	Section       string       `json:"section"`
+	Priority      int          `json:"priority"`
+	DependsOn     []string     `json:"dependsOn"`
+	WaitsFor      []string     `json:"waitsFor"`
+	Dependents    []string     `json:"dependents"`
+	Labels        []string     `json:"labels"`
+	ClaimedBy     string       `json:"claimedBy"`
+	ClaimedAt     *time.Time   `json:"claimedAt"`
+	Attempts      int          `json:"attempts"`
+	Progress      string       `json:"progress"`
+	Worktree      string       `json:"worktree"`
+	Result        *task.Result `json:"result"`
+	BlockedReason string       `json:"blockedReason"`
+	CreatedAt     time.Time    `json:"createdAt"`
+	UpdatedAt     time.Time    `json:"updatedAt"`
+	CompletedAt   *time.Time   `json:"completedAt"`
+}
+
+func newTaskData(t task.Task) taskData {
+	return taskData{
+		ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status, Section: t.Section, Priority: t.Priority,
+		DependsOn: append([]string{}, t.DependsOn...), WaitsFor: append([]string{}, t.WaitsFor...),
+		Dependents: append([]string{}, t.Dependents...), Labels: append([]string{}, t.Labels...),
+		ClaimedBy: t.ClaimedBy, ClaimedAt: t.ClaimedAt, Attempts: t.Attempts, Progress: t.Progress, Worktree: t.Worktree,
+		Result: t.Result, BlockedReason: t.BlockedReason, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, CompletedAt: t.CompletedAt,
+	}
+}
+
+func taskList(tasks []task.Task) []taskData {
+	list := make([]taskData, len(tasks))
+	for i, t := range tasks {
+		list[i] = newTaskData(t)
+	}
+	return list
+}
+
+// taskInfo is a task with what its lock says.
+type taskInfo struct {
+	taskData
+	Token   int64      `json:"token"`
+	Ready   bool       `json:"ready"`
+	Stalled bool       `json:"stalled"`
+	Lock    *lock.Info `json:"lock"`
+}
+
+func newTaskInfo(i task.Info) taskInfo {
+	return taskInfo{taskData: newTaskData(i.Task), Token: i.Token, Ready: i.Ready, Stalled: i.Stalled, Lock: i.Lock}
+}
+
+// taskName is a task in a sentence: t1 "Fix bug".
+func taskName(t task.Task) string { return t.ID + ` "` + short(t.Title, 80) + `"` }
+
+// learnTitles finds the titles of the tasks that a command is about, for what
+// it tells about a wait. Only the first call counts.
+func (a *App) learnTitles(ctx context.Context, st *store.Store, refs []string) {
+	if a.titles != nil {
+		return
+	}
+	titles := map[string]string{}
+	for _, ref := range refs {
+		if i, err := task.Show(ctx, st, ref); err == nil {
+			titles[i.ID] = i.Title
+		}
+	}
+	a.titles = titles
+}
+
+// tokenFlag is the fence of commands about a claim.
+type tokenFlag struct{ token int64 }
+
+func (o *tokenFlag) flags(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the claim has this token (also: TASKLOCK_TOKEN)")
+}
+
+// fill checks the flag, and under run takes it from the environment when that
+// speaks about the one task which is meant.
+func (o *tokenFlag) fill(ctx context.Context, a *App, st *store.Store, cmd *cobra.Command, refs []string) error {
+	if cmd.Flags().Changed("token") {
+		if o.token <= 0 {
+			return usagef("--token: must be a positive number")
+		}
+		if len(refs) != 1 {
+			return usagef("--token goes with exactly one task")
+		}
+		return nil
+	}
+	key, text := a.Env("TASKLOCK_KEY"), a.Env("TASKLOCK_TOKEN")
+	if len(refs) != 1 || key == "" || text == "" {
+		return nil
+	}
+	if refs[0] != key {
+		if i, err := task.Show(ctx, st, refs[0]); err != nil || i.ID != key {
+			return nil // the verb itself will say what is wrong
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return usagef("TASKLOCK_TOKEN: must be a positive number, not %q", short(text, 40))
+	}
+	o.token = n
+	return nil
+}
+
+// priorityFlag is a word or a number.
+type priorityFlag struct {
+	value int
+	given bool
+}
+
+var priorities = map[string]int{"high": task.High, "medium": task.Medium, "low": task.Low}
+
+func (f *priorityFlag) Set(s string) error {
+	n, ok := priorities[strings.ToLower(s)]
+	if !ok {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil || n < 1 || n > 999 {
+			return errors.New("must be high, medium, low, or a number from 1 (first) to 999")
+		}
+	}
+	f.value, f.given = n, true
+	return nil
+}
+
+func (f *priorityFlag) Type() string { return "priority" }
+
+func (f *priorityFlag) String() string {
+	if !f.given {
+		return ""
+	}
+	return priorityName(f.value)
+}
+
+func priorityName(n int) string {
+	for name, value := range priorities {
+		if value == n {
+			return name
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+// labelsFlag collects labels; one flag may hold several between commas.
+type labelsFlag struct {
+	list  []string
+	given bool
+}
+
+func (f *labelsFlag) Set(s string) error {
+	f.given = true
+	for l := range strings.SplitSeq(s, ",") {
+		if l = strings.TrimSpace(l); l != "" {
+			f.list = append(f.list, l)
+		}
+	}
+	return nil
+}
+
+func (f *labelsFlag) Type() string   { return "label" }
+func (f *labelsFlag) String() string { return strings.Join(f.list, ",") }

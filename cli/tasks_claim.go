@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksClaimCmd(a *App) *cobra.Command {
+	o := &acquireOptions{}
+	cmd := &cobra.Command{
+		Use:   "claim TASK...",
+		Short: "Take tasks to work on, all or none; wait for them if need be",
+		Long: `Take tasks to work on: their locks, the locks of their sections and their status
+in one step, all of them or none. If another owner works on one, or in its
+section, claim waits as acquire does; what waits for other tasks is refused at
+once (exit 11).
+
+The token belongs to this claim. Give it to complete, fail, unclaim or block: if
+the claim has ended meanwhile and someone else works on the task, they are
+refused with exit 7 and change nothing.`,
+		Example: `  tasklock tasks claim t1
+  TOKEN=$(tasklock tasks claim "Fix bug" --json | jq .data.token)`,
+		Args:              someTasks,
+		ValidArgsFunction: a.taskIDs(task.Pending, task.Review),
+		RunE:              a.does(func(ctx context.Context, refs []string) error { return claimTasks(ctx, a, o, refs) }),
+	}
+	o.flags(cmd)
+	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	return cmd
+}
+
+func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := o.claim(ctx, a, st, refs, append([]string{"claim"}, refs...))
+	if err != nil {
+		return err
+	}
+	return a.answer(newClaimData(out), func(p *printer) {
+		verb := a.did("Claimed", "Would claim")
+		for i, t := range out.Tasks {
+			if i == agentLimit {
+				p.line("… and %s more.", plural(len(out.Tasks)-i, "task"))
+				break
+			}
+			p.claimed(verb, t, out.Grant, a.DryRun)
+		}
+	})
+}
+
+// claimRequest is the lease of a claim by the flags of acquire.
+func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
+	req, err := o.request(a, nil, false)
+	if err != nil {
+		return req, err
+	}
+	if !o.ttl.given {
+		cfg, err := a.Config()
+		if err != nil {
+			return req, err
+		}
+		req.TTL = cfg.TTL(lock.Task)
+	}
+	req.Process, err = o.process(a)
+	return req, err
+}
+
+// claim serves claim and update --status in_progress; again is the command
+// line, after "tasks", that goes on waiting.
+func (o *acquireOptions) claim(ctx context.Context, a *App, st *store.Store, refs, again []string) (task.ClaimResult, error) {
+	req, err := o.claimRequest(a)
+	if err != nil {
+		return task.ClaimResult{}, err
+	}
+	a.retry = o.again(a, "tasks", again, req)
+	ctx, signals := newListener(ctx)
+	defer signals.stop()
+	w := a.waiting(req.Wait)
+	req.Waiting = func(h lock.HeldError) {
+		signals.listen()
+		a.learnTitles(ctx, st, refs)
+		w.update(h)
+	}
+	out, err := task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
+	w.end(err == nil, len(out.Grant.TookOver) > 0)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		a.learnTitles(ctx, st, refs)
+	}
+	return out, interrupted(ctx, err)
+}
+
+// claimData is a grant with the tasks that it is for.
+type claimData struct {
+	lock.Grant
+	Token int64         `json:"token"` // of the task, if it is one
+	Tasks []claimedTask `json:"tasks"`
+}
+
+type claimedTask struct {
+	taskData
+	Token int64 `json:"token"`
+}
+
+func newClaimData(c task.ClaimResult) claimData {
+	d := claimData{Grant: c.Grant, Token: c.Grant.Token, Tasks: []claimedTask{}}
+	for _, t := range c.Tasks {
+		d.Tasks = append(d.Tasks, claimedTask{newTaskData(t), tokenOf(c.Grant, t.ID)})
+	}
+	if len(d.Tasks) == 1 {
+		d.Token = d.Tasks[0].Token
+	}
+	return d
+}
+
+// tokenOf is the token of one key of a grant.
+func tokenOf(g lock.Grant, key string) int64 {
+	if i := slices.IndexFunc(g.Keys, func(k lock.KeyGrant) bool { return k.Key == key }); i >= 0 {
+		return g.Keys[i].Token
+	}
+	return g.Token
+}
+
+func (p *printer) claimed(verb styled, t task.Task, g lock.Grant, dry bool) {
+	if dry {
+		p.line("%s %s as %s.", verb, taskName(t), g.Owner)
+		return
+	}
+	p.line("%s %s (token %d), expires %s.", verb, taskName(t), tokenOf(g, t.ID), p.when(g.ExpiresAt))
+	var from []string
+	for _, o := range g.TookOver {
+		if o.Key == t.ID {
+			from = append(from, short(o.Owner, 60)+" ("+string(o.Why)+")")
+		}
+	}
+	if len(from) > 0 {
+		p.line("Took over from %s.", strings.Join(from, ", "))
+	}
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksImportCmd(a *App) *cobra.Command {
+	format := ""
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Put the tasks of a file on the list, all or none",
+		Long: `Put the tasks of a JSON file or a Markdown checklist on the list, all of them or
+none; - is stdin. The format is told by the file's name, else by how it begins.
+
+JSON is what export writes: {"tasks": [{"id", "title", "description", "section",
+"priority", "dependsOn", "labels", "status"}, …]}; only the title must be there.
+In Markdown every line like "- [ ] title #label" is a task and every heading a
+section; what is ticked is completed, everything else is passed over.`,
+		Example: `  tasklock tasks import plan.md --dry-run
+  tasklock tasks export | ssh other tasklock tasks import -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("takes one file, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error { return importTasks(ctx, a, args[0], format) }),
+	}
+	cmd.Flags().StringVar(&format, "format", "", "json or markdown")
+	return a.completeFlags(cmd)
+}
+
+func importTasks(ctx context.Context, a *App, name, format string) error {
+	if err := checkFormat(format); err != nil {
+		return err
+	}
+	data, err := a.readFile(name, task.MaxFile)
+	if err != nil {
+		return err
+	}
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, !a.DryRun)
+	if err != nil {
+		return err
+	}
+	if format == "" {
+		format = guessFormat(name, data)
+	}
+	out, err := task.Import(ctx, st, task.ImportRequest{Data: data, Format: format, By: id.Owner, DryRun: a.DryRun})
+	if err != nil {
+		return err
+	}
+	return a.added(out)
+}
+
+func checkFormat(format string) error {
+	switch format {
+	case "", "json", "markdown":
+		return nil
+	}
+	return usagef("--format: must be json or markdown, not %q", short(format, 40))
+}
+
+func guessFormat(name string, data []byte) string {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".md", ".markdown":
+		return "markdown"
+	case ".json":
+		return "json"
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return "json"
+	}
+	return "markdown"
+}
+
+func newTasksExportCmd(a *App) *cobra.Command {
+	format := "json"
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print the list as JSON, which import reads, or as a Markdown checklist",
+		Long: `Print all tasks that are not archived: as JSON, which import reads, or with
+--format markdown as a checklist for people, without ids, priorities and
+dependencies. --json prints the same list as every other command would.`,
+		Example: `  tasklock tasks export > tasks.json
+  tasklock tasks export --format markdown > TODO.md`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return exportTasks(ctx, a, format) }),
+	}
+	cmd.Flags().StringVar(&format, "format", "json", "json or markdown")
+	return a.completeFlags(cmd)
+}
+
+func exportTasks(ctx context.Context, a *App, format string) error {
+	if err := checkFormat(format); err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := task.Export(ctx, st, &b, format); err != nil {
+		return err
+	}
+	switch {
+	case a.JSON && format == "markdown":
+		return a.answer(map[string]string{"markdown": b.String()}, nil)
+	case a.JSON:
+		return a.answer(json.RawMessage(b.Bytes()), nil)
+	case format == "markdown":
+		p := a.printer()
+		for line := range strings.Lines(b.String()) {
+			p.line("%s", strings.TrimSuffix(line, "\n"))
+		}
+		return p.flush()
+	}
+	_, err = a.Stdout.Write(escape(b.Bytes()))
+	return err
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksHistoryCmd(a *App) *cobra.Command {
+	limit := 50
+	cmd := &cobra.Command{
+		Use:   "history [TASK]",
+		Short: "Show what happened to a task, or to all of them, oldest first",
+		Long: `Show what happened to tasks, oldest first. With TASK also what happened to its lock;
+a task that is gone is named by its full id. With --owner only what that owner and
+its children did.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneTask(cmd, args)
+		},
+		ValidArgsFunction: a.firstTask,
+		RunE: a.does(func(ctx context.Context, refs []string) error {
+			if limit < 0 {
+				return usagef("--limit: must not be negative")
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			events, err := taskEvents(ctx, a, st, refs)
+			if err != nil {
+				return err
+			}
+			if limit > 0 && len(events) > limit {
+				events = events[len(events)-limit:]
+			}
+			return a.answer(lock.HistoryResult{Events: events}, func(p *printer) {
+				p.wide = p.wide || a.Identity().Agent
+				if len(events) == 0 && p.wide {
+					p.line("Nothing happened yet.")
+					return
+				}
+				p.events(events)
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, the newest; 0: all")
+	return cmd
+}
+
+func taskEvents(ctx context.Context, a *App, st *store.Store, refs []string) ([]lock.Event, error) {
+	r := lock.HistoryRequest{Owner: a.Owner}
+	var missing error
+	if len(refs) > 0 {
+		i, err := task.Show(ctx, st, refs[0])
+		var none *task.NotFoundError
+		switch {
+		case errors.As(err, &none):
+			r.Key, missing = refs[0], err
+			if _, bad := lock.CheckKey(r.Key); bad != nil {
+				return nil, missing
+			}
+		case err != nil:
+			return nil, err
+		default:
+			r.Key = i.ID
+		}
+	}
+	out, err := lock.History(ctx, st, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Key == "" {
+		out.Events = slices.DeleteFunc(out.Events, func(e lock.Event) bool { return !strings.HasPrefix(e.Event, "task ") })
+	}
+	if len(out.Events) == 0 && missing != nil {
+		return nil, missing
+	}
+	return append([]lock.Event{}, out.Events...), nil
+}

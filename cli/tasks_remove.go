@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksDeleteCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete TASK...",
+		Short: "Remove tasks for good, all or none",
+		Long: `Remove tasks for good. What someone works on (exit 6) or others depend on (exit 11)
+is refused. To keep a record, archive them.`,
+		Example:           `  tasklock tasks delete t7 t8`,
+		Args:              someTasks,
+		ValidArgsFunction: a.taskIDs(),
+		RunE: a.does(func(ctx context.Context, refs []string) error {
+			id, err := a.caller()
+			if err != nil {
+				return err
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			out, err := task.Delete(ctx, st, task.RemoveRequest{Tasks: refs, By: id.Owner, DryRun: a.DryRun})
+			if err != nil {
+				return err
+			}
+			return a.changed(out, "Deleted", "Would delete")
+		}),
+	}
+}
+
+func newTasksArchiveCmd(a *App) *cobra.Command {
+	closed := false
+	cmd := &cobra.Command{
+		Use:   "archive [TASK...]",
+		Short: "Put closed tasks away, and free their locks",
+		Long: `Take tasks that are completed, failed or skipped out of the list, and free their
+locks and no others. show and list --archived still find them; their ids are not
+given out again.`,
+		Example: `  tasklock tasks archive t1
+  tasklock tasks archive --closed`,
+		ValidArgsFunction: a.taskIDs(task.Completed, task.Failed, task.Skipped),
+		RunE: a.does(func(ctx context.Context, refs []string) error {
+			if closed == (len(refs) > 0) {
+				return usagef("needs tasks or --closed, and not both")
+			}
+			id, err := a.caller()
+			if err != nil {
+				return err
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			r := task.RemoveRequest{Tasks: refs, Closed: closed, By: id.Owner, DryRun: a.DryRun}
+			var out task.DoResult
+			for { // one commit has room for some hundred only
+				some, err := task.Archive(ctx, st, r)
+				if err != nil {
+					return err
+				}
+				out.Tasks = append(out.Tasks, some.Tasks...)
+				if !closed || a.DryRun || len(some.Tasks) == 0 {
+					return a.changed(out, "Archived", "Would archive")
+				}
+			}
+		}),
+	}
+	cmd.Flags().BoolVar(&closed, "closed", false, "all that are completed, failed or skipped")
+	return cmd
+}

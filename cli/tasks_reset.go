@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksResetCmd(a *App) *cobra.Command {
+	var r task.ResetRequest
+	cmd := &cobra.Command{
+		Use:   "reset TASK...",
+		Short: "Make tasks pending again, as if nobody had begun",
+		Long: `Make tasks pending again, whatever became of them, all of them in one step. With
+--cascade also everything that depends on them, however far, at most 1,000 tasks.
+What someone works on is refused with the holders (exit 6); --force breaks their
+locks, and what they report with their tokens is refused afterwards.`,
+		Example: `  tasklock tasks reset t1
+  tasklock tasks reset t1 --cascade --dry-run
+  tasklock tasks reset t1 --cascade --force --reason "the schema changed"`,
+		Args:              someTasks,
+		ValidArgsFunction: a.taskIDs(),
+		RunE: a.does(func(ctx context.Context, refs []string) error {
+			id, err := a.caller()
+			if err != nil {
+				return err
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			r.Tasks, r.By, r.DryRun = refs, id.Owner, a.DryRun
+			out, err := task.ResetTasks(ctx, st, r)
+			if err != nil {
+				return err
+			}
+			return a.changed(out, "Reset", "Would reset")
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&r.Cascade, "cascade", false, "with everything that depends on them")
+	f.BoolVar(&r.Force, "force", false, "also what someone works on: their tokens die")
+	f.StringVar(&r.Reason, "reason", "", "why, for the history")
+	return cmd
+}
