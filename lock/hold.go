@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type Lease struct {
 	renew RenewRequest
 
 	ctx  context.Context
-	lose context.CancelCauseFunc
+	end  context.CancelCauseFunc
 	stop context.CancelFunc
 	done chan struct{} // closed when the keeper has ended
 
@@ -39,6 +40,7 @@ type Lease struct {
 	mu    sync.Mutex
 	trust moment        // start of the last successful heartbeat
 	ttl   time.Duration // from then on; max hold shortens it in the end
+	loss  error         // kept apart from ctx, which may have ended before
 
 	once     sync.Once
 	released error
@@ -73,7 +75,7 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 			l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 		}
 	}
-	l.ctx, l.lose = context.WithCancelCause(ctx)
+	l.ctx, l.end = context.WithCancelCause(ctx)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
 	go l.keep(keep)
@@ -102,7 +104,7 @@ func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err is nil while the lease may be trusted.
 func (l *Lease) Err() error {
-	if err := context.Cause(l.ctx); err != nil {
+	if err := cmp.Or(l.lost(), context.Cause(l.ctx)); err != nil {
 		return err
 	}
 	if l.Left() <= 0 {
@@ -116,14 +118,18 @@ func (l *Lease) Err() error {
 // returns [ErrLost], and changes nothing that is not recorded as its own.
 // Calling it again returns the same. It outlives ctx, for as long as a lease
 // that is not given back would.
-func (l *Lease) Release(ctx context.Context) error {
+func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, l.release) }
+
+// ReleaseWith is Release for a holder whose own commit gives the keys back, as
+// the completion of a task does: give is called once the heartbeat has ended.
+func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) error) error {
 	l.once.Do(func() {
 		l.stop()
 		<-l.done
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.TTL(), time.Second))
 		defer cancel()
-		l.released = l.release(ctx)
-		l.lose(context.Canceled)
+		l.released = give(ctx)
+		l.end(context.Canceled)
 	})
 	return l.released
 }
@@ -138,10 +144,21 @@ func (l *Lease) release(ctx context.Context) error {
 			l.lose(&LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "ended by someone else"})
 		}
 	}
-	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
-		return lost
-	}
-	return nil
+	return l.lost()
+}
+
+// lose declares the lease lost, whatever else has ended the work already.
+func (l *Lease) lose(err error) {
+	l.mu.Lock()
+	l.loss = cmp.Or(l.loss, err)
+	l.mu.Unlock()
+	l.end(err)
+}
+
+func (l *Lease) lost() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loss
 }
 
 // gaveBack reports whether every key that this lease took was still its own.
@@ -187,7 +204,7 @@ func (l *Lease) keep(ctx context.Context) {
 		if left <= 0 {
 			l.lose(l.expired())
 		}
-		if errors.Is(context.Cause(l.ctx), ErrLost) {
+		if l.lost() != nil {
 			return
 		}
 		timer.Reset(min(look, left))

@@ -214,7 +214,7 @@ func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leas
 		if err != nil {
 			return err
 		}
-		ls := leases[lk.Value.Lease]
+		ls, _ := keptBy(leases[lk.Value.Lease], func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
 		ls.Key = leaseKind + lk.Value.Lease
 		if err := visit(lk, ls, queues[lk.Value.Key].Value); err != nil {
 			return err

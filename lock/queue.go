@@ -27,6 +27,9 @@ func (r *AcquireRequest) blockedByHolder(tx *store.Tx, lk store.Entry[lockRecord
 		lease:  l,
 		ends:   l.ttl() - ls.Age,
 	}
+	if l.kept { // nobody says when the last of its users dies
+		b.ends = min(b.ends, time.Second)
+	}
 	t, err := r.ticketAhead(tx, lk.Value.Key, &b.held)
 	if err == nil && t != nil {
 		b.waitOn(*t)

@@ -52,6 +52,8 @@ type leaseRecord struct {
 	Auto   []string          `json:"auto,omitempty"`   // keys that were taken only as such
 	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
 	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
+
+	kept bool // one of UsedBy is in force
 }
 
 // State of a lock or ticket.
@@ -115,7 +117,7 @@ func stateOf(e store.Entry[leaseRecord]) State {
 // gone reports proof that the process behind the lease has ended, and with it
 // the whole group that works under the lease. Doubt is not proof.
 func (l leaseRecord) gone() bool {
-	if l.PID == 0 || l.Process.Life() != host.Dead {
+	if l.PID == 0 || l.kept || l.Process.Life() != host.Dead {
 		return false
 	}
 	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
@@ -189,7 +191,13 @@ func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
 }
 
 func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
-	return store.Get[leaseRecord](tx, leaseKind+name)
+	ls, err := store.Get[leaseRecord](tx, leaseKind+name)
+	if err != nil {
+		return ls, err
+	}
+	return keptBy(ls, func(user string) (store.Entry[leaseRecord], error) {
+		return store.Get[leaseRecord](tx, leaseKind+user)
+	})
 }
 
 func getQueue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {

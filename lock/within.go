@@ -16,11 +16,14 @@ import (
 //   - If the owner or a parent holds it already, the new lease uses that one,
 //     and both records say so. The outer key cannot be given back while it is
 //     used; if it is taken away, the leases that use it end in the same commit.
+//
+// The lease around is written only by those who may give it life. So it goes
+// on naming leases that have ended, until the next one that uses it.
 
 // InUseError: the key cannot be released while keys within it are held.
 type InUseError struct {
 	Key    string
-	Inside []string // leases or keys that are held within
+	Inside []string // keys that are held within
 }
 
 func (e *InUseError) Error() string {
@@ -32,23 +35,19 @@ func (r *AcquireRequest) surround(tx *store.Tx) error {
 	if r.Within == nil {
 		return nil
 	}
-	r.Keys, r.outer = slices.Clone(r.asked), nil
+	keys, around := slices.Clone(r.asked), map[string]string{}
 	for _, key := range r.asked {
 		outer, err := r.Within(tx, key)
 		if err != nil {
 			return err
 		}
-		if outer == "" {
-			continue
+		if outer != "" {
+			around[key] = outer
+			keys = append(keys, outer)
 		}
-		if r.outer == nil {
-			r.outer = map[string]string{}
-		}
-		r.outer[key] = outer
-		r.Keys = append(r.Keys, outer)
 	}
-	slices.Sort(r.Keys)
-	r.Keys = slices.Compact(r.Keys)
+	slices.Sort(keys)
+	r.Keys, r.outer = slices.Compact(keys), around
 	return nil
 }
 
@@ -67,34 +66,39 @@ func (r *AcquireRequest) embed(tx *store.Tx, l *leaseRecord, fresh []string) err
 		if err != nil {
 			return err
 		}
-		if lk.Value.Lease == r.lease() {
+		around := lk.Value.Lease
+		switch {
+		case around == r.lease():
 			if !slices.Contains(r.asked, outer) && !slices.Contains(l.Auto, outer) {
 				l.Auto = append(l.Auto, outer)
 			}
-			continue
-		}
-		if slices.Contains(l.Uses, lk.Value.Lease) {
-			continue
-		}
-		l.Uses = append(l.Uses, lk.Value.Lease)
-		if err := changeLease(tx, lk.Value.Lease, func(around *leaseRecord) {
-			around.UsedBy = append(slices.Clip(around.UsedBy), r.lease())
-		}); err != nil {
-			return err
+		case !slices.Contains(l.Uses, around):
+			l.Uses = append(l.Uses, around)
+			if err := usedBy(tx, around, r.lease()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// changeLease rewrites a lease, which is a sign of life too: only its owner or
-// a child of it comes here.
-func changeLease(tx *store.Tx, name string, change func(*leaseRecord)) error {
-	ls, err := getLease(tx, name)
-	if err != nil || !ls.Exists() {
+// usedBy notes in a lease that another one relies on it, which is a sign of
+// life too: only its owner or a child of it comes here.
+func usedBy(tx *store.Tx, around, name string) error {
+	ls, err := getLease(tx, around)
+	if err != nil {
 		return err
 	}
-	l := ls.Value
-	change(&l)
+	users, err := users(tx, ls)
+	if err != nil {
+		return err
+	}
+	ls.Value.UsedBy = append(slices.Clip(users), name)
+	return refresh(tx, around, ls.Value)
+}
+
+// refresh rewrites a lease as a sign of life.
+func refresh(tx *store.Tx, name string, l leaseRecord) error {
 	held, err := heldFor(tx, l)
 	if err != nil {
 		return err
@@ -102,93 +106,171 @@ func changeLease(tx *store.Tx, name string, change func(*leaseRecord)) error {
 	return putLease(tx, name, l, held)
 }
 
-// inUse refuses to give back a key that others rely on.
-func (l leaseRecord) inUse(keys []string) error {
-	for _, key := range keys {
-		for inner, outer := range l.Outer {
-			if outer == key && slices.Contains(l.Keys, inner) && !slices.Contains(keys, inner) {
-				return &InUseError{Key: key, Inside: []string{inner}}
-			}
+// users returns the leases that rely on one. If the store has dropped its
+// record, they are among those of its owner and the owner's children.
+func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
+	name, names := around.Key[len(leaseKind):], around.Value.UsedBy
+	if !around.Exists() {
+		recs, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
+		if err != nil {
+			return nil, err
 		}
-		if kind, _ := KindOf(key); kind == Section && len(l.UsedBy) > 0 {
-			return &InUseError{Key: key, Inside: l.UsedBy}
+		for _, rec := range recs {
+			names = append(names, rec.Key[len(leaseKind):])
 		}
 	}
-	return nil
+	if err := tx.Want(leaseKeys(names)...); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, user := range names {
+		ls, err := getLease(tx, user)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(ls.Value.Uses, name) {
+			out = append(out, user)
+		}
+	}
+	return out, nil
 }
 
-// innerFirst puts the leases that use others before those that are used.
-func innerFirst(tx *store.Tx, names []string) error {
-	used := map[string]int{}
+// within returns the keys that are held within outer once the lease around it
+// has lost keys.
+func within(tx *store.Tx, around store.Entry[leaseRecord], outer string, keys []string) ([]string, error) {
+	names, err := users(tx, around)
+	if err != nil {
+		return nil, err
+	}
+	inside := around.Value.within(outer, keys)
 	for _, name := range names {
 		ls, err := getLease(tx, name)
 		if err != nil {
+			return nil, err
+		}
+		inside = append(inside, ls.Value.within(outer, nil)...)
+	}
+	slices.Sort(inside)
+	return inside, nil
+}
+
+func (l leaseRecord) within(outer string, keys []string) (inside []string) {
+	for _, key := range without(l.Keys, keys) {
+		if l.Outer[key] == outer {
+			inside = append(inside, key)
+		}
+	}
+	return inside
+}
+
+// inUse refuses to give back a key that others rely on.
+func inUse(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) error {
+	for _, key := range keys {
+		inside, err := within(tx, ls, key, keys)
+		if err != nil {
 			return err
 		}
-		used[name] = len(ls.Value.UsedBy)
+		if len(inside) > 0 {
+			return &InUseError{Key: key, Inside: inside}
+		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return used[a] - used[b] })
 	return nil
 }
 
 // idle returns those of the lease's keys that were taken only as outer keys
 // and around which nothing is left once keys are gone.
-func (l leaseRecord) idle(keys []string) []string {
-	if len(l.UsedBy) > 0 {
-		return nil
-	}
+func idle(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) ([]string, error) {
 	var out []string
-	for _, auto := range l.Auto {
-		busy := slices.Contains(keys, auto)
-		for inner, outer := range l.Outer {
-			busy = busy || outer == auto && slices.Contains(l.Keys, inner) && !slices.Contains(keys, inner)
+	for _, auto := range without(ls.Value.Auto, keys) {
+		inside, err := within(tx, ls, auto, keys)
+		if err != nil {
+			return nil, err
 		}
-		if !busy {
+		if len(inside) == 0 {
 			out = append(out, auto)
 		}
 	}
-	return out
+	return out, nil
 }
 
-// unlink tells the leases around one that has ended, and ends those that were
-// kept for it alone.
-func unlink(tx *store.Tx, name string, l leaseRecord) error {
-	for _, around := range l.Uses {
-		ls, err := getLease(tx, around)
+// innerFirst puts the leases that use others before those that are used.
+func innerFirst(tx *store.Tx, names []string) ([]string, error) {
+	var order []string
+	seen := map[string]bool{}
+	var visit func(name string) error
+	visit = func(name string) error {
+		if seen[name] || !slices.Contains(names, name) {
+			return nil
+		}
+		seen[name] = true
+		ls, err := getLease(tx, name)
 		if err != nil {
 			return err
 		}
-		if !ls.Exists() {
+		for _, user := range ls.Value.UsedBy {
+			if err := visit(user); err != nil {
+				return err
+			}
+		}
+		order = append(order, name)
+		return nil
+	}
+	for _, name := range names {
+		if err := visit(name); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// without returns the lease as it is when keys are gone, and the leases that
+// it does not use any more then.
+func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
+	rest = l
+	rest.Keys, rest.Auto, rest.Uses, rest.Outer = without(l.Keys, keys), without(l.Auto, keys), nil, map[string]string{}
+	for _, key := range rest.Keys {
+		outer := l.Outer[key]
+		if outer == "" {
 			continue
 		}
-		rest := without(ls.Value.UsedBy, []string{name})
-		if err := changeLease(tx, around, func(l *leaseRecord) { l.UsedBy = rest }); err != nil {
+		rest.Outer[key] = outer
+		lk, err := getLock(tx, outer)
+		if err != nil {
+			return rest, nil, err
+		}
+		if around := lk.Value.Lease; slices.Contains(l.Uses, around) && !slices.Contains(rest.Uses, around) {
+			rest.Uses = append(rest.Uses, around)
+		}
+	}
+	return rest, without(l.Uses, rest.Uses), nil
+}
+
+// leave ends the outer keys that were kept only for a lease that does not use
+// them any more; of a lease that is over anyway, all.
+func leave(tx *store.Tx, around []string) error {
+	for _, name := range around {
+		ls, err := getLease(tx, name)
+		if err != nil {
 			return err
 		}
-		ls.Value.UsedBy = rest
-		if idle := ls.Value.idle(nil); len(idle) > 0 {
-			if ls, err = getLease(tx, around); err != nil {
-				return err
-			}
-			if err := endKeys(tx, ls, idle, ending{event: "released"}); err != nil {
-				return err
-			}
+		keys, err := idle(tx, ls, nil)
+		if err != nil {
+			return err
+		}
+		if len(keys) > 0 && stateOf(ls) != Held {
+			keys = ls.Value.Keys
+		}
+		if err := endKeys(tx, ls, keys, ending{event: "released"}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // cascade ends the leases that rely on one that was taken away.
-func cascade(tx *store.Tx, l leaseRecord, how ending) error {
-	for _, name := range l.UsedBy {
-		ls, err := getLease(tx, name)
-		if err != nil {
-			return err
-		}
-		if !ls.Exists() {
-			continue
-		}
-		if err := endKeys(tx, ls, ls.Value.Keys, how); err != nil {
+func cascade(tx *store.Tx, names []string, how ending) error {
+	for _, name := range names {
+		if err := endLease(tx, name, how); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
-
-// ErrNothingReady: no task can be taken now.
-var ErrNothingReady = errors.New("nothing ready")
 
 // NextRequest asks for the task to work on next.
 type NextRequest struct {
@@ -25,6 +21,10 @@ type NextRequest struct {
 	Acquire lock.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
 	Waiting func() // if set, told when the wait begins
+
+	hold  bool // see HoldNext
+	lease *lock.Lease
+	apart map[string]bool // exclusive sections that the last look found free
 }
 
 // NextResult is the task, and with Claim the grant.
@@ -40,7 +40,13 @@ const candidates = 32
 // Next picks by section order, priority and age among the tasks that are
 // ready and that nobody holds. With Claim, a candidate that someone else was
 // faster to claim is passed over for the next.
+//
+// If there is none the error is a [*NothingReadyError].
 func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, error) {
+	return r.next(ctx, st)
+}
+
+func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, error) {
 	if r.Claim && r.Acquire.ID != "" {
 		if out, err := r.again(ctx, st); out != nil || err != nil {
 			return value(out), err
@@ -48,7 +54,7 @@ func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, erro
 	}
 	start := time.Now()
 	for limit := candidates; ; {
-		found, guards, more, err := r.look(ctx, st, limit)
+		found, none, more, err := r.look(ctx, st, limit)
 		if err != nil {
 			return NextResult{}, err
 		}
@@ -64,14 +70,13 @@ func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, erro
 		}
 		left := r.Wait - time.Since(start)
 		if left <= 0 {
-			return NextResult{}, ErrNothingReady
+			return NextResult{}, none
 		}
 		if r.Waiting != nil {
 			r.Waiting()
 			r.Waiting = nil
 		}
-		// Expiry and death send no word: look again now and then.
-		if err := wait(ctx, st, guards, min(left, time.Second+rand.N(time.Second))); err != nil {
+		if err := none.Wait(ctx, st, left); err != nil {
 			return NextResult{}, err
 		}
 		limit = candidates
@@ -101,8 +106,11 @@ func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, 
 
 // pick claims a candidate. It returns nothing if that is not possible now.
 func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextResult, error) {
-	if !r.Claim {
+	switch {
+	case !r.Claim:
 		return &NextResult{Task: t}, nil
+	case r.hold && r.apart[t.Section]:
+		return nil, &SectionError{Section: t.Section}
 	}
 	out, err := r.claim(ctx, st, t.ID)
 	var held *lock.HeldError
@@ -119,40 +127,54 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id string) (*N
 	a.Keys = []string{id}
 	var claimed []Task
 	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
-	g, err := lock.Acquire(ctx, st, a)
+	g, err := r.acquire(ctx, st, a)
 	if err != nil {
 		return nil, err
 	}
 	return &NextResult{Task: claimed[0], Grant: &g}, nil
 }
 
-// look returns what may be taken now, in order. guards tell when that may
-// change; more says that there are further ones.
-func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, guards []driver.Guard, more bool, err error) {
+// look returns what may be taken now, in order, and what is in the way of the
+// rest; more says that there are further ones.
+func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}}}
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, false
-		guards = []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}
+		none = &NothingReadyError{guards: []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}}
+		r.apart = map[string]bool{}
 		order, err := r.order(tx)
 		if err != nil {
 			return err
 		}
+		var closed []closedSection
 		for _, s := range order {
+			by, err := r.sectionHolder(tx, s)
+			if err != nil {
+				return err
+			}
+			if by != nil {
+				none.guards = append(none.guards, by.Guard())
+				closed = append(closed, closedSection{s.Name, *by})
+				continue
+			}
 			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
 			if err != nil {
 				return err
 			}
 			more = more || len(recs) == limit
-			free, held, err := r.free(tx, s, recs)
+			free, held, err := r.free(tx, recs)
 			if err != nil {
 				return err
 			}
 			found = append(found, free...)
-			guards = append(guards, held...)
+			none.guards = append(none.guards, held...)
 		}
-		return nil
+		if len(found) == 0 {
+			none.Closed, err = r.openings(tx, closed)
+		}
+		return err
 	})
-	return found, guards[:min(len(guards), driver.MaxGuards)], more, err
+	return found, none, more, err
 }
 
 // order returns the sections to look at: those that are open, by priority, and
@@ -183,19 +205,27 @@ func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
 	return out, nil
 }
 
-// free drops what someone holds, and returns guards on that.
-func (r *NextRequest) free(tx *store.Tx, s Section, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
-	var keys []string
-	if s.Name != "" && !s.Shared {
-		lk, err := r.holder(tx, sectionLock(s.Name))
-		if err != nil {
-			return nil, nil, err
-		}
-		if lk != nil {
-			return nil, []driver.Guard{lk.Guard()}, nil
-		}
+// sectionHolder returns the live lock that keeps the caller out of a section.
+func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lock.Info, error) {
+	if s.Name == "" || s.Shared {
+		return nil, nil
 	}
-	var ids []string
+	lk, err := lock.Look(tx, sectionLock(s.Name))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case lk == nil || lk.State != lock.Held:
+		r.apart[s.Name] = true
+	case !lock.Uses(r.Acquire.Owner, lk.Owner):
+		return lk, nil
+	}
+	return nil, nil
+}
+
+// free drops what someone holds, and returns guards on that.
+func (r *NextRequest) free(tx *store.Tx, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
+	var keys, ids []string
 	for _, rec := range recs {
 		e, err := store.Decode[readyRecord](tx, rec)
 		if err != nil {
@@ -216,7 +246,7 @@ func (r *NextRequest) free(tx *store.Tx, s Section, recs []driver.Record) (out [
 		if !t.Exists() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
 			continue
 		}
-		lk, err := r.holder(tx, id)
+		lk, err := holder(tx, id)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -229,25 +259,12 @@ func (r *NextRequest) free(tx *store.Tx, s Section, recs []driver.Record) (out [
 	return out, held, nil
 }
 
-// holder returns a live lock on key that keeps the caller out. Its own does
-// too, unless it is the section's: what it works on already is not next.
-func (r *NextRequest) holder(tx *store.Tx, key string) (*lock.Info, error) {
-	lk, err := lock.Look(tx, key)
+// holder returns a live lock on a task, the caller's own too: what it works on
+// already is not next.
+func holder(tx *store.Tx, id string) (*lock.Info, error) {
+	lk, err := lock.Look(tx, id)
 	if err != nil || lk == nil || lk.State != lock.Held {
 		return nil, err
 	}
-	if kind, _ := lock.KindOf(key); kind == lock.Section && lock.Uses(r.Acquire.Owner, lk.Owner) {
-		return nil, nil
-	}
 	return lk, nil
-}
-
-// wait returns when one of the guards may not hold any more, or after d.
-func wait(ctx context.Context, st *store.Store, guards []driver.Guard, d time.Duration) error {
-	wctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	if err := st.Wait(wctx, guards); err != nil && ctx.Err() == nil && wctx.Err() == nil {
-		<-wctx.Done() // the store cannot wait now
-	}
-	return ctx.Err()
 }

@@ -17,6 +17,8 @@ type DoRequest struct {
 	Owner string
 	Token int64 // of the claim, with one task; 0: the owner must hold it, or nobody
 
+	Uncounted bool // with unclaim: the claim was no attempt
+
 	Reason string  // why it is blocked, failed, skipped, …
 	Result *Result // with complete, review and fail
 	DryRun bool
@@ -93,6 +95,9 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 	t = before.clone()
 	t.Status, t.LastVerb, t.LastToken = to, r.Verb, token
 	t.release()
+	if r.Uncounted && r.Verb == Unclaim {
+		t.Attempts--
+	}
 	r.describe(tx, &t)
 	if err := lock.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
 		return Task{}, false, err
