@@ -1,0 +1,109 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ErrNothingReady: no task can be taken now.
+var ErrNothingReady = errors.New("nothing ready")
+
+// NothingReadyError is ErrNothingReady with what is in the way.
+type NothingReadyError struct {
+	Closed []Closed // sections that others work in, where something could be done
+
+	guards []driver.Guard
+}
+
+// Closed is a section of someone else, with the first task there that nobody
+// works on.
+type Closed struct {
+	Task Task
+	Lock lock.Info // of the section
+}
+
+func (e *NothingReadyError) Error() string {
+	if len(e.Closed) > 0 {
+		b := e.Closed[0]
+		return fmt.Sprintf("%v: section %s is locked by %s", ErrNothingReady, b.Task.Section, b.Lock.Owner)
+	}
+	return ErrNothingReady.Error()
+}
+
+// Is makes it an ErrNothingReady.
+func (e *NothingReadyError) Is(target error) bool { return target == ErrNothingReady }
+
+// Wait returns when something may be ready, when one of more does not hold any
+// longer, or after atMost. Expiry and death send no word: it returns now and
+// then in any case.
+func (e *NothingReadyError) Wait(ctx context.Context, st *store.Store, atMost time.Duration, more ...driver.Guard) error {
+	guards := append(slices.Clip(more), e.guards...)
+	wctx, cancel := context.WithTimeout(ctx, min(atMost, time.Second+rand.N(time.Second)))
+	defer cancel()
+	if err := st.Wait(wctx, guards[:min(len(guards), driver.MaxGuards)]); err != nil && ctx.Err() == nil && wctx.Err() == nil {
+		<-wctx.Done() // the store cannot wait now
+	}
+	return ctx.Err()
+}
+
+// SectionError: the next task lies in an exclusive section that nobody holds.
+type SectionError struct{ Section string }
+
+func (e *SectionError) Error() string {
+	return fmt.Sprintf("section %s: to be taken before the tasks in it", e.Section)
+}
+
+// HoldNext is Next with Claim for a process that renews its claim itself. It
+// takes no exclusive section on the way: where the next task lies in one that
+// the owner does not hold the error is a [*SectionError], so that a worker can
+// take the section first and keep it from task to task.
+func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lock.Lease, error) {
+	r.Claim, r.hold = true, true
+	out, err := r.next(ctx, st)
+	return out.Task, r.lease, err
+}
+
+// acquire takes what a claim asks for, for this process or for its owner.
+func (r *NextRequest) acquire(ctx context.Context, st *store.Store, a lock.AcquireRequest) (lock.Grant, error) {
+	if !r.hold {
+		return lock.Acquire(ctx, st, a)
+	}
+	lease, err := lock.Hold(ctx, st, a)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	r.lease = lease
+	return lease.Grant(), nil
+}
+
+// closedSection is one that someone else works in.
+type closedSection struct {
+	name string
+	by   lock.Info
+}
+
+// openings finds in closed sections what could be done there.
+func (r *NextRequest) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
+	for _, c := range closed {
+		recs, err := tx.Scan(readyKind+sectionPrefix(c.name), candidates)
+		if err != nil {
+			return nil, err
+		}
+		free, _, err := r.free(tx, recs)
+		if err != nil {
+			return nil, err
+		}
+		if len(free) > 0 {
+			out = append(out, Closed{Task: free[0], Lock: c.by})
+		}
+	}
+	return out, nil
+}
