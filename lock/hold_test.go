@@ -152,6 +152,34 @@ func TestDroppedRecordIsWrittenAgain(t *testing.T) {
 	})
 }
 
+// The caller's context may end before the lease is lost: it is lost all the
+// same, and its keeper ends.
+func TestLossAfterTheCallerHasLeft(t *testing.T) {
+	for name, lose := range map[string]func(w *world, o *outage){
+		"broken and taken": func(w *world, o *outage) {
+			w.breakKeys(lock.BreakRequest{By: "root", Keys: []string{"a"}})
+			w.acquire("bob", "a")
+		},
+		"no store any more": func(w *world, o *outage) { o.state.Store("fails") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				o := &outage{Store: w.mem}
+				ctx, cancel := context.WithCancel(w.ctx)
+				l, err := lock.Hold(ctx, w.through(o).st, minute("alice", "a"))
+				w.must(err)
+				cancel()
+				time.Sleep(10 * time.Minute)
+				lose(w, o)
+				time.Sleep(10 * time.Minute)
+				w.want(l.Err(), lock.ErrLost)
+				o.state.Store("")
+				w.want(l.Release(ctx), lock.ErrLost)
+			})
+		})
+	}
+}
+
 // outage is a store that can be made to fail, or to hang.
 type outage struct {
 	*memstore.Store
