@@ -123,6 +123,22 @@ func (l leaseRecord) gone() bool {
 	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
 }
 
+// keptBy looks at the leases that use one whose process is dead: while a
+// command may still work under one of them, that is no proof for this one.
+func keptBy(ls store.Entry[leaseRecord], get func(name string) (store.Entry[leaseRecord], error)) (store.Entry[leaseRecord], error) {
+	if len(ls.Value.UsedBy) == 0 || stateOf(ls) != Dead {
+		return ls, nil
+	}
+	for _, name := range ls.Value.UsedBy {
+		user, err := get(name)
+		if err != nil {
+			return ls, err
+		}
+		ls.Value.kept = ls.Value.kept || stateOf(user) == Held
+	}
+	return ls, nil
+}
+
 // watchable reports whether this process could ever prove the death of that
 // one, so that looking once a second makes sense.
 func (l leaseRecord) watchable() bool {
