@@ -5,6 +5,7 @@ package torture
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,22 +51,22 @@ func childMain() error {
 		return err
 	}
 	fmt.Printf("in %d %s %d %d\n", token, os.Getenv("TASKLOCK_LEASE"), os.Getpid(), os.Getppid())
-	all := func(do func(key int, token int64, row int) (entry, bool)) bool {
+	ok := true
+	all := func(do func(key int, token int64, row int) (entry, bool)) {
 		for _, key := range s.Keys {
-			if found, ok := do(indexOf(key), token, s.Row); !ok {
+			found, fits := do(indexOf(key), token, s.Row)
+			if !fits && ok {
 				fmt.Printf("pushed %s %v\n", key, found)
-				return false
 			}
+			ok = ok && fits
 		}
-		return true
 	}
-	ok := all(reg.enter)
-	for end := time.Now().Add(s.Hold); ok && time.Now().Before(end); ok = all(reg.write) {
+	all(reg.enter)
+	for end := time.Now().Add(s.Hold); time.Now().Before(end); {
 		time.Sleep(min(time.Until(end), time.Millisecond))
+		all(reg.write) // even after a refusal: it is not its business to end itself
 	}
-	if ok {
-		all(reg.leave)
-	}
+	all(reg.leave)
 	fmt.Println("out")
 	return nil
 }
@@ -159,6 +160,9 @@ func (g *runGrant) work(w *worker, o op) {
 func (g *runGrant) release(o *op) {
 	o.Attached = true
 	g.result(o, g.finish(), g.said.String())
+	if strings.Contains(o.Err, context.DeadlineExceeded.Error()) {
+		o.Result, o.Err = isUnknown, "" // as in attachedGrant
+	}
 }
 
 // finish reads what is left and waits for the end.

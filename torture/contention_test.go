@@ -60,6 +60,18 @@ func TestContention(t *testing.T) {
 	})
 }
 
+// TestClockSteps: the wall clock jumps again and again, and nobody loses a
+// lease for it.
+func TestClockSteps(t *testing.T) {
+	c := sqlite(t)
+	c.Processes, c.Rounds, c.Seed = 8, 15, 4
+	if full() {
+		c.Rounds = 200
+	}
+	c.Disturb, c.DisturbEvery = stepClock(c.URL), 300*time.Millisecond
+	clean(t, c)
+}
+
 func clean(t *testing.T, c Config) {
 	t.Helper()
 	if r := mustRun(t, c); r.Failed() != "" {

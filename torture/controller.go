@@ -142,7 +142,7 @@ func (c *controller) start(slot int) (row int, cmd *exec.Cmd, said *bytes.Buffer
 	c.rows++
 	spec, err := json.Marshal(workerSpec{
 		URL: c.URL, Dir: c.Dir, Mode: c.Mode, Binary: c.Binary, Slot: slot, Row: row, Rounds: c.Rounds, Keys: c.Keys,
-		TTL: c.TTL, Wait: c.Wait, Tries: c.Tries, Batches: c.Batches, Seed: c.Seed + uint64(row)*7919,
+		TTL: c.TTL, Wait: c.Wait, Tries: c.Tries, Batches: c.Batches, Probes: c.Probes, Seed: c.Seed + uint64(row)*7919,
 	})
 	if err != nil {
 		return 0, nil, nil, err

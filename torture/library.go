@@ -105,7 +105,10 @@ func (g *attachedGrant) renew(*journal)       {}
 
 func (g *attachedGrant) release(o *op) {
 	o.Attached = true
-	answer(o, g.Release(context.Background()))
+	err := g.Release(context.Background())
+	if answer(o, err); errors.Is(err, context.DeadlineExceeded) {
+		o.Result, o.Err = isUnknown, "" // somebody was stopped in a commit for longer than the lease lasts
+	}
 }
 
 // plainGrant is a lease whose holder does all that by hand.

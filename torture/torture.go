@@ -32,6 +32,7 @@ type Config struct {
 	Wait      time.Duration // how long a waiter waits at most; default 60s
 	Tries     int           // of 100 rounds, those that try again and again instead of waiting
 	Batches   int           // of 100 rounds, those that want several keys
+	Probes    int           // of 100 rounds, those that end with things that must be refused; default 20
 
 	KillEvery  time.Duration // SIGKILL a worker so often, half of the times one that holds; 0: never
 	PauseEvery time.Duration // SIGSTOP one so often; 0: never
@@ -56,6 +57,7 @@ func (c Config) withDefaults() Config {
 	c.Keys = cmp.Or(c.Keys, 4)
 	c.TTL = cmp.Or(c.TTL, time.Second)
 	c.Wait = cmp.Or(c.Wait, time.Minute)
+	c.Probes = cmp.Or(c.Probes, 20)
 	c.Pause = cmp.Or(c.Pause, 2*c.TTL)
 	c.Late = cmp.Or(c.Late, 5*time.Second)
 	c.Limit = cmp.Or(c.Limit, 10*time.Minute)

@@ -19,13 +19,13 @@ const workerEnv = "TORTURE_WORKER"
 
 // workerSpec is what the controller tells a worker.
 type workerSpec struct {
-	URL, Dir, Binary string
-	Mode             Mode
-	Slot, Row        int
-	Rounds, Keys     int
-	TTL, Wait        time.Duration
-	Tries, Batches   int
-	Seed             uint64
+	URL, Dir, Binary       string
+	Mode                   Mode
+	Slot, Row              int
+	Rounds, Keys           int
+	TTL, Wait              time.Duration
+	Tries, Batches, Probes int
+	Seed                   uint64
 }
 
 // Open opens the store that a URL names, and makes it where there is none.
@@ -126,7 +126,7 @@ func (w *worker) round() {
 	g.release(&r)
 	w.log.done(r)
 	w.reg.setState(w.Row, idle)
-	if w.chance(20) {
+	if w.chance(w.Probes) {
 		w.client.probe(w.log, keys[0], o.Tokens[keys[0]])
 	}
 }
