@@ -55,7 +55,7 @@ func (a *attendant) attend() {
 	if first.Start == nil {
 		return
 	}
-	a.cmd.Path, a.cmd.Err = first.Start.Path, nil
+	a.cmd.Path, a.cmd.Args, a.cmd.Err = first.Start.Path, first.Start.Args, nil
 	a.cmd.Dir, a.cmd.Env = first.Start.Dir, first.Start.Env
 	a.cmd.SysProcAttr = leaderAttr()
 	if err := a.cmd.Start(); err != nil {

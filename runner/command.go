@@ -2,7 +2,6 @@ package runner
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -75,8 +74,8 @@ func reason(err error) string {
 
 // environment is what the command sees: what it was given, and its lease.
 // Of the keys only those it was started for: the section of a task is taken
-// with it, but nobody asked.
-func environment(base, asked []string, g lock.Grant) []string {
+// with it, but nobody asked. What a claim adds wins.
+func environment(base, asked []string, g lock.Grant, more []string) []string {
 	if base == nil {
 		base = os.Environ()
 	}
@@ -87,17 +86,22 @@ func environment(base, asked []string, g lock.Grant) []string {
 			keys, token = append(keys, k.Key), max(token, k.Token)
 		}
 	}
-	own := [][2]string{
-		{"TASKLOCK_KEY", strings.Join(keys, " ")},
-		{"TASKLOCK_TOKEN", strconv.FormatInt(token, 10)},
-		{"TASKLOCK_LEASE", g.LeaseID},
-		{"TASKLOCK_OWNER", g.Owner + "/cmd"},
+	env := slices.Concat(base, []string{
+		"TASKLOCK_KEY=" + strings.Join(keys, " "),
+		"TASKLOCK_TOKEN=" + strconv.FormatInt(token, 10),
+		"TASKLOCK_LEASE=" + g.LeaseID,
+		"TASKLOCK_OWNER=" + g.Owner + "/cmd",
+	}, more)
+	last := map[string]int{} // of each name only the last counts
+	for i, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		last[name] = i
 	}
-	env := slices.DeleteFunc(slices.Clone(base), func(v string) bool {
-		return slices.ContainsFunc(own, func(o [2]string) bool { return strings.HasPrefix(v, o[0]+"=") })
-	})
-	for _, o := range own {
-		env = append(env, fmt.Sprintf("%s=%s", o[0], o[1]))
+	var out []string
+	for i, v := range env {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			out = append(out, v)
+		}
 	}
-	return env
+	return out
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +20,10 @@ type Options struct {
 	// Acquire says what to hold. The holder is a child of its Owner. Process
 	// and Group are filled in.
 	Acquire lock.AcquireRequest
+
+	// Claim, if set, takes the place of lock.Hold with Acquire, Process and
+	// Group filled in: it may choose the keys.
+	Claim func(ctx context.Context, r lock.AcquireRequest) (Claim, error)
 
 	Command []string // the program and its arguments
 	Dir     string   // empty: where we are
@@ -50,6 +53,18 @@ type Options struct {
 
 	// Log is told about each step, for people. May be nil.
 	Log func(format string, args ...any)
+}
+
+// Claim is a lease together with what the command is to know about it.
+type Claim struct {
+	Lease *lock.Lease
+	Args  []string // of the command, instead of those in Options; nil: those
+	Env   []string // added to the command's
+
+	// Finish, if set, gives the lease back by a commit of its own when nothing
+	// of the command is left. It is not called once the lease is known to be
+	// lost.
+	Finish func(ctx context.Context, res Result) error
 }
 
 // Result tells how the command ended.
@@ -107,7 +122,7 @@ func Run(ctx context.Context, st *store.Store, o Options) (Result, error) {
 	if s.keeper, err = o.keeper(); err != nil {
 		return res, err
 	}
-	if s.lease, err = s.acquire(ctx, st); err != nil {
+	if err = s.acquire(ctx, st); err != nil {
 		s.keeper.close()
 		return res.failed(err), err
 	}
@@ -147,7 +162,7 @@ func (o *Options) logf(format string, args ...any) {
 
 // acquire holds the keys. Signals and the end of ctx end the wait, but not the
 // lease once it is there: the command may take its time to stop.
-func (s *session) acquire(ctx context.Context, st *store.Store) (*lock.Lease, error) {
+func (s *session) acquire(ctx context.Context, st *store.Store) error {
 	hold, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	granted, done := make(chan struct{}), make(chan struct{})
@@ -170,7 +185,7 @@ func (s *session) acquire(ctx context.Context, st *store.Store) (*lock.Lease, er
 		r.Process = host.Self()
 	}
 	r.Group = s.keeper.group()
-	lease, err := lock.Hold(hold, st, r)
+	err := s.claimed(hold, st, r)
 	close(granted)
 	<-done
 	unlink()
@@ -180,15 +195,32 @@ func (s *session) acquire(ctx context.Context, st *store.Store) (*lock.Lease, er
 		if errors.As(context.Cause(hold), &sig) {
 			err = sig
 		}
-		return nil, err
+		return err
 	}
 	s.cancel = cancel
-	s.res.Grant = lease.Grant()
+	s.res.Grant = s.lease.Grant()
 	if s.o.Holding != nil {
 		s.o.Holding(s.res.Grant)
 	}
-	s.o.logf("holding %s with token %d", strings.Join(s.o.Acquire.Keys, " "), lease.Token())
-	return lease, nil
+	s.o.logf("holding lease %s with token %d", s.res.Grant.LeaseID, s.lease.Token())
+	return nil
+}
+
+// claimed takes the lease, by the options' own way if they have one.
+func (s *session) claimed(ctx context.Context, st *store.Store, r lock.AcquireRequest) (err error) {
+	if s.o.Claim == nil {
+		s.lease, err = lock.Hold(ctx, st, r)
+		return err
+	}
+	c, err := s.o.Claim(ctx, r)
+	if err != nil {
+		return err
+	}
+	s.lease, s.env, s.giveBack = c.Lease, c.Env, c.Finish
+	if c.Args != nil {
+		s.o.Command = append([]string{s.o.Command[0]}, c.Args...)
+	}
+	return nil
 }
 
 // ends reports whether the signal ends a wait.

@@ -18,6 +18,9 @@ type session struct {
 	lease  *lock.Lease
 	cancel context.CancelCauseFunc // of the lease's context
 
+	env      []string // from the claim
+	giveBack func(context.Context, Result) error
+
 	signals  chan os.Signal
 	terminal *terminal
 
@@ -101,7 +104,7 @@ func (s *session) start() {
 	}
 	foreground := s.terminal.give(s.keeper.group())
 	s.tell(order{At: s.trusted, Trust: s.lease.Left(), Grace: w.grace, Start: &spec{
-		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.o.Acquire.Keys, s.res.Grant),
+		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.o.Acquire.Keys, s.res.Grant, s.env),
 		Grace: w.grace, Foreground: foreground,
 	}})
 }
@@ -226,7 +229,7 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 	}
 	// Not owned once patience is over: a store that hangs cannot be told to stop.
 	done := make(chan error, 1)
-	go func() { done <- s.lease.Release(context.WithoutCancel(ctx)) }()
+	go func() { done <- s.release(context.WithoutCancel(ctx), s.res) }()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -236,6 +239,13 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 		s.fail(errors.New("release: the store does not answer; the lease ends by itself"))
 	}
 	return s.res, s.err
+}
+
+func (s *session) release(ctx context.Context, res Result) error {
+	if s.giveBack == nil {
+		return s.lease.Release(ctx)
+	}
+	return s.lease.ReleaseWith(ctx, func(ctx context.Context) error { return s.giveBack(ctx, res) })
 }
 
 // releaseTime bounds how long an unreachable store keeps us after the command.
