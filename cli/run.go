@@ -95,6 +95,9 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 		Holding: func(g lock.Grant) { w.end(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
 	})
 	w.end(false, false)
+	if reported(ctx, st, res.Grant, err) {
+		err = nil
+	}
 	return o.ended(a, res, err)
 }
 

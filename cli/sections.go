@@ -111,9 +111,13 @@ func (p *printer) sections(list []sectionInfo) {
 		if s.Skipped {
 			state.style = faint
 		}
+		priority := priorityName(s.Priority)
+		if !p.wide {
+			priority = strconv.Itoa(s.Priority)
+		}
 		rows = append(rows, []cell{
 			{s.Name, strong},
-			{text: priorityName(s.Priority)},
+			{text: priority},
 			{text: s.kind()},
 			{text: strconv.Itoa(s.Open)},
 			{text: strconv.Itoa(total)},

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -33,8 +34,50 @@ func NeedLook(keys ...string) driver.Query {
 	return q
 }
 
+// WantLook makes sure that what Look of these keys reads, and what their end
+// would read, costs a few reads for all together instead of some for each.
+func WantLook(tx *store.Tx, keys ...string) error {
+	if err := tx.Want(NeedLook(keys...).Keys...); err != nil {
+		return err
+	}
+	var leases, more []string
+	for _, key := range keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if lk.Exists() {
+			leases = append(leases, lk.Value.Lease)
+		}
+	}
+	if err := tx.Want(leaseKeys(leases)...); err != nil {
+		return err
+	}
+	for _, name := range leases {
+		ls, err := store.Get[leaseRecord](tx, leaseKind+name)
+		if err != nil {
+			return err
+		}
+		more = append(more, lockKeys(ls.Value.Keys)...)
+		more = append(more, leaseKeys(slices.Concat(ls.Value.Uses, ls.Value.UsedBy))...)
+	}
+	return tx.Want(more...)
+}
+
+// RenewKey is a sign of life of the lease that holds the key, by its owner or a
+// child of it.
+func RenewKey(tx *store.Tx, key, owner string) error {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return err
+	}
+	r := RenewRequest{Owner: owner, Keys: []string{key}}
+	return r.renew(tx, lk.Value.Lease, &RenewResult{})
+}
+
 // ReleaseKey gives back one key, whoever holds it; its lease goes on with the
-// others. Nothing happens if it is free.
+// others, unless it was over: only its owner can give it new life. Nothing
+// happens if the key is free.
 func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
@@ -44,7 +87,11 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	if err != nil {
 		return err
 	}
-	return endKeys(tx, ls, []string{key}, ending{event: "released", by: by, reason: reason})
+	keys := []string{key}
+	if stateOf(ls) != Held && !usable(lk.Value.Owner, by) {
+		keys = append(keys, without(ls.Value.Keys, keys)...)
+	}
+	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
 }
 
 // BreakKey ends the whole lease that holds the key, if any.

@@ -3,12 +3,14 @@ package task
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/lock"
@@ -130,9 +132,10 @@ func readJSON(data []byte) ([]imported, error) {
 }
 
 var (
-	heading = regexp.MustCompile(`^#{1,6}\s+(.+?)\s*#*$`)
+	heading = regexp.MustCompile(`^#{1,6}\s+(.+?)(\s+#+)?\s*$`)
 	item    = regexp.MustCompile(`^\s*[-*+]\s+\[( |x|X)\]\s+(.+?)\s*$`)
-	label   = regexp.MustCompile(`\s+#([A-Za-z0-9][\w-]*)`)
+	label   = regexp.MustCompile(`\s+#([^\s#\\,]+)$`)
+	escaped = regexp.MustCompile("\\\\([!-/:-@[-`{-~])")
 )
 
 // readMarkdown takes the check boxes of a document: headings are sections,
@@ -140,12 +143,12 @@ var (
 func readMarkdown(data []byte) ([]imported, error) {
 	var out []imported
 	section := ""
-	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
 		if m := heading.FindStringSubmatch(line); m != nil {
-			section = strings.ReplaceAll(m[1], "/", "-")
+			section = strings.ReplaceAll(plain(m[1]), "/", "-")
 			continue
 		}
 		m := item.FindStringSubmatch(line)
@@ -153,10 +156,12 @@ func readMarkdown(data []byte) ([]imported, error) {
 			continue
 		}
 		n := imported{new: New{Section: section}}
-		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
-			n.new.Labels = append(n.new.Labels, l[1])
+		title := m[2]
+		for l := label.FindStringSubmatch(title); l != nil; l = label.FindStringSubmatch(title) {
+			n.new.Labels = append([]string{l[1]}, n.new.Labels...)
+			title = strings.TrimSuffix(title, l[0])
 		}
-		n.new.Title = strings.TrimSpace(label.ReplaceAllString(m[2], ""))
+		n.new.Title = plain(title)
 		if m[1] != " " {
 			n.status = Completed
 		}
@@ -169,6 +174,11 @@ func readMarkdown(data []byte) ([]imported, error) {
 		return nil, errors.New("no line like '- [ ] title' in it")
 	}
 	return out, nil
+}
+
+// plain undoes what Markdown needs to show text as it is.
+func plain(text string) string {
+	return strings.NewReplacer("&lt;", "<", "&amp;", "&").Replace(escaped.ReplaceAllString(text, "$1"))
 }
 
 // Export writes the working set as JSON, which Import reads, or as a Markdown
@@ -225,16 +235,19 @@ func inDependencyOrder(all []Info) []Info {
 	return out
 }
 
-var markdown = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "<", "&lt;", "\n", " ")
+var markdown = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "#", `\#`, "<", "&lt;", "&", "&amp;")
 
+// writeMarkdown puts tasks without a section first: below a heading they would
+// belong to it. Labels that are more than a word are left out.
 func writeMarkdown(w io.Writer, all []Info) error {
 	var b bytes.Buffer
-	section := "-"
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Info) int { return cmp.Compare(min(len(a.Section), 1), min(len(b.Section), 1)) })
+	section := ""
 	for _, t := range all {
 		if t.Section != section {
-			if section = t.Section; section != "" {
-				fmt.Fprintf(&b, "\n## %s\n\n", markdown.Replace(section))
-			}
+			section = t.Section
+			fmt.Fprintf(&b, "\n## %s\n\n", markdown.Replace(section))
 		}
 		box := " "
 		if t.Status.Done() {
@@ -242,10 +255,9 @@ func writeMarkdown(w io.Writer, all []Info) error {
 		}
 		fmt.Fprintf(&b, "- [%s] %s", box, markdown.Replace(t.Title))
 		for _, l := range t.Labels {
-			fmt.Fprintf(&b, " #%s", l)
-		}
-		if t.Status == InProgress {
-			fmt.Fprintf(&b, " (%s)", markdown.Replace(t.ClaimedBy))
+			if label.MatchString(" #" + l) {
+				fmt.Fprintf(&b, " #%s", l)
+			}
 		}
 		b.WriteByte('\n')
 	}

@@ -11,7 +11,7 @@ import (
 var number = regexp.MustCompile(`^\d+(_\d+)*$`)
 
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
-// else the beginning of one id, else its title.
+// else the beginning of one name, else its title.
 func find(tx *store.Tx, ref string) (Task, error) {
 	for _, id := range exact(ref) {
 		e, err := getTask(tx, id)
@@ -50,7 +50,12 @@ func exact(ref string) []string {
 	return []string{key}
 }
 
+// byPrefix takes no number for the beginning of another: t1 that is gone must
+// not become t12.
 func byPrefix(tx *store.Tx, ref string) ([]Task, error) {
+	if number.MatchString(strings.TrimPrefix(ref, "t")) {
+		return nil, nil
+	}
 	var out []Task
 	for _, id := range exact(ref) {
 		recs, err := tx.Scan(taskKind+id, 10)

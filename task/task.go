@@ -219,8 +219,9 @@ func (t Task) clone() Task {
 
 // log writes the audit event of a change.
 func log(tx *store.Tx, verb Verb, id, by string, from, to Status, reason string) error {
-	return lock.Log(tx, lock.Event{
-		Event: "task " + string(verb), Keys: []string{id}, Owner: by,
-		Why: string(from) + " → " + string(to), Reason: reason,
-	})
+	why := string(from) + " → " + string(to)
+	if from == to || from == "" {
+		why = string(to)
+	}
+	return lock.Log(tx, lock.Event{Event: "task " + string(verb), Keys: []string{id}, Owner: by, Why: why, Reason: reason})
 }

@@ -219,6 +219,9 @@ func Progress(ctx context.Context, st *store.Store, r ProgressRequest) (Task, er
 		if err != nil {
 			return err
 		}
+		if err := lock.RenewKey(tx, before.ID, lk.Owner); err != nil {
+			return err
+		}
 		t = before.clone()
 		t.Progress = r.Note
 		return save(tx, before, t)
