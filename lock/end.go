@@ -34,7 +34,11 @@ func endLease(tx *store.Tx, name string, how ending) error {
 // endKeys ends some keys of a lease, and with the last of them the lease.
 func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how ending) error {
 	name := ls.Key[len(leaseKind):]
-	keys = append(slices.Clip(keys), ls.Value.idle(keys)...)
+	idle, err := idle(tx, ls, keys)
+	if err != nil {
+		return err
+	}
+	keys = append(slices.Clip(keys), idle...)
 	if err := tx.Want(lockKeys(keys)...); err != nil {
 		return err
 	}
@@ -50,38 +54,41 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 			ended, token = append(ended, key), max(token, lk.Rev)
 		}
 	}
-	l := ls.Value
-	if l.Keys = without(l.Keys, keys); len(l.Keys) == len(ls.Value.Keys) && ls.Exists() {
+	l, left, err := ls.Value.without(tx, keys)
+	switch {
+	case err != nil:
+		return err
+	case len(l.Keys) > 0 && len(l.Keys) == len(ls.Value.Keys):
 		return nil // nothing of it was meant
+	case len(l.Keys) > 0:
+		err = refresh(tx, name, l)
+	case ls.Exists() || len(ended) > 0: // else it has ended before
+		err = endRecord(tx, ls, ended, how)
 	}
-	if len(l.Keys) > 0 {
-		held, err := heldFor(tx, l)
-		if err != nil {
-			return err
-		}
-		if err := putLease(tx, name, l, held); err != nil {
-			return err
-		}
-	} else {
-		if ls.Exists() {
-			tx.Delete(ls.Key)
-		}
-		if err := unlink(tx, name, l); err != nil {
-			return err
-		}
-		if err := cascade(tx, l, how); err != nil {
-			return err
-		}
-		if l.Requested {
-			if err := tx.PutTTL(requestKind+name, receipt{Keys: ended, Ended: how.event}, keepTokens); err != nil {
-				return err
-			}
-		}
+	if err != nil {
+		return err
 	}
-	if len(ended) == 0 {
-		return nil
+	if err := leave(tx, left); err != nil || len(ended) == 0 {
+		return err
 	}
 	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
+}
+
+// endRecord ends a lease that has no keys any more, and those that rely on it.
+func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how ending) error {
+	inside, err := users(tx, ls)
+	if err != nil {
+		return err
+	}
+	if ls.Exists() {
+		tx.Delete(ls.Key)
+	}
+	if ls.Value.Requested {
+		if err := tx.PutTTL(requestKind+ls.Key[len(leaseKind):], receipt{Keys: ended, Ended: how.event}, keepTokens); err != nil {
+			return err
+		}
+	}
+	return cascade(tx, inside, how)
 }
 
 func lockKeys(keys []string) []string {

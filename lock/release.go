@@ -118,7 +118,8 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 	if err := tx.Want(leaseKeys(order)...); err != nil {
 		return err
 	}
-	if err := innerFirst(tx, order); err != nil {
+	order, err := innerFirst(tx, order)
+	if err != nil {
 		return err
 	}
 	for _, name := range order {
@@ -126,7 +127,7 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 		if err != nil {
 			return err
 		}
-		if err := ls.Value.inUse(byLease[name]); err != nil {
+		if err := inUse(tx, ls, byLease[name]); err != nil {
 			return err
 		}
 		if err := endKeys(tx, ls, byLease[name], r.how()); err != nil {
@@ -170,9 +171,11 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 		return err
 	}
 	keys := ls.Value.Keys
-	if len(ls.Value.UsedBy) > 0 && !r.All { // an outer key stays for those who use it
+	if inside, err := users(tx, ls); err != nil {
+		return err
+	} else if len(inside) > 0 && !r.All { // an outer key stays for those who use it
 		keys = without(keys, ls.Value.Auto)
-		if err := ls.Value.inUse(keys); err != nil {
+		if err := inUse(tx, ls, keys); err != nil {
 			return err
 		}
 	}
@@ -207,6 +210,9 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 				return err
 			}
 			more = len(names) < len(recs)
+			if names, err = innerFirst(tx, names); err != nil {
+				return err
+			}
 			for _, name := range names {
 				if err := r.lease(tx, name, &out); err != nil {
 					return err

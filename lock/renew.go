@@ -195,16 +195,15 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 		}
 		token = max(token, lk.Rev)
 	}
-	for _, around := range l.Uses {
-		if err := r.renewAround(tx, l, around); err != nil {
-			return err
-		}
-	}
 	held, err := heldFor(tx, l)
 	if err != nil {
 		return err
 	}
-	if l.window(held) == 0 {
+	window, err := renewAround(tx, l, l.window(held))
+	if err != nil {
+		return err
+	}
+	if window == 0 {
 		return &LostError{Key: l.Keys[0], Token: token, Owner: owner, Now: token, Why: "held for as long as its max hold allows"}
 	}
 	if r.Worktree != nil {
@@ -215,7 +214,7 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	}
 	out.Leases = append(out.Leases, Renewed{
 		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,
-		ExpiresAt: tx.Now().Add(l.window(held)).UTC(), window: l.window(held),
+		ExpiresAt: tx.Now().Add(window).UTC(), window: window,
 	})
 	return putLease(tx, name, l, held)
 }
@@ -227,7 +226,10 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 	case ls.Exists() && len(ls.Value.Keys) > 0:
 		return ls.Value, nil
 	case r.own != "" && ls.Key == leaseKind+r.own:
-		return r.record, nil
+		l := r.record
+		var err error
+		l.UsedBy, err = users(tx, ls)
+		return l, err
 	}
 	name := ls.Key[len(leaseKind):]
 	l := leaseRecord{Owner: leaseOwner(name)}
@@ -247,16 +249,33 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 	return l, nil
 }
 
-// renewAround keeps the outer keys that a lease uses: they end together.
-func (r *RenewRequest) renewAround(tx *store.Tx, l leaseRecord, around string) error {
-	for _, outer := range l.Outer {
+// renewAround keeps the outer keys that a lease uses: it ends with the first of
+// them.
+func renewAround(tx *store.Tx, l leaseRecord, window time.Duration) (time.Duration, error) {
+	for _, key := range l.Keys {
+		outer := l.Outer[key]
+		if outer == "" || slices.Contains(l.Keys, outer) {
+			continue
+		}
 		lk, err := getLock(tx, outer)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if !lk.Exists() || lk.Value.Lease != around && !slices.Contains(l.Keys, outer) && !slices.Contains(l.Uses, lk.Value.Lease) {
-			return &LostError{Key: outer, Owner: lk.Value.Owner, Now: lk.Rev}
+		ls, err := getLease(tx, lk.Value.Lease)
+		if err != nil {
+			return 0, err
+		}
+		if !slices.Contains(l.Uses, lk.Value.Lease) || !ls.Exists() {
+			return 0, &LostError{Key: outer, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+		held, err := heldFor(tx, ls.Value)
+		if err != nil {
+			return 0, err
+		}
+		window = min(window, ls.Value.window(held))
+		if err := refresh(tx, lk.Value.Lease, ls.Value); err != nil {
+			return 0, err
 		}
 	}
-	return changeLease(tx, around, func(*leaseRecord) {})
+	return window, nil
 }

@@ -138,7 +138,19 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if len(blockers) > 0 {
 		return nil, blockers, nil
 	}
-	return g, nil, r.write(tx, g, fresh, renew, victims)
+	if err := r.takeOver(tx, victims); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range renew {
+		if ls, err := getLease(tx, name); err != nil || !ls.Exists() { // it relied on one of those
+			again, blockers, err := take(tx, r)
+			if again != nil {
+				again.TookOver = g.TookOver
+			}
+			return again, blockers, err
+		}
+	}
+	return g, nil, r.write(tx, g, fresh, renew)
 }
 
 // again reports whether the request uses a lock that its owner, or a parent,
@@ -152,8 +164,8 @@ func (r *AcquireRequest) again(tx *store.Tx, lk store.Entry[lockRecord], ls stor
 	return s == Held || ls.Value.window(held) > 0, err
 }
 
-// write puts a grant into the transaction.
-func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string, victims []victim) error {
+// takeOver ends the leases that the grant replaces.
+func (r *AcquireRequest) takeOver(tx *store.Tx, victims []victim) error {
 	for _, v := range victims {
 		ls, err := getLease(tx, v.lease)
 		if err != nil {
@@ -167,6 +179,11 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string, vi
 			return err
 		}
 	}
+	return nil
+}
+
+// write puts a grant into the transaction.
+func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) error {
 	for _, name := range renew {
 		until, err := r.reuse(tx, name)
 		if err != nil {
@@ -236,8 +253,10 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 		return until, err
 	}
 	l := ls.Value
-	if l.Owner == r.Owner && r.ttlGiven {
-		l.TTL = r.TTL.Seconds()
+	if l.Owner == r.Owner {
+		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
+			l.TTL = r.TTL.Seconds()
+		}
 	}
 	held, err := heldFor(tx, l)
 	if err != nil {
