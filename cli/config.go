@@ -145,7 +145,7 @@ func anchor(url, dir string) string {
 	if !ok || len(scheme) == 1 { // a plain path, perhaps with a drive letter
 		scheme, path = "", url
 	}
-	if scheme != "" && scheme != "sqlite" || path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "//") {
+	if scheme != "" && scheme != "sqlite" && scheme != "file" || path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "//") {
 		return url
 	}
 	return strings.TrimPrefix(scheme+":"+filepath.Join(dir, path), ":")

@@ -93,7 +93,7 @@ func judge(err error) verdict {
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case errors.As(err, &config):
 		return verdict{ExitSetup, "INVALID_CONFIG"}
-	case errors.As(err, &invalid), errors.As(err, &usage), is(driver.ErrTooLarge):
+	case errors.As(err, &invalid), errors.As(err, &usage), is(driver.ErrTooLarge), is(driver.ErrInvalid):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
 	case errors.As(err, &state):
 		return verdict{ExitState, "INVALID_STATE"}

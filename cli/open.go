@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -67,7 +68,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	d, err := a.Open(ctx, url, o)
 	switch {
-	case !errors.Is(err, driver.ErrMissing):
+	case !errors.Is(err, driver.ErrMissing), strings.HasPrefix(url, "git:"): // a branch for all is made by init, on purpose
 	case write:
 		d, err = &lateStore{app: a, cfg: cfg, write: true}, nil
 	case !wasNamed:

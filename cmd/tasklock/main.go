@@ -3,15 +3,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/cli"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/filestore"
+	"github.com/tasklock/tasklock/store/gitstore"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
@@ -31,38 +31,60 @@ func main() {
 
 // open knows the drivers. SQLite is the default.
 func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
-	path, err := sqlitePath(url)
+	scheme, place, err := split(url)
+	switch {
+	case err != nil:
+		return nil, err
+	case scheme == "file":
+		return opened(filestore.Open(ctx, place, &filestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll}))
+	case scheme == "git":
+		remote, branch, _ := strings.Cut(place, "#")
+		return opened(gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Create: o.Create, Poll: o.Poll}))
+	}
+	return opened(sqlitestore.Open(ctx, place, &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll}))
+}
+
+// opened is the driver or the error, and never a nil pointer in an interface.
+func opened[S driver.Store](s S, err error) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll})
-	switch {
-	case err == nil:
-		return st, nil // never a nil *sqlitestore.Store
-	case driver.Refusal(err):
-		return nil, err
-	}
-	return nil, fmt.Errorf("%w: %w", store.ErrUnreachable, err) // an error of the disk
+	return s, nil
 }
 
 func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
-	path, err := sqlitePath(url)
-	if err != nil {
+	scheme, place, err := split(url)
+	switch {
+	case err != nil:
 		return cli.InspectReport{}, err
+	case scheme == "file":
+		r, err := filestore.Inspect(ctx, place)
+		return cli.InspectReport(r), err
+	case scheme == "git":
+		remote, branch, _ := strings.Cut(place, "#")
+		r, err := gitstore.Inspect(ctx, remote, &gitstore.Options{Branch: branch})
+		return cli.InspectReport{Path: url, SafeFS: true, Problems: r.Problems}, err
 	}
-	r, err := sqlitestore.Inspect(ctx, path)
+	r, err := sqlitestore.Inspect(ctx, place)
 	return cli.InspectReport(r), err
 }
 
-// sqlitePath is the path in sqlite:PATH, sqlite://PATH or a bare path.
-func sqlitePath(url string) (string, error) {
-	scheme, path, ok := strings.Cut(url, ":")
+// split takes a store's name apart: sqlite:PATH or a bare path, file:FOLDER,
+// git:REMOTE or git:REMOTE#branch.
+func split(url string) (scheme, place string, err error) {
+	scheme, place, ok := strings.Cut(url, ":")
 	if !ok || len(scheme) == 1 { // a drive letter
-		return url, nil
+		return "sqlite", url, nil
 	}
-	path = strings.TrimPrefix(path, "//")
-	if scheme != "sqlite" || path == "" {
-		return "", &lock.InvalidError{What: "store " + url, Rule: "must be sqlite:PATH or a path"}
+	switch scheme {
+	case "sqlite", "file":
+		place = strings.TrimPrefix(place, "//")
+	case "git":
+	default:
+		place = ""
 	}
-	return path, nil
+	if place == "" {
+		return "", "", &lock.InvalidError{What: "store " + url, Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE or a path"}
+	}
+	return scheme, place, nil
 }
