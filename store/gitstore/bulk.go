@@ -8,7 +8,7 @@ import (
 
 // manyObjects is how many records make it worth to write one pack instead of
 // a file for each.
-const manyObjects = 100
+const manyObjects = 24
 
 // A bulk is a pack in the making, in git's format.
 type bulk struct {

@@ -228,7 +228,7 @@ func (c *cache) clear() error {
 func (c *cache) crowded() bool {
 	loose, _ := os.ReadDir(filepath.Join(c.repo, "objects", "17"))
 	packs, _ := os.ReadDir(filepath.Join(c.repo, "objects", "pack"))
-	return len(loose) > 10 || len(packs) > 100
+	return len(loose) > 10 || len(packs) > 60
 }
 
 // tidy packs the repository and drops what is no longer part of the branch.

@@ -12,10 +12,12 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Pauses after a lost race: random, up to a bound that doubles each time.
+// Pauses after a lost race are random, up to a bound that doubles each time
+// and is measured by what an attempt takes: on a busy machine or a slow network
+// everything takes longer, and trying more often would make it worse.
 const (
-	firstPause = 40 * time.Millisecond
-	lastPause  = 2 * time.Second
+	leastPause   = 20 * time.Millisecond
+	maxDoublings = 4
 )
 
 // maxFailures is how often a push may fail though the branch stays where it is.
@@ -110,6 +112,7 @@ type work struct {
 	open  []*driver.Pending // not decided yet
 	tried []attempt         // pushes that may have arrived, or may still
 
+	began    time.Time // of the last attempt
 	losses   int
 	failures int
 	whole    bool // do not cut the history: the server does not want it
@@ -160,6 +163,7 @@ func (s *Store) base(ctx context.Context) (*view, error) {
 // that some are still open.
 func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 	fault.Point("git.decide")
+	w.began = time.Now()
 	d := v.draft()
 	a := attempt{revs: map[*driver.Pending]int64{}}
 	w.open = slices.DeleteFunc(w.open, func(p *driver.Pending) bool {
@@ -235,9 +239,15 @@ func (w *work) finish(a attempt) {
 }
 
 // lookAgain finds out what became of a push that did not succeed: what the
-// branch says counts, not what git said.
+// branch says counts, not what git said. After a lost race it waits first, so
+// that what it finds is still true when the next push comes.
 func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause error, alone bool) (next bool, err error) {
 	s := w.store
+	if result == lost || result == same {
+		if err := w.pause(ctx); err != nil {
+			return false, err
+		}
+	}
 	now, err := s.fetch(ctx, "", w.failures == maxFailures-1)
 	if err != nil {
 		if result == refused { // an answer, whatever happened afterwards
@@ -264,8 +274,9 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 		if w.failures++; w.failures == maxFailures {
 			return false, cause
 		}
+		return true, w.pause(ctx)
 	}
-	return true, w.pause(ctx)
+	return true, nil
 }
 
 // landed looks for one of our commits in the history of the branch.
@@ -309,7 +320,7 @@ func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, er
 
 // pause waits before the next attempt, longer and longer.
 func (w *work) pause(ctx context.Context) error {
-	bound := min(firstPause<<min(w.losses, 10), lastPause)
+	bound := max(time.Since(w.began), leastPause) << min(w.losses, maxDoublings)
 	w.losses++
 	t := time.NewTimer(rand.N(bound))
 	defer t.Stop()

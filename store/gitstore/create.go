@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -22,6 +23,17 @@ func (s *Store) create(ctx context.Context) error {
 		return err
 	}
 	defer s.turn.Unlock()
+	err := s.first(ctx)
+	var said *gitError
+	if errors.As(err, &said) && strings.Contains(said.text, "hash algorithm") && s.objects.format() == 40 {
+		s.objects.setFormat(oid(strings.Repeat("0", 64))) // an empty repository of the newer kind
+		err = s.first(ctx)
+	}
+	return err
+}
+
+// first pushes the first commit of a new branch.
+func (s *Store) first(ctx context.Context) error {
 	if err := s.cache.ready(s.objects.format()); err != nil {
 		return err
 	}
@@ -83,6 +95,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		if v.history == 1 {
 			return nil
 		}
+		w.began = time.Now()
 		note := message([]string{fmt.Sprintf("compact: %d commits become one", v.history)})
 		c, err := s.objects.putCommit(commit{tree: v.tree, rev: v.rev, history: 1}, time.Now(), note)
 		if err != nil {

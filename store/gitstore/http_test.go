@@ -1,0 +1,335 @@
+package gitstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
+)
+
+// forge serves a bare repository over smart HTTP, as git itself does it.
+type forge struct {
+	*httptest.Server
+	dir string
+	// before may answer a request itself; after sees the answer to a push
+	// and, if true, cuts the connection instead of passing it on.
+	before func(w http.ResponseWriter, r *http.Request) (answered bool)
+	after  func() (cut bool)
+}
+
+func newForge(t testing.TB) *forge {
+	t.Helper()
+	dir := newRemote(t)
+	git(t, dir, "config", "http.receivepack", "true")
+	backend := &cgi.Handler{
+		Path:       filepath.Join(git(t, "", "--exec-path"), "git-http-backend"),
+		Env:        []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1"},
+		InheritEnv: []string{"PATH", "HOME"}, Stderr: os.Stderr,
+	}
+	f := &forge{dir: dir}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.before != nil && f.before(w, r) {
+			return
+		}
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
+			backend.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder() // the server has done all it will do
+		backend.ServeHTTP(answer, r)
+		if f.after != nil && f.after() {
+			cut(w)
+			return
+		}
+		for name, values := range answer.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func cut(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+func (f *forge) url() string { return f.URL + "/" + filepath.Base(f.dir) }
+
+func TestHTTP(t *testing.T) {
+	f := newForge(t)
+	a, b := open(t, f.url()), open(t, f.url())
+	rev := commit(t, a, driver.Batch{Writes: put("lock/a", `{"n":1}`).Writes, Note: "acquired a by me"})
+	if r := get(t, b, "lock/a"); r.Rev != rev || string(r.Value) != `{"n":1}` {
+		t.Errorf("the other read %v", r)
+	}
+	_, err := b.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: 0}}, Writes: put("lock/a", `{"n":2}`).Writes})
+	if !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("a broken guard: %v", err)
+	}
+	if subject := git(t, f.dir, "log", "-1", "--format=%s", "tasklock"); subject != "acquired a by me" {
+		t.Errorf("the message says %q", subject)
+	}
+}
+
+// A push whose answer is lost after the server accepted it has committed.
+func TestAnswerCut(t *testing.T) {
+	f := newForge(t)
+	s, other := open(t, f.url()), open(t, f.url())
+	commits := func() string { return git(t, f.dir, "rev-list", "--count", "tasklock") }
+	cuts := 0
+	f.after = func() bool { cuts++; return cuts == 1 } // curl may send the same push again
+	rev := commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/a"}}, Writes: put("lock/a", `{"by":"me"}`).Writes})
+	if r := get(t, s, "lock/a"); r.Rev != rev || string(r.Value) != `{"by":"me"}` {
+		t.Errorf("at %d: %v", rev, r)
+	}
+	if n := commits(); n != "2" || cuts == 0 {
+		t.Errorf("%s commits after %d pushes", n, cuts)
+	}
+
+	// The same while somebody else has built upon it.
+	f.after = func() bool {
+		f.after = nil
+		commit(t, other, put("lock/other", `{}`))
+		return true
+	}
+	rev = commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/b"}}, Writes: put("lock/b", `{"by":"me"}`).Writes})
+	if r := get(t, other, "lock/b"); r.Rev != rev {
+		t.Errorf("at %d: %v", rev, r)
+	}
+	if n := commits(); n != "4" {
+		t.Errorf("%s commits", n)
+	}
+}
+
+// Requests and answers are lost all the time: every increment counts once.
+func TestManyCuts(t *testing.T) {
+	f := newForge(t)
+	clients := []*gitstore.Store{open(t, f.url()), open(t, f.url())}
+	var n, lost atomic.Int64
+	f.after = func() bool { return n.Add(1)%3 == 0 && lost.Add(1) > 0 }
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack") && n.Add(1)%4 == 0 {
+			lost.Add(1)
+			cut(w)
+			return true
+		}
+		return false
+	}
+	rounds := 5
+	if torture() {
+		rounds = 60
+	}
+	var wg sync.WaitGroup
+	for i, s := range clients {
+		wg.Go(func() {
+			for r := range rounds {
+				add(t, s, fmt.Sprintf("%d-%d", i, r))
+			}
+		})
+	}
+	wg.Wait()
+	f.before, f.after = nil, nil
+	snap, err := open(t, f.url()).Read(t.Context(), driver.Query{Keys: []string{"counter/a"}, Ranges: []driver.Range{{Prefix: "nonce/"}}})
+	must(t, err)
+	if want := fmt.Sprintf(`{"n":%d}`, 2*rounds); string(snap.Records[0].Value) != want || len(snap.Records) != 2*rounds+1 {
+		t.Errorf("the counter is %s, want %s, with %d receipts", snap.Records[0].Value, want, len(snap.Records)-1)
+	}
+	if lost.Load() == 0 {
+		t.Error("nothing was lost: the test has shown nothing")
+	}
+}
+
+// add adds one to the counter under a nonce, once, whatever happens.
+func add(t testing.TB, s driver.Store, nonce string) {
+	for range 100 {
+		snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"nonce/" + nonce, "counter/a"}})
+		if err != nil {
+			continue
+		}
+		n, rev := 0, int64(0)
+		for _, r := range snap.Records {
+			if r.Key != "counter/a" {
+				return
+			}
+			rev = r.Rev
+			if _, err := fmt.Sscanf(string(r.Value), `{"n":%d}`, &n); err != nil {
+				t.Error(err)
+			}
+		}
+		value := []byte(fmt.Sprintf(`{"n":%d}`, n+1))
+		_, err = s.Commit(t.Context(), driver.Batch{
+			Guards: []driver.Guard{{Key: "counter/a", Rev: rev}, {Key: "nonce/" + nonce}},
+			Writes: []driver.Write{{Key: "counter/a", Value: value}, {Key: "nonce/" + nonce, Value: value}},
+		})
+		switch {
+		case err == nil:
+			return
+		case driver.Refusal(err):
+			t.Error(err)
+			return
+		}
+	}
+	t.Errorf("%s was never done", nonce)
+}
+
+// Who may not is told so; what is down is not reachable; neither is "free".
+func TestHTTPRefusals(t *testing.T) {
+	f := newForge(t)
+	s := open(t, f.url())
+	commit(t, s, put("lock/a", `{"n":1}`))
+	tip := git(t, f.dir, "rev-parse", "tasklock")
+	guarded := driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: 2}}, Writes: put("lock/a", `{"n":2}`).Writes}
+	status := func(code int, only string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.String(), only) {
+				return false
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			http.Error(w, "no \x1b[31mentry", code)
+			return true
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		before       func(http.ResponseWriter, *http.Request) bool
+		read, commit error // nil: unreachable
+	}{
+		{"no credentials", status(401, ""), driver.ErrDenied, driver.ErrDenied},
+		{"forbidden", status(403, ""), driver.ErrDenied, driver.ErrDenied},
+		{"read only", status(403, "git-receive-pack"), nil, driver.ErrDenied},
+		{"broken", status(500, ""), nil, nil},
+		{"gone", status(404, ""), nil, nil},
+		{"no answer", func(w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }, nil, nil},
+	} {
+		f.before = c.before
+		_, readErr := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
+		_, commitErr := s.Commit(t.Context(), guarded)
+		if c.name == "read only" && readErr != nil || c.name != "read only" && !sameClass(readErr, c.read) {
+			t.Errorf("%s: Read: %v", c.name, readErr)
+		}
+		if !sameClass(commitErr, c.commit) || strings.Contains(commitErr.Error(), "\x1b") {
+			t.Errorf("%s: Commit: %q", c.name, commitErr)
+		}
+		if _, err := tryOpen(t, f.url()); c.name != "read only" && !sameClass(err, c.read) {
+			t.Errorf("%s: Open: %v", c.name, err)
+		}
+		snap, at, err := s.Cached(t.Context(), driver.Query{Keys: []string{"lock/a"}})
+		if err != nil || len(snap.Records) != 1 || at.IsZero() || time.Since(at) > time.Hour {
+			t.Errorf("%s: Cached: %v, as of %v, %v", c.name, snap, at, err)
+		}
+	}
+	f.before = nil
+	if now := git(t, f.dir, "rev-parse", "tasklock"); now != tip {
+		t.Errorf("the branch went from %s to %s", tip, now)
+	}
+	commit(t, s, guarded)
+}
+
+// sameClass: want nil means an error that is no answer at all.
+func sameClass(err, want error) bool {
+	if want == nil {
+		return err != nil && !driver.Refusal(err) && !errors.Is(err, driver.ErrConflict)
+	}
+	return errors.Is(err, want)
+}
+
+// The user's own credential helper is asked, and what it says is not shown.
+func TestCredentials(t *testing.T) {
+	f := newForge(t)
+	var given atomic.Value
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		user, password, ok := r.BasicAuth()
+		given.Store(user + ":" + password)
+		if ok && password == "s3cret" {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		http.Error(w, "no", http.StatusUnauthorized)
+		return true
+	}
+	home := t.TempDir()
+	write(t, filepath.Join(home, ".gitconfig"), "[credential]\n\thelper = \"!f() { echo username=me; echo password=s3cret; }; f\"\n")
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", home)
+	commit(t, open(t, f.url()), put("lock/a", `{}`))
+	if got := given.Load(); got != "me:s3cret" {
+		t.Errorf("the server was given %q", got)
+	}
+
+	write(t, filepath.Join(home, ".gitconfig"), "")
+	with := strings.Replace(f.url(), "http://", "http://token:wr0ngpass@", 1)
+	_, err := tryOpen(t, with)
+	if !errors.Is(err, driver.ErrDenied) || strings.Contains(err.Error(), "wr0ngpass") || strings.Contains(err.Error(), "token:") {
+		t.Errorf("wrong password: %v", err)
+	}
+	good := strings.Replace(f.url(), "http://", "http://me:s3cret@", 1)
+	commit(t, open(t, good), put("lock/b", `{}`))
+
+	// What a CI system left in the repository for this URL.
+	tree := filepath.Join(t.TempDir(), "tree")
+	git(t, "", "init", "--quiet", tree)
+	git(t, tree, "remote", "add", "origin", f.url())
+	git(t, tree, "config", "http."+f.URL+"/.extraheader", "Authorization: Basic bWU6czNjcmV0")
+	commit(t, open(t, "origin", func(o *gitstore.Options) { o.Dir = tree }), put("lock/c", `{}`))
+}
+
+// A server that never answers, or answers one byte at a time, costs the time
+// it was given and not more.
+func TestTimeouts(t *testing.T) {
+	f := newForge(t)
+	s := open(t, f.url(), func(o *gitstore.Options) { o.Timeout = 700 * time.Millisecond })
+	commit(t, s, put("lock/a", `{}`))
+	stop := make(chan struct{})
+	defer close(stop)
+	for name, slow := range map[string]func(w http.ResponseWriter){
+		"silent": func(http.ResponseWriter) { <-stop },
+		"endless": func(w http.ResponseWriter) {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					if _, err := w.Write([]byte("0")); err != nil {
+						return
+					}
+					_ = http.NewResponseController(w).Flush()
+				}
+			}
+		},
+	} {
+		f.before = func(w http.ResponseWriter, _ *http.Request) bool { slow(w); return true }
+		start := time.Now()
+		_, err := s.Read(t.Context(), driver.Query{})
+		if !sameClass(err, nil) || time.Since(start) > 15*time.Second {
+			t.Errorf("%s: Read after %v: %v", name, time.Since(start), err)
+		}
+		start = time.Now()
+		_, err = s.Commit(t.Context(), put("lock/b", `{}`))
+		if !sameClass(err, nil) || time.Since(start) > 15*time.Second {
+			t.Errorf("%s: Commit after %v: %v", name, time.Since(start), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		start = time.Now()
+		_, err = s.Commit(ctx, put("lock/b", `{}`))
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+			t.Errorf("%s: Commit with a deadline after %v: %v", name, time.Since(start), err)
+		}
+		cancel()
+	}
+}
