@@ -72,6 +72,7 @@ func judge(err error) verdict {
 		busy    *task.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
+		running *runner.RunningError
 	)
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -85,6 +86,8 @@ func judge(err error) verdict {
 		return verdict{ExitLocked, lockedCode(held.Key)}
 	case errors.As(err, &cycle):
 		return verdict{ExitLocked, "DEADLOCK"}
+	case errors.As(err, &running):
+		return verdict{ExitLocked, "RUNNER_RUNNING"}
 	case is(lock.ErrQueueFull):
 		return verdict{ExitLocked, "QUEUE_FULL"}
 	case is(lock.ErrLost):

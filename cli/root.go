@@ -115,6 +115,7 @@ func commands() []verb {
 		{"tasks", []string{"next"}, newNextCmd},
 		{"tasks", []string{"sections"}, newSectionsCmd},
 		{"tasks", []string{"id"}, newIDCmd},
+		{"tasks", []string{"runner"}, newRunnerCmd},
 		{"look", []string{"list"}, newListCmd},
 		{"look", []string{"show"}, newShowCmd},
 		{"look", []string{"history"}, newHistoryCmd},

@@ -62,9 +62,9 @@ type Claim struct {
 	Env   []string // added to the command's
 
 	// Finish, if set, gives the lease back by a commit of its own when nothing
-	// of the command is left. It is not called once the lease is known to be
-	// lost.
-	Finish func(ctx context.Context, res Result) error
+	// of the command is left. err is what Run would return. It is not called
+	// once the lease is known to be lost.
+	Finish func(ctx context.Context, res Result, err error) error
 }
 
 // Result tells how the command ended.

@@ -19,7 +19,7 @@ type session struct {
 	cancel context.CancelCauseFunc // of the lease's context
 
 	env      []string // from the claim
-	giveBack func(context.Context, Result) error
+	giveBack func(context.Context, Result, error) error
 
 	signals  chan os.Signal
 	terminal *terminal
@@ -229,7 +229,7 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 	}
 	// Not owned once patience is over: a store that hangs cannot be told to stop.
 	done := make(chan error, 1)
-	go func() { done <- s.release(context.WithoutCancel(ctx), s.res) }()
+	go func() { done <- s.release(context.WithoutCancel(ctx), s.res, s.err) }()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -241,11 +241,11 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 	return s.res, s.err
 }
 
-func (s *session) release(ctx context.Context, res Result) error {
+func (s *session) release(ctx context.Context, res Result, err error) error {
 	if s.giveBack == nil {
 		return s.lease.Release(ctx)
 	}
-	return s.lease.ReleaseWith(ctx, func(ctx context.Context) error { return s.giveBack(ctx, res) })
+	return s.lease.ReleaseWith(ctx, func(ctx context.Context) error { return s.giveBack(ctx, res, err) })
 }
 
 // releaseTime bounds how long an unreachable store keeps us after the command.

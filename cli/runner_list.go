@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/runner"
+)
+
+func newRunnerListCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the runners and what they work on",
+		Long: `List the runners and what they work on. One that died without a word is shown as
+dead or silent until the next runner starts.
+
+In a pipe the fields are separated by tabs: name, state, tasks, section, owner,
+host, pid, since, last sign of life. --quiet prints the names alone.`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return listRunners(ctx, a) }),
+	}
+}
+
+func listRunners(ctx context.Context, a *App) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := runner.List(ctx, st)
+	if err != nil {
+		return err
+	}
+	if a.Quiet && !a.JSON {
+		p := a.printer()
+		for _, r := range out.Runners {
+			p.line("%s", r.Name)
+		}
+		return p.flush()
+	}
+	return a.answer(out, func(p *printer) {
+		if len(out.Runners) == 0 && p.wide {
+			p.line("No runners.")
+			return
+		}
+		p.runners(out.Runners)
+	})
+}
+
+func (p *printer) runners(list []runner.Info) {
+	var rows [][]cell
+	for _, r := range list {
+		var tasks []string
+		for _, t := range r.Tasks {
+			tasks = append(tasks, t.ID)
+		}
+		state := cell{r.State, green}
+		if r.State == "dead" || r.State == "silent" {
+			state.style = red
+		}
+		row := []cell{{r.Name, strong}, state, {text: strings.Join(tasks, " ")}, {text: r.Section}}
+		if p.wide {
+			row = append(row, cell{text: p.relative(r.Since)}, cell{text: p.relative(r.HeartbeatAt)}, cell{fmt.Sprintf("%s:%d", r.Host, r.PID), faint})
+		} else {
+			row = append(row, cell{text: r.Owner}, cell{text: r.Host}, cell{text: strconv.Itoa(r.PID)}, cell{text: stamp(r.Since)}, cell{text: stamp(r.HeartbeatAt)})
+		}
+		rows = append(rows, row)
+	}
+	p.table([]string{"RUNNER", "STATE", "TASKS", "SECTION", "STARTED", "SEEN", "WHERE"}, rows)
+}
+
+func newRunnerStopCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop [NAME]",
+		Short: "Ask a runner, or all of them, to stop",
+		Long: `Ask a runner to stop, wherever it runs; without a name all of them. It finishes the
+task in hand if that ends within its --grace, and else gives it back.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("takes at most one name, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			r := runner.StopRequest{By: a.Identity().Owner, DryRun: a.DryRun}
+			if len(args) > 0 {
+				r.Name = args[0]
+			}
+			return stopRunners(ctx, a, r)
+		}),
+	}
+}
+
+func stopRunners(ctx context.Context, a *App, r runner.StopRequest) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := runner.Stop(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	return a.answer(out, func(p *printer) {
+		for _, name := range out.Asked {
+			p.line("%s %s to stop.", p.did("Asked", "Would ask", a.DryRun), name)
+		}
+		if len(out.Asked) == 0 {
+			p.line("No runners.")
+		}
+	})
+}
+
+// did is the verb of something that was done, or would be.
+func (p *printer) did(done, would string, dry bool) styled {
+	if dry {
+		return styled{would, yellow}
+	}
+	return styled{done, green}
+}
+
+func newRunnerWakeupCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "wakeup",
+		Short: "Give back the tasks of dead and silent workers, and wake idle runners",
+		Long: `Give back the tasks whose worker is dead or silent for longer than its lock lasts,
+and let every runner look for work again. None of this is ever needed: whoever
+looks for work takes such tasks over.`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return wakeRunners(ctx, a) }),
+	}
+}
+
+type wakeupData struct {
+	Recovered []taskInfo `json:"recovered"`
+	Woken     []string   `json:"woken"`
+}
+
+func wakeRunners(ctx context.Context, a *App) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := runner.Wakeup(ctx, st, runner.WakeupRequest{By: a.Identity().Owner, DryRun: a.DryRun})
+	if err != nil {
+		return err
+	}
+	data := wakeupData{Recovered: []taskInfo{}, Woken: out.Woken}
+	for _, t := range out.Recovered {
+		data.Recovered = append(data.Recovered, newTaskInfo(t))
+	}
+	return a.answer(data, func(p *printer) {
+		for _, t := range out.Recovered {
+			p.line("%s %s of %s (%s).", p.did("Recovered", "Would recover", a.DryRun), taskName(t.Task), short(t.ClaimedBy, 60), string(t.Lock.State))
+		}
+		if len(out.Recovered) == 0 {
+			p.line("Nothing to recover.")
+		}
+		if len(out.Woken) > 0 {
+			p.line("%s %s.", p.did("Woke", "Would wake", a.DryRun), strings.Join(out.Woken, ", "))
+		}
+	})
+}

@@ -1,0 +1,329 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+// WorkOptions of [Work]. Every zero field means its documented default.
+type WorkOptions struct {
+	Owner string // whose child the runner is; required
+	Name  string // of the runner, while it runs nobody else's; empty: a random one
+
+	Section string // only tasks of this section
+	Label   string // only tasks with this label
+
+	// Command is the program and its arguments. In the arguments {id},
+	// {title}, {section}, {attempt} and {token} stand for the task's; no
+	// shell sees them.
+	Command []string
+	Dir     string   // empty: where we are
+	Env     []string // nil: os.Environ(); TASKLOCK_* of the task are added
+
+	NoStdin        bool      // the null device in place of the task as JSON
+	Stdout, Stderr io.Writer // of the commands; nil: the null device
+	KeepOutput     bool      // the last lines of stdout become the task's result
+
+	Max     int           // stop after so many runs of the command; 0: no bound
+	Wait    bool          // stay when nothing is ready; else return
+	Retries int           // a task whose command fails goes back so many times, then it is failed
+	TTL     time.Duration // of the leases; 0: lock.AttachedTTL
+	MaxHold time.Duration // a command that runs longer is stopped, which counts as failed; 0: no bound
+
+	// Grace is how long the task in hand may go on once the runner is to
+	// stop; then its command is stopped and the task goes back. 0: 10 seconds.
+	Grace time.Duration
+
+	// Signals takes INT, TERM and HUP of this process: the first stops the
+	// runner as the end of ctx does, the second does not wait for Grace.
+	Signals bool
+
+	Guardian []string    // see Options
+	Log      func(Event) // is told about each step, one at a time; may be nil
+}
+
+// Event is one line of a runner's log.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Runner  string    `json:"runner"`
+	Event   string    `json:"event"`
+	Message string    `json:"message"`
+	Task    string    `json:"task,omitempty"`
+	Title   string    `json:"title,omitempty"`
+	Section string    `json:"section,omitempty"`
+	Token   int64     `json:"token,omitempty"`
+	Attempt int       `json:"attempt,omitempty"`
+	Exit    *int      `json:"exitCode,omitempty"`
+	Total   *Summary  `json:"total,omitempty"` // with the last one
+}
+
+// Summary counts what became of the tasks that a runner took.
+type Summary struct {
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	Retried   int `json:"retried"` // gone back after a failure
+	Stopped   int `json:"stopped"` // gone back because the runner was to stop
+	Refused   int `json:"refused"` // someone else had taken over
+}
+
+// Work takes one task after the other, runs the command under the task's lease
+// as [Run] does, and completes the task if the command exits with 0.
+//
+// A task and its lock change in one commit, when it is taken and when it ends;
+// what a runner reports after someone took over is refused. A command that
+// fails sends the task back until its attempts, by whomever, exceed Retries.
+// An exclusive section is taken before its first task and kept until nothing
+// in it is ready; others wait for it, or work elsewhere. The tasks of a runner
+// that died go to the next one that looks, at once where the death is proved.
+//
+// The end of ctx stops it, see Grace, and is no error. An error besides that
+// of the store: [*StartError] if the command cannot be started, and
+// [*RunningError] if there is a runner of that name.
+func Work(ctx context.Context, st *store.Store, o WorkOptions) (Summary, error) {
+	w, err := newWorker(st, o)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer w.stoppable(ctx)()
+	if err := w.register(ctx); err != nil {
+		return Summary{}, err
+	}
+	attended := make(chan struct{})
+	attend, leave := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(attended)
+		w.attend(attend)
+	}()
+	err = w.loop()
+	if w.section != nil {
+		w.leaveSection("Releasing section lock")
+	}
+	leave()
+	<-attended
+	w.unregister()
+	w.say(Event{Event: "stopped", Total: &w.sum}, "Stopped: %d completed, %d failed, %d gone back", w.sum.Completed, w.sum.Failed, w.sum.Retried+w.sum.Stopped)
+	return w.sum, err
+}
+
+// worker is one runner.
+type worker struct {
+	st    *store.Store
+	o     WorkOptions
+	owner string // of all that it holds
+
+	soft    context.Context // ended: take nothing more
+	stop    context.CancelCauseFunc
+	hard    context.Context // ended: stop what runs
+	halt    context.CancelCauseFunc
+	present presence
+
+	section *lock.Lease // kept from task to task
+	in      string      // its name
+	fresh   bool        // nothing was found in it yet
+	runs    int
+	idling  bool
+	wants   *task.Closed // the section that is waited for, and why
+	sum     Summary
+
+	saying sync.Mutex
+}
+
+// Why a runner stops what it does.
+var (
+	errStopped = errors.New("the runner was stopped")
+	errMaxHold = errors.New("ran longer than it may")
+)
+
+const defaultGrace = 10 * time.Second
+
+func newWorker(st *store.Store, o WorkOptions) (*worker, error) {
+	if o.Name == "" {
+		o.Name = "r-" + lock.NewID()[:6]
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	if o.TTL == 0 {
+		o.TTL = lock.AttachedTTL
+	}
+	if _, err := lock.CheckKey(o.Name); err != nil || strings.Contains(o.Name, "/") {
+		return nil, &lock.InvalidError{What: "name of a runner", Rule: "must be visible text without '/'"}
+	}
+	switch {
+	case o.Max < 0 || o.Retries < 0:
+		return nil, &lock.InvalidError{What: "number of tasks or retries", Rule: "must not be negative"}
+	case o.MaxHold < 0 || o.Grace < 0:
+		return nil, &lock.InvalidError{What: "max hold or grace", Rule: "must not be negative"}
+	}
+	if _, err := (&Options{Command: o.Command, Dir: o.Dir}).check(); err != nil {
+		return nil, err
+	}
+	w := &worker{st: st, o: o, owner: o.Owner + "/" + o.Name}
+	return w, errors.Join(lock.CheckOwner(w.owner), lock.CheckTTL(o.TTL))
+}
+
+// stoppable derives the two ways to stop from ctx and the signals.
+func (w *worker) stoppable(ctx context.Context) (end func()) {
+	w.soft, w.stop = context.WithCancelCause(ctx)
+	w.hard, w.halt = context.WithCancelCause(context.WithoutCancel(ctx))
+	var late *time.Timer
+	over := make(chan struct{})
+	context.AfterFunc(w.soft, func() {
+		late = time.AfterFunc(w.o.Grace, func() { w.halt(errStopped) })
+		close(over)
+	})
+	heard, done := make(chan os.Signal, 2), make(chan struct{})
+	if w.o.Signals {
+		for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+			if !signal.Ignored(sig) {
+				signal.Notify(heard, sig)
+			}
+		}
+	}
+	go func() {
+		defer close(done)
+		for sig := range heard {
+			if w.soft.Err() != nil {
+				w.halt(errStopped)
+			}
+			w.say(Event{Event: "stopping"}, "Stopping: %s", sig)
+			w.stop(&SignalError{Signal: sig})
+		}
+	}()
+	return func() {
+		signal.Stop(heard)
+		close(heard)
+		<-done
+		w.stop(nil)
+		<-over
+		late.Stop()
+		w.halt(nil)
+	}
+}
+
+// loop works until there is a reason to end.
+func (w *worker) loop() error {
+	for failures := 0; ; {
+		if w.soft.Err() != nil || w.o.Max > 0 && w.runs >= w.o.Max {
+			return nil
+		}
+		err := w.next()
+		var none *task.NothingReadyError
+		nothing := errors.As(err, &none)
+		if nothing && w.section != nil {
+			w.leaveSection("No more tasks in %s, releasing section lock", w.in)
+			if !w.fresh {
+				continue
+			}
+		}
+		switch {
+		case err == nil:
+			failures = 0
+			continue
+		case nothing:
+			if more, err := w.idle(none); !more {
+				return err
+			}
+			failures = 0
+		case errors.Is(err, errStopped):
+			return nil
+		case transient(err) && (w.o.Wait || failures < 5):
+			failures++
+			w.say(Event{Event: "trouble"}, "The store does not answer: %v", err)
+			w.pause(failures)
+		default:
+			return err
+		}
+	}
+}
+
+// transient reports whether the same may succeed later.
+func transient(err error) bool {
+	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pause is longer after each failure, and short when it is time to stop.
+func (w *worker) pause(failures int) {
+	select {
+	case <-time.After(min(time.Second<<min(failures, 5), 30*time.Second)):
+	case <-w.soft.Done():
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (w *worker) say(e Event, format string, args ...any) {
+	if w.o.Log == nil {
+		return
+	}
+	w.saying.Lock()
+	defer w.saying.Unlock()
+	e.Time, e.Runner, e.Message = time.Now().UTC(), w.o.Name, fmt.Sprintf(format, args...)
+	w.o.Log(e)
+}
+
+// enter takes a section for as long as there is something to do in it.
+func (w *worker) enter(ctx context.Context, section string) error {
+	key := string(lock.Section) + ":" + section
+	lease, err := lock.Hold(context.WithoutCancel(ctx), w.st, lock.AcquireRequest{
+		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
+	})
+	if err != nil {
+		return err
+	}
+	w.section, w.in, w.fresh = lease, section, true
+	for _, t := range lease.Grant().TookOver {
+		w.tookOver(Event{Section: section}, t)
+	}
+	w.say(Event{Event: "section acquired", Section: section, Token: lease.Token()}, "Acquired section lock on %s", section)
+	return nil
+}
+
+func (w *worker) leaveSection(format string, args ...any) {
+	w.say(Event{Event: "section released", Section: w.in}, format, args...)
+	if err := w.section.Release(context.WithoutCancel(w.soft)); err != nil {
+		w.say(Event{Event: "trouble", Section: w.in}, "Section %s was not released: %v", w.in, err)
+	}
+	w.section = nil
+}
+
+func (w *worker) tookOver(e Event, t lock.TakenOver) {
+	e.Event = "took over"
+	if t.Why == lock.Dead {
+		w.say(e, "Lock exists but its holder is dead (%s)", runnerOf(t.Owner, w.o.Owner))
+	} else {
+		w.say(e, "Lock exists but expired (held by %s)", runnerOf(t.Owner, w.o.Owner))
+	}
+	w.say(e, "Claiming expired lock")
+}
+
+// sessionPrefix marks the leases of runners.
+const sessionPrefix = "runner:"
+
+// holderName is what people call whoever has a lock.
+func holderName(l lock.Info) string {
+	if name, ok := strings.CutPrefix(l.Session, sessionPrefix); ok {
+		return name
+	}
+	return l.Owner
+}
+
+// runnerOf is the name of a runner of the same user, else the owner in full.
+func runnerOf(owner, user string) string {
+	if rest, ok := strings.CutPrefix(owner, user+"/"); ok {
+		return slices.Collect(strings.SplitSeq(rest, "/"))[0]
+	}
+	return owner
+}

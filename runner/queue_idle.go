@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
+)
+
+// idle returns when something may be ready, or with false when it is time to
+// end. A section of someone else, with something to do in it, is waited for in
+// any case: its holder may stop, or die.
+func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
+	for failures := 0; ; {
+		w.follow(none)
+		if w.wants == nil && !w.idling {
+			w.idling = true
+			w.say(Event{Event: "looking"}, "Looking for tasks... none pending")
+			w.say(Event{Event: "idle"}, "Going idle")
+		}
+		if w.wants == nil && !w.o.Wait {
+			return false, nil
+		}
+		if err := none.Wait(w.soft, w.st, time.Minute, w.present.guard()); err != nil {
+			return false, nil
+		}
+		_, err := task.Next(w.soft, w.st, task.NextRequest{
+			Section: w.o.Section, Label: w.o.Label, Acquire: lock.AcquireRequest{Owner: w.owner},
+		})
+		switch {
+		case w.soft.Err() != nil:
+			return false, nil
+		case err == nil:
+			if w.wants != nil && !w.stillLocked(w.wants.Lock) {
+				w.say(Event{Event: "waiting", Section: w.wants.Task.Section}, "Section lock released!")
+			}
+			w.wants = nil
+			return true, nil
+		case errors.As(err, &none):
+			failures = 0
+		case transient(err):
+			failures++
+			w.say(Event{Event: "trouble"}, "The store does not answer: %v", err)
+			w.pause(failures)
+		default:
+			return false, err
+		}
+	}
+}
+
+// follow tells about the section that is waited for.
+func (w *worker) follow(none *task.NothingReadyError) {
+	if w.wants != nil {
+		w.wanted(none)
+	}
+	if w.wants != nil || len(none.Closed) == 0 {
+		return
+	}
+	c := none.Closed[0]
+	w.wants, w.idling = &c, false
+	e := Event{Event: "waiting", Task: c.Task.ID, Title: c.Task.Title, Section: c.Task.Section}
+	w.say(e, "Wants to start %q in %s section", c.Task.Title, c.Task.Section)
+	w.say(e, "%s has no lock, but checking section...", c.Task.Title)
+	w.say(e, "Section %s is locked by %s", c.Task.Section, holderName(c.Lock))
+	w.say(e, "Waiting for section lock...")
+}
+
+// wanted looks what became of the section since the last look.
+func (w *worker) wanted(none *task.NothingReadyError) {
+	old := w.wants
+	e := Event{Event: "waiting", Section: old.Task.Section}
+	now := task.Closed{Lock: old.Lock}
+	now.Task.Section = old.Task.Section
+	for _, c := range none.Closed {
+		if c.Lock.Key == old.Lock.Key && c.Lock.Token == old.Lock.Token {
+			now = c
+		}
+	}
+	if now.Task.ID == "" && !w.stillLocked(old.Lock) {
+		w.wants = nil
+		w.say(e, "Section lock released!")
+		return
+	}
+	if old.Task.ID != "" && now.Task.ID != old.Task.ID {
+		w.say(e, "Section still locked (%s got %s)", holderName(old.Lock), old.Task.Title)
+		w.say(e, "Waiting...")
+	}
+	w.wants = &now
+}
+
+func (w *worker) stillLocked(l lock.Info) bool {
+	c, err := lock.Check(context.WithoutCancel(w.soft), w.st, lock.CheckRequest{Key: l.Key})
+	return err == nil && c.Locked && c.Lock.Token == l.Token
+}
+
+// guard holds while nothing was said to the runner.
+func (p *presence) guard() driver.Guard {
+	return driver.Guard{Key: runnerKind + p.name, Rev: p.rev.Load()}
+}

@@ -1,0 +1,334 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
+)
+
+// A runner has a record of its own, because one that is idle holds nothing
+// that would show it. What others have to say to it they write there.
+const runnerKind = "runner/"
+
+type runnerRecord struct {
+	Name         string    `json:"name"`
+	Owner        string    `json:"owner"`
+	Host         string    `json:"host,omitempty"`
+	host.Process           // whose death ends it
+	Since        time.Time `json:"since"`
+	TTL          float64   `json:"ttlSeconds"`
+	Section      string    `json:"section,omitempty"`
+	Label        string    `json:"label,omitempty"`
+	StopBy       string    `json:"stopBy,omitempty"` // who asked it to stop
+	Woken        int       `json:"woken,omitempty"`  // how often it was told to look again
+}
+
+// over reports whether no runner is behind the record any more.
+func (r runnerRecord) over(age time.Duration) bool {
+	return age.Seconds() > r.TTL || r.Life() == host.Dead
+}
+
+func (r runnerRecord) put(tx *store.Tx) error {
+	return tx.PutTTL(runnerKind+r.Name, r, time.Duration(r.TTL*float64(time.Second)))
+}
+
+// presence is what a runner knows of its own record.
+type presence struct {
+	name string
+	rev  atomic.Int64
+}
+
+// RunningError: there is a runner of that name.
+type RunningError struct {
+	Name, Host string
+	PID        int
+}
+
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("runner %s: runs already, as process %d on %s", e.Name, e.PID, e.Host)
+}
+
+// register writes the record, and deletes those of runners that are gone.
+func (w *worker) register(ctx context.Context) error {
+	w.present.name = w.o.Name
+	rev, err := w.st.Update(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
+		if err := sweep(tx); err != nil {
+			return err
+		}
+		old, err := store.Get[runnerRecord](tx, runnerKind+w.o.Name)
+		if err != nil {
+			return err
+		}
+		if old.Exists() && !old.Value.over(old.Age) {
+			return &RunningError{Name: w.o.Name, Host: old.Value.Host, PID: old.Value.PID}
+		}
+		return w.record(tx.Now().UTC()).put(tx)
+	})
+	w.present.rev.Store(rev)
+	return err
+}
+
+func (w *worker) record(since time.Time) runnerRecord {
+	return runnerRecord{
+		Name: w.o.Name, Owner: w.owner, Host: host.Name(), Process: host.Self(), Since: since,
+		TTL: w.o.TTL.Seconds(), Section: w.o.Section, Label: w.o.Label,
+	}
+}
+
+// sweep deletes the records of runners that are gone.
+func sweep(tx *store.Tx) error {
+	recs, err := tx.Scan(runnerKind, 0)
+	if err != nil {
+		return err
+	}
+	for _, rec := range recs {
+		e, err := store.Get[runnerRecord](tx, rec.Key)
+		if err != nil {
+			return err
+		}
+		if e.Value.over(e.Age) {
+			tx.Delete(rec.Key)
+		}
+	}
+	return nil
+}
+
+// attend keeps the record alive and hears what others write there.
+func (w *worker) attend(ctx context.Context) {
+	beat := w.o.TTL / 3
+	for ctx.Err() == nil {
+		wctx, cancel := context.WithTimeout(ctx, beat)
+		err := w.st.Wait(wctx, []driver.Guard{w.present.guard()})
+		if err != nil && wctx.Err() == nil {
+			<-wctx.Done() // the store cannot wait now
+		}
+		cancel()
+		if ctx.Err() == nil {
+			w.hear(ctx, beat)
+		}
+	}
+}
+
+// hear reads the record, and renews it when it is time.
+func (w *worker) hear(ctx context.Context, beat time.Duration) {
+	key := runnerKind + w.o.Name
+	var stopBy string
+	var read int64
+	rev, err := w.st.Update(ctx, driver.Query{Keys: []string{key}}, func(tx *store.Tx) error {
+		e, err := store.Get[runnerRecord](tx, key)
+		if err != nil {
+			return err
+		}
+		read, stopBy = e.Rev, e.Value.StopBy
+		switch {
+		case !e.Exists():
+			read = 0
+			return w.record(tx.Now().UTC()).put(tx)
+		case e.Value.Process != host.Self(): // taken for dead, and replaced
+			return nil
+		case e.Age > beat*9/10:
+			read = 0
+			return e.Value.put(tx)
+		}
+		return nil
+	})
+	if err != nil {
+		w.pause(0)
+		return
+	}
+	if read != 0 {
+		rev = read
+	}
+	w.present.rev.Store(rev)
+	if stopBy != "" && w.soft.Err() == nil {
+		w.say(Event{Event: "stopping"}, "Stopping: %s asked for it", stopBy)
+		w.stop(errStopped)
+	}
+}
+
+// unregister deletes the record, unless it is another runner's by now.
+func (w *worker) unregister() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.soft), 2*time.Second)
+	defer cancel()
+	key := runnerKind + w.o.Name
+	_, _ = w.st.Update(ctx, driver.Query{Keys: []string{key}}, func(tx *store.Tx) error { // else it lapses
+		e, err := store.Get[runnerRecord](tx, key)
+		if err == nil && e.Value.Process == host.Self() {
+			tx.Delete(key)
+		}
+		return err
+	})
+}
+
+// Info is a runner as others see it.
+type Info struct {
+	Name        string      `json:"name"`
+	Owner       string      `json:"owner"`
+	State       string      `json:"state"` // working, idle, stopping, dead, silent
+	Host        string      `json:"host"`
+	PID         int         `json:"pid"`
+	Since       time.Time   `json:"since"`
+	HeartbeatAt time.Time   `json:"heartbeatAt"`
+	Section     string      `json:"section,omitempty"` // all that it works in
+	Label       string      `json:"label,omitempty"`
+	Tasks       []task.Task `json:"tasks"` // in its hands
+}
+
+// ListResult holds runners by name.
+type ListResult struct {
+	Runners []Info `json:"runners"`
+}
+
+// List returns the runners, those too that died without a word.
+func List(ctx context.Context, st *store.Store) (ListResult, error) {
+	out := ListResult{Runners: []Info{}}
+	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
+		out.Runners = out.Runners[:0]
+		recs, err := tx.Scan(runnerKind, 0)
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			e, err := store.Decode[runnerRecord](tx, rec)
+			if err != nil {
+				return err
+			}
+			out.Runners = append(out.Runners, newInfo(e))
+		}
+		return nil
+	})
+	if err != nil || len(out.Runners) == 0 {
+		return out, err
+	}
+	working, err := task.List(ctx, st, task.ListRequest{Status: []task.Status{task.InProgress}})
+	for i := range out.Runners {
+		r := &out.Runners[i]
+		for _, t := range working.Tasks {
+			if lock.Uses(t.ClaimedBy, r.Owner) {
+				r.Tasks = append(r.Tasks, t.Task)
+			}
+		}
+		if r.State == "idle" && len(r.Tasks) > 0 {
+			r.State = "working"
+		}
+	}
+	return out, err
+}
+
+func newInfo(e store.Entry[runnerRecord]) Info {
+	r := e.Value
+	i := Info{
+		Name: r.Name, Owner: r.Owner, State: "idle", Host: r.Host, PID: r.PID, Since: r.Since,
+		HeartbeatAt: e.Time.UTC(), Section: r.Section, Label: r.Label, Tasks: []task.Task{},
+	}
+	switch {
+	case r.Life() == host.Dead:
+		i.State = "dead"
+	case r.over(e.Age):
+		i.State = "silent"
+	case r.StopBy != "":
+		i.State = "stopping"
+	}
+	return i
+}
+
+// StopRequest asks runners to stop, as SIGTERM does.
+type StopRequest struct {
+	Name   string // empty: all
+	By     string
+	DryRun bool
+}
+
+// StopResult names the runners that were asked.
+type StopResult struct {
+	Asked []string `json:"asked"`
+}
+
+// Stop asks runners to stop; they do so in their own time. One that is named
+// and does not run is a [lock.ErrNotFound].
+func Stop(ctx context.Context, st *store.Store, r StopRequest) (StopResult, error) {
+	out := StopResult{}
+	err := tell(ctx, st, r.Name, r.DryRun, &out.Asked, func(rec *runnerRecord) { rec.StopBy = r.By })
+	if err == nil && r.Name != "" && len(out.Asked) == 0 {
+		err = &task.NotFoundError{What: "runner", Ref: r.Name}
+	}
+	return out, err
+}
+
+// tell changes the records of the runners that run.
+func tell(ctx context.Context, st *store.Store, name string, dry bool, told *[]string, change func(*runnerRecord)) error {
+	need := driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}
+	fn := func(tx *store.Tx) error {
+		*told = []string{}
+		recs, err := tx.Scan(runnerKind, 0)
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			e, err := store.Get[runnerRecord](tx, rec.Key)
+			if err != nil {
+				return err
+			}
+			if e.Value.over(e.Age) || name != "" && e.Value.Name != name {
+				continue
+			}
+			*told = append(*told, e.Value.Name)
+			change(&e.Value)
+			if err := e.Value.put(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if dry {
+		return st.View(ctx, need, fn)
+	}
+	_, err := st.Update(ctx, need, fn)
+	return err
+}
+
+// WakeupRequest recovers what dead and silent workers left behind.
+type WakeupRequest struct {
+	By     string
+	DryRun bool
+}
+
+// WakeupResult tells what was recovered and whom it woke.
+type WakeupResult struct {
+	Recovered []task.Info `json:"recovered"` // as they were
+	Woken     []string    `json:"woken"`
+}
+
+// Wakeup gives back the tasks whose holder is dead or silent, of whatever kind
+// it was, and lets every runner look again. None of this is ever needed:
+// whoever looks for work takes such tasks over.
+func Wakeup(ctx context.Context, st *store.Store, r WakeupRequest) (WakeupResult, error) {
+	out := WakeupResult{Recovered: []task.Info{}}
+	stalled, err := task.List(ctx, st, task.ListRequest{Stalled: true})
+	if err != nil {
+		return out, err
+	}
+	for _, t := range stalled.Tasks {
+		_, err := task.Do(ctx, st, task.DoRequest{
+			Verb: task.Unclaim, Tasks: []string{t.ID}, Owner: r.By, Reason: "its holder is " + string(t.Lock.State), DryRun: r.DryRun,
+		})
+		var owner *lock.OwnerError
+		var state *task.StateError
+		switch {
+		case errors.As(err, &owner), errors.As(err, &state), errors.Is(err, lock.ErrNotFound), errors.Is(err, lock.ErrLost):
+			continue // someone was faster
+		case err != nil:
+			return out, err
+		}
+		out.Recovered = append(out.Recovered, t)
+	}
+	return out, tell(ctx, st, "", r.DryRun, &out.Woken, func(rec *runnerRecord) { rec.Woken++ })
+}
