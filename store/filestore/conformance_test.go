@@ -24,6 +24,9 @@ func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
 
 // The same with a journal that starts over after every few commits.
 func TestConformanceShortJournal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite a second time")
+	}
 	t.Setenv(envLimit, "1500")
 	drivertest.Run(t, harness())
 }

@@ -256,6 +256,9 @@ func (s *Store) same() error {
 	if err == nil && os.SameFile(now, s.id) {
 		return nil
 	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s.explain(err, journalFile)
+	}
 	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path(journalFile))
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store/driver"
@@ -80,7 +81,9 @@ func (r *Report) examine(ctx context.Context, s *Store) error {
 	return nil
 }
 
-func (r *Report) add(err error) { r.Problems = append(r.Problems, err.Error()) }
+func (r *Report) add(err error) {
+	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), driver.ErrDamaged.Error()+": "))
+}
 
 // A sighting is a record file as Inspect found it.
 type sighting struct {

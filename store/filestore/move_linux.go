@@ -18,17 +18,38 @@ func (t *tree) swap(a *folder, name string, b *folder, other string) error {
 
 func (t *tree) rename(from *folder, name string, to *folder, newName string, how uint) error {
 	for _, f := range []*folder{from, to} {
-		if f.dir == nil {
-			var err error
-			if f.dir, err = f.Open("."); err != nil {
-				return err
-			}
+		if err := f.dir.open(t.s.path(f.path)); err != nil {
+			return err
 		}
 	}
 	for {
-		err := unix.Renameat2(int(from.dir.Fd()), name, int(to.dir.Fd()), newName, how)
+		err := unix.Renameat2(from.dir.fd, name, to.dir.fd, newName, how)
 		if err != unix.EINTR {
 			return os.NewSyscallError("renameat2", err)
 		}
+	}
+}
+
+// A handle is a bare descriptor: an os.File of a folder costs nine system
+// calls.
+type handle struct {
+	fd   int
+	used bool
+}
+
+func (h *handle) open(path string) (err error) {
+	for !h.used {
+		h.fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("open", err)
+		}
+		h.used = err == nil
+	}
+	return nil
+}
+
+func (h *handle) close() {
+	if h.used {
+		_ = unix.Close(h.fd)
 	}
 }

@@ -11,3 +11,8 @@ func (t *tree) move(from *folder, name string, to *folder, newName string) error
 
 // swap is for systems where two files can change their places.
 func (t *tree) swap(*folder, string, *folder, string) error { return errors.ErrUnsupported }
+
+// A handle is for Linux.
+type handle struct{}
+
+func (handle) close() {}

@@ -127,36 +127,51 @@ func (s *Store) remember(line []byte, st state) {
 	s.lastLine, s.lastState = line, st
 }
 
-// publish makes st what everyone sees. The caller has the guard.
+// publish makes st what everyone sees. The caller has the guard, and has read
+// the state since it took it.
 func (s *Store) publish(st state) error {
-	f, err := s.openState(true)
-	if err != nil {
-		return err
-	}
 	line, err := encodeState(st)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(line, 0); err != nil {
-		return s.explain(err, stateFile)
+	f := s.stateHandle()
+	for try := 0; ; try++ {
+		if f == nil {
+			if f, err = s.openState(true); err != nil {
+				return err
+			}
+		}
+		_, err := f.WriteAt(line, 0)
+		if err == nil {
+			s.remember(line, st)
+			return nil
+		}
+		if !errors.Is(err, fs.ErrClosed) || try > 2 {
+			return s.explain(err, stateFile)
+		}
+		f = nil // a reader has found another file there
 	}
-	s.remember(line, st)
-	return nil
+}
+
+func (s *Store) stateHandle() *os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
 }
 
 // openState returns the file, which stays open as long as it is the one that
 // others see too.
 func (s *Store) openState(create bool) (*os.File, error) {
 	fi, err := s.root.Lstat(stateFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		if !create {
-			return nil, errNoState
-		}
-	} else if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, s.explain(err, stateFile)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil && !create {
+		s.closeState() // nobody else sees it any more
+		return nil, errNoState
+	}
 	if s.state != nil && fi != nil && os.SameFile(fi, s.stateID) {
 		return s.state, nil
 	}
@@ -176,11 +191,16 @@ func (s *Store) openState(create bool) (*os.File, error) {
 		_ = f.Close()
 		return nil, s.explain(err, stateFile)
 	}
+	s.closeState()
+	s.state, s.stateID = f, fi
+	return f, nil
+}
+
+func (s *Store) closeState() {
 	if s.state != nil {
 		_ = s.state.Close()
 	}
-	s.state, s.stateID = f, fi
-	return f, nil
+	s.state, s.stateID = nil, nil
 }
 
 // openFor opens a file of the store for reading and writing, or, where we may

@@ -29,8 +29,8 @@ type tree struct {
 // A folder is an open one.
 type folder struct {
 	*os.Root
-	path string   // in the store
-	dir  *os.File // the same, for system calls that os.Root does not have
+	path string // in the store
+	dir  handle // the same, for system calls that os.Root does not have
 }
 
 func (s *Store) tree() *tree { return &tree{s: s, kinds: make(map[string]*folder)} }
@@ -48,9 +48,7 @@ func (f *folder) close() {
 		return
 	}
 	_ = f.Root.Close()
-	if f.dir != nil {
-		_ = f.dir.Close()
-	}
+	f.dir.close()
 }
 
 // file returns the folder and the name of a key's file.
