@@ -15,10 +15,11 @@
 // # What happens on failure
 //
 // A commit whose reply is lost has an unknown outcome. Update looks for the
-// receipt the transaction left (see [Tx.Receipt]), and if there is none runs
-// the function again; it never guesses, and what it answers stays true: a
-// commit that may still be on its way is made void first. When the store stays
-// out of reach the
+// receipt the transaction left (see [Tx.Receipt]). If there is none, the
+// commit may still be on its way: it is made void, and the function runs
+// again. So Update never guesses, what it answers stays true, and the
+// variables that the function set are those of the run that was applied. When
+// the store stays out of reach the
 // error is [ErrUnknown] if a commit may have been applied, and
 // [ErrUnreachable] if none was tried.
 package store
@@ -30,7 +31,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -97,38 +97,35 @@ func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error)
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need)}
 	for conflicts := 0; ; {
-		tx, answer := a.run(ctx, fn)
+		tx, err := a.run(ctx, fn)
 		switch {
-		case a.landed > 0:
-			return a.landed, nil
-		case a.retryRead(ctx, answer):
+		case a.retryRead(ctx, err):
 			continue
-		case tx == nil:
-			return a.giveUp(answer)
+		case err != nil:
+			return 0, a.final(err)
+		case len(tx.order) == 0:
+			return tx.snap.Rev, nil
 		}
-		b, err := a.batch(tx, answer)
+		b, err := tx.batch()
 		if err != nil {
 			return 0, err
 		}
-		rev := tx.snap.Rev
-		if len(b.Writes) > 0 {
-			fault.Point("store.commit")
-			rev, err = s.d.Commit(ctx, b)
-		}
+		fault.Point("store.commit")
+		rev, err := s.d.Commit(ctx, b)
 		switch {
-		case err == nil && answer != nil:
-			return 0, answer
 		case err == nil:
 			return rev, nil
 		case errors.Is(err, driver.ErrConflict):
 			conflicts++
 			if err := s.pause(ctx, time.Millisecond, conflicts); err != nil {
-				return a.giveUp(err)
+				return 0, a.final(err)
 			}
 		case driver.Refusal(err):
 			return 0, err
-		case !a.unknown(ctx, tx):
-			return a.giveUp(err)
+		default:
+			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
+				return rev, err
+			}
 		}
 	}
 }
@@ -137,9 +134,7 @@ func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) erro
 type attempt struct {
 	s        *Store
 	need     driver.Query
-	receipts []string // of commits whose outcome is unknown
-	landed   int64    // revision of one of them that was found
-	sent     bool     // some commit may have been applied
+	sent     bool // a commit without receipt may have been applied
 	failures int
 }
 
@@ -148,15 +143,12 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 	for range maxReads {
 		q := a.need
-		q.Keys = append([]string{metaKey}, append(q.Keys, a.receipts...)...)
+		q.Keys = append([]string{metaKey}, q.Keys...)
 		snap, err := a.s.d.Read(ctx, q)
 		if err != nil {
 			return nil, &readError{err}
 		}
 		tx := newTx(snap, q)
-		if a.look(tx.known); a.landed > 0 {
-			return tx, nil
-		}
 		if err := tx.checkMeta(); err != nil {
 			return nil, err
 		}
@@ -177,73 +169,77 @@ func (a *attempt) retryRead(ctx context.Context, err error) bool {
 	if !errors.As(err, &r) || driver.Refusal(r.err) || ctx.Err() != nil {
 		return false
 	}
-	a.failures++
-	return a.failures < maxFailures && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
+	return a.again(ctx)
 }
 
-// unknown takes note of a commit that may have been applied and reports
-// whether to go on: the next run looks for its receipt.
-func (a *attempt) unknown(ctx context.Context, tx *Tx) bool {
-	a.sent = true
-	if tx.receipt != "" {
-		a.receipts = append(a.receipts, tx.receipt)
-	}
+// again waits before another attempt at a store that did not answer, and
+// reports whether it is worth making.
+func (a *attempt) again(ctx context.Context) bool {
 	a.failures++
 	return ctx.Err() == nil && a.failures < maxFailures && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
 }
 
-// look searches for the receipts of commits whose outcome was unknown. One
-// that was made void can never be applied any more.
-func (a *attempt) look(known map[string]driver.Record) {
-	a.receipts = slices.DeleteFunc(a.receipts, func(r string) bool {
-		rec := known[r]
-		if rec.Rev > 0 && !bytes.Equal(rec.Value, void) {
-			a.landed = rec.Rev
+// decide finds out what became of a commit whose reply was lost, before fn
+// runs again: its result must be that of the commit that counts. It returns
+// the revision if the commit was applied, and 0 if it never will be. Even when
+// ctx has ended it tries once: the caller wants to know.
+func (a *attempt) decide(ctx context.Context, tx *Tx, cause error) (int64, error) {
+	if tx.receipt == "" {
+		if a.sent = true; a.again(ctx) {
+			return 0, nil
 		}
-		return rec.Rev > 0
-	})
+		return 0, a.final(&readError{cause})
+	}
+	for a.again(ctx) {
+		if rev, decided := a.s.lookOrVoid(ctx, tx); decided {
+			return rev, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+	defer cancel()
+	rev, decided := a.s.lookOrVoid(ctx, tx)
+	switch {
+	case !decided:
+		return 0, fmt.Errorf("%w: %w", ErrUnknown, cause)
+	case rev == 0:
+		return 0, a.final(&readError{cause})
+	}
+	return rev, nil
 }
 
 // void stands in place of a receipt: the commit that would have written it is
 // guarded by its absence.
 var void = []byte(`{"void":true}`)
 
-// batch is what to commit after a run of fn. Earlier commits that may still be
-// on their way are made void by the same commit: what Update answers must stay
-// true. An answer that is an error, or without writes, commits nothing else.
-func (a *attempt) batch(tx *Tx, answer error) (driver.Batch, error) {
-	if answer != nil || len(tx.order) == 0 {
-		if len(a.receipts) == 0 {
-			return driver.Batch{}, nil
-		}
-		meta := tx.known[metaKey]
-		tx = newTx(tx.snap, driver.Query{})
-		tx.known[metaKey] = meta
+// lookOrVoid looks for the receipt of a commit. If it is not there, the commit
+// may still be on its way, and is made void.
+func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool) {
+	snap, err := s.d.Read(ctx, driver.Query{Keys: []string{tx.receipt, metaKey}})
+	if err != nil {
+		return 0, false
 	}
-	for _, r := range a.receipts {
-		tx.guards[r] = 0
-		tx.write(driver.Write{Key: r, Value: void})
+	seen := newTx(snap, driver.Query{}).known
+	switch found := seen[tx.receipt]; {
+	case found.Rev > 0 && !bytes.Equal(found.Value, void):
+		return found.Rev, true
+	case found.Rev > 0, seen[metaKey].Rev != tx.known[metaKey].Rev: // the commit was guarded by both
+		return 0, true
 	}
-	return tx.batch()
+	_, err = s.d.Commit(ctx, driver.Batch{
+		Guards: []driver.Guard{{Key: tx.receipt}},
+		Writes: []driver.Write{{Key: tx.receipt, Value: void}},
+	})
+	return 0, err == nil
 }
 
-// giveUp ends without an answer. It looks once more for a receipt, even when
-// ctx has ended: the caller wants to know.
-func (a *attempt) giveUp(cause error) (int64, error) {
-	if !a.sent {
-		return 0, cause
+// final says ErrUnknown where fn did not decide and an earlier commit may have
+// been applied.
+func (a *attempt) final(err error) error {
+	var r *readError
+	if a.sent && (errors.As(err, &r) || isContext(err)) {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if len(a.receipts) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
-		defer cancel()
-		if snap, err := a.s.d.Read(ctx, driver.Query{Keys: a.receipts}); err == nil {
-			a.look(newTx(snap, driver.Query{}).known)
-		}
-	}
-	if a.landed > 0 {
-		return a.landed, nil
-	}
-	return 0, fmt.Errorf("%w: %w", ErrUnknown, cause)
+	return err
 }
 
 func isContext(err error) bool {
