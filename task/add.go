@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tasklock/tasklock/lock"
@@ -149,7 +150,7 @@ func checkID(id string) (string, error) {
 func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
 		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
-		Priority: n.Priority, CreatedAt: tx.Now().UTC(),
+		Priority: n.Priority, CreatedAt: tx.Now().UTC().Add(time.Duration(len(earlier))), // a batch keeps its order
 	}
 	for _, l := range n.Labels {
 		if !slices.Contains(t.Labels, l) {

@@ -104,3 +104,19 @@ func TestProgressIsASignOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestBatchKeepsItsOrder: tasks added at once come in the order of their list,
+// not of the letters of their ids.
+func TestBatchKeepsItsOrder(t *testing.T) {
+	st := store.New(memstore.New())
+	var list []task.New
+	for range 12 {
+		list = append(list, task.New{Title: "x"})
+	}
+	added := addTasks(t, st, list...)
+	for _, want := range added {
+		if n, err := next(st, "A"); err != nil || n.Task.ID != want.ID {
+			t.Fatalf("got %s, %v, want %s", n.Task.ID, err, want.ID)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -68,7 +69,7 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 		if err != nil {
 			return err
 		}
-		rank, err := ranks(tx)
+		rank, closed, err := ranks(tx)
 		if err != nil {
 			return err
 		}
@@ -81,7 +82,9 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 			if err != nil {
 				return err
 			}
-			if i := newInfo(e.Value, find1(locks, e.Value.ID)); r.matches(i, tx.Now()) {
+			i := newInfo(e.Value, find1(locks, e.Value.ID))
+			i.Ready = i.Ready && !closed[i.Section] && !r.Archived
+			if r.matches(i, tx.Now()) {
 				out.Tasks = append(out.Tasks, i)
 			}
 		}
@@ -94,13 +97,19 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	return out, err
 }
 
-func ranks(tx *store.Tx) (map[string]int, error) {
+// ranks returns the order of the sections, and which of them are skipped or
+// wait for others.
+func ranks(tx *store.Tx) (rank map[string]int, closed map[string]bool, err error) {
 	all, err := sections(tx)
-	rank := map[string]int{"": Medium}
+	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
-		rank[s.Name] = s.Priority
+		waits, err := s.waits(tx)
+		if err != nil {
+			return nil, nil, err
+		}
+		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0
 	}
-	return rank, err
+	return rank, closed, err
 }
 
 func (r *ListRequest) matches(i Info, now time.Time) bool {
@@ -142,6 +151,12 @@ func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 			return err
 		}
 		out = newInfo(t, lk)
+		var closed *StateError
+		if err := sectionOpen(tx, t); errors.As(err, &closed) {
+			out.Ready = false
+		} else if err != nil {
+			return err
+		}
 		return nil
 	})
 	return out, err
