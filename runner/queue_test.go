@@ -1,0 +1,195 @@
+//go:build linux || darwin
+
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/memstore"
+	"github.com/tasklock/tasklock/task"
+)
+
+// journal collects what runners say.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) log(e runner.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, e.Runner+": "+e.Message)
+}
+
+func (j *journal) has(line string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Contains(j.lines, line)
+}
+
+func queue(t *testing.T, list ...task.New) *store.Store {
+	t.Helper()
+	st := store.New(memstore.New())
+	if _, err := task.Add(t.Context(), st, task.AddRequest{Tasks: list, By: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func statusOf(t *testing.T, st *store.Store, id string) task.Info {
+	t.Helper()
+	i, err := task.Show(t.Context(), st, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// TestWorkGoesElsewhere: a runner that finds a section taken works in another,
+// by the order of sections, and goes on to tasks without one.
+func TestWorkGoesElsewhere(t *testing.T) {
+	st := queue(t, task.New{Title: "a", Section: "A"}, task.New{Title: "b", Section: "B"}, task.New{Title: "c"}, task.New{Title: "d", Section: "B"})
+	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:A"}, Owner: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var j journal
+	done := make(chan runner.Summary)
+	go func() {
+		sum, err := runner.Work(ctx, st, runner.WorkOptions{Owner: "me", Name: "R", Command: []string{"true"}, Log: j.log})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- sum
+	}()
+	eventually(t, "it waits for section A", func() bool { return j.has("R: Waiting for section lock...") })
+	cancel()
+	if sum := <-done; sum.Completed != 3 {
+		t.Errorf("%+v\n%s", sum, strings.Join(j.lines, "\n"))
+	}
+	if i := statusOf(t, st, "t1"); i.Status != task.Pending || i.Attempts != 0 {
+		t.Errorf("a is %s after %d attempts", i.Status, i.Attempts)
+	}
+	out, err := lock.List(t.Context(), st, lock.ListRequest{Owner: "me"})
+	if err != nil || len(out.Locks) > 0 {
+		t.Errorf("left behind: %v, %v", out.Locks, err)
+	}
+}
+
+// TestWorkEndsAtOnce: a command that cannot be started fails no task.
+func TestWorkEndsAtOnce(t *testing.T) {
+	st := queue(t, task.New{Title: "a"})
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var start *runner.StartError
+	if sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Command: []string{bad}}); !errors.As(err, &start) || sum.Stopped != 1 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if i := statusOf(t, st, "t1"); i.Status != task.Pending || i.Attempts != 0 {
+		t.Errorf("it is %s after %d attempts", i.Status, i.Attempts)
+	}
+	for _, o := range []runner.WorkOptions{
+		{Owner: "me"},
+		{Command: []string{"true"}},
+		{Owner: "me", Command: []string{"true"}, Name: "a/b"},
+		{Owner: "me", Command: []string{"true"}, Retries: -1},
+		{Owner: "me", Command: []string{"true"}, TTL: 1},
+	} {
+		var invalid *lock.InvalidError
+		if _, err := runner.Work(t.Context(), st, o); !errors.As(err, &invalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestWorkTogether: eight runners in one process, sections and all, do each
+// task once.
+func TestWorkTogether(t *testing.T) {
+	var list []task.New
+	for i := range 40 {
+		list = append(list, task.New{Title: fmt.Sprint(i), Section: []string{"", "A", "B"}[i%3]})
+	}
+	st := queue(t, list...)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	total := 0
+	for i := range 8 {
+		wg.Go(func() {
+			sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Name: fmt.Sprint("r", i), Command: []string{"true"}})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total += sum.Completed
+		})
+	}
+	wg.Wait()
+	if total != len(list) {
+		t.Errorf("%d of %d were completed", total, len(list))
+	}
+	if out, err := runner.List(t.Context(), st); err != nil || len(out.Runners) > 0 {
+		t.Errorf("left behind: %v, %v", out.Runners, err)
+	}
+}
+
+// TestSectionOfTheDead: the section of a runner that is dead stays its own while
+// the command of its task may still be at work.
+func TestSectionOfTheDead(t *testing.T) {
+	st := queue(t, task.New{Title: "a", Section: "S"})
+	dead := exec.Command("sleep", "60")
+	if err := dead.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := host.Find(dead.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "me/R", Process: p}); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := task.ClaimTasks(t.Context(), st, task.ClaimRequest{Tasks: []string{"t1"}, Acquire: lock.AcquireRequest{Owner: "me/R/x", Process: host.Self()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Process.Kill()
+	_ = dead.Wait()
+	held := &lock.HeldError{}
+	take := func() error {
+		_, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other"})
+		return err
+	}
+	if err := take(); !errors.As(err, &held) {
+		t.Errorf("the section was taken while its task is worked on: %v", err)
+	}
+	if out, err := lock.Cleanup(t.Context(), st, lock.CleanupRequest{By: "other"}); err != nil || len(out.Freed) > 0 {
+		t.Errorf("cleanup freed %v, %v", out.Freed, err)
+	}
+	began := time.Now()
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		_, _ = lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: "me/R/x", Lease: claim.Grant.LeaseID})
+	}()
+	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: 20 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("only after %s", took)
+	}
+}
