@@ -99,8 +99,8 @@ func (s *Store) tidy() {
 	s.jobs.Go(func() {
 		if s.gate.Lock(s.life) == nil {
 			defer s.gate.Unlock()
-			if s.cache.crowded() {
-				s.cache.tidy(s.life, s.server.git)
+			if s.cache.crowded() { // Close waits for it: half a tidying helps nobody
+				s.cache.tidy(context.Background(), s.server.git)
 			}
 		}
 	})

@@ -50,14 +50,17 @@ type git struct {
 	env     []string
 	timeout time.Duration
 	secrets []string // never shown
+	limit   int64    // bytes that one command may bring
 }
+
+var errTooMuch = errors.New("the server sends more than a store can hold")
 
 func newGit(dir string, timeout time.Duration) (*git, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
 		return nil, fmt.Errorf("%w: the program git is needed and not installed: %w", driver.ErrUnsafe, err)
 	}
-	g := &git{path: path, dir: dir, timeout: timeout}
+	g := &git{path: path, dir: dir, timeout: timeout, limit: maxFetch}
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		ofUser := slices.Contains(fromUser, name) ||
@@ -151,6 +154,8 @@ func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout st
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return out.String(), ctx.Err()
+	case errors.Is(err, errTooMuch):
+		return "", err
 	case limited.Err() != nil && err != nil:
 		return out.String(), &gitError{what: args[0], cause: err, timeout: g.timeout}
 	case err != nil:
@@ -160,7 +165,7 @@ func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout st
 }
 
 func (g *git) attend(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
-	look := time.NewTicker(250 * time.Millisecond)
+	start, look := time.Now(), time.NewTicker(250*time.Millisecond)
 	defer look.Stop()
 	for {
 		select {
@@ -174,23 +179,23 @@ func (g *git) attend(ctx context.Context, cmd *exec.Cmd, ended <-chan error) err
 			<-ended
 			return ctx.Err()
 		case <-look.C:
-			if g.brought() > maxFetch {
+			if g.brought(start) > g.limit {
 				kill(cmd)
 				<-ended
-				return fmt.Errorf("%w: the server sends more than %d MB", driver.ErrDamaged, maxFetch>>20)
+				return errTooMuch
 			}
 		}
 	}
 }
 
-// brought is the size of what lies unfinished in the cache.
-func (g *git) brought() (size int64) {
+// brought is the size of what lies unfinished in the cache since then.
+func (g *git) brought(since time.Time) (size int64) {
 	if g.dir == "" {
 		return 0
 	}
 	_ = filepath.WalkDir(filepath.Join(g.dir, "objects"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(d.Name(), "tmp_") && !d.IsDir() {
-			if fi, err := d.Info(); err == nil {
+			if fi, err := d.Info(); err == nil && fi.ModTime().After(since.Add(-time.Second)) {
 				size += fi.Size()
 			}
 		}

@@ -1,9 +1,12 @@
 package gitstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -22,7 +25,8 @@ import (
 // forge serves a bare repository over smart HTTP, as git itself does it.
 type forge struct {
 	*httptest.Server
-	dir string
+	dir     string
+	backend http.Handler
 	// before may answer a request itself; after sees the answer to a push
 	// and, if true, cuts the connection instead of passing it on.
 	before func(w http.ResponseWriter, r *http.Request) (answered bool)
@@ -33,12 +37,13 @@ func newForge(t testing.TB) *forge {
 	t.Helper()
 	dir := newRemote(t)
 	git(t, dir, "config", "http.receivepack", "true")
+	f := &forge{dir: dir}
 	backend := &cgi.Handler{
 		Path:       filepath.Join(git(t, "", "--exec-path"), "git-http-backend"),
 		Env:        []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1"},
 		InheritEnv: []string{"PATH", "HOME"}, Stderr: os.Stderr,
 	}
-	f := &forge{dir: dir}
+	f.backend = backend
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.before != nil && f.before(w, r) {
 			return
@@ -331,5 +336,36 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("%s: Commit with a deadline after %v: %v", name, time.Since(start), err)
 		}
 		cancel()
+	}
+}
+
+// A server that sends without end is cut off.
+func TestTooMuch(t *testing.T) {
+	f := newForge(t)
+	s := open(t, f.url())
+	gitstore.LimitFetch(s, 1<<20)
+	noise := make([]byte, 4<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	edit(t, f.dir, func(dir string) { write(t, filepath.Join(dir, "noise"), string(noise)) })
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.Method != http.MethodPost || !bytes.Contains(body, []byte("want ")) {
+			return false
+		}
+		answer := httptest.NewRecorder()
+		f.backend.ServeHTTP(answer, r)
+		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+		for all := answer.Body; all.Len() > 0; time.Sleep(50 * time.Millisecond) {
+			if _, err := w.Write(all.Next(128 << 10)); err != nil {
+				break
+			}
+			_ = http.NewResponseController(w).Flush()
+		}
+		return true
+	}
+	_, err := s.Read(t.Context(), driver.Query{})
+	if !sameClass(err, nil) || !strings.Contains(err.Error(), "more than a store can hold") {
+		t.Errorf("Read: %v", err)
 	}
 }

@@ -140,7 +140,7 @@ func porcelain(out, ref string) (flag byte, summary string) {
 // contended reports a refusal that comes of two pushes at the same moment,
 // not of a rule.
 func contended(summary string) bool {
-	for _, words := range []string{"failed to update ref", "lock", "already exists", "incorrect old value", "fetch first", "stale info"} {
+	for _, words := range []string{"failed to update ref", "cannot lock", "failed to lock", ".lock'", "already exists", "incorrect old value", "fetch first", "stale info"} {
 		if strings.Contains(summary, words) {
 			return true
 		}
