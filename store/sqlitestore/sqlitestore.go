@@ -230,8 +230,11 @@ func (s *Store) create(ctx context.Context) error {
 // other processes would be looking at another.
 func (s *Store) same() error {
 	now, err := os.Lstat(s.path)
-	if err == nil && os.SameFile(now, s.id) {
+	switch {
+	case err == nil && os.SameFile(now, s.id):
 		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // the disk's fault, and perhaps a passing one
+		return err
 	}
 	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path)
 }
