@@ -353,3 +353,20 @@ func TestSHA256(t *testing.T) {
 		t.Errorf("read %v", r)
 	}
 }
+
+// The user's way to reach a host through ssh is used, in both spellings.
+func TestSSH(t *testing.T) {
+	remote := newRemote(t)
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	write(t, ssh, "#!/bin/sh\nfor last; do :; done\necho \"$*\" >>"+ssh+".log\nexec sh -c \"$last\"\n")
+	must(t, os.Chmod(ssh, 0o755))
+	t.Setenv("GIT_SSH", ssh)
+	t.Setenv("GIT_SSH_VARIANT", "ssh")
+	commit(t, open(t, "git@example.com:"+remote), put("lock/a", `{"n":1}`))
+	if r := get(t, open(t, "ssh://git@example.com"+remote), "lock/a"); string(r.Value) != `{"n":1}` {
+		t.Errorf("read %v", r)
+	}
+	if log, err := os.ReadFile(ssh + ".log"); err != nil || !strings.Contains(string(log), "git@example.com git-receive-pack") {
+		t.Errorf("ssh was called with:\n%s%v", log, err)
+	}
+}

@@ -139,10 +139,12 @@ func TestPairBesideRawPush(t *testing.T) {
 		event := fmt.Sprintf("event/2026-01-02T03:04:05.%09dZ", i)
 		rev := get(t, s, "lock/a").Rev
 		rev = commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{
-			{Key: "lock/a", Value: value}, {Key: "lease/ci/1", Value: value}, {Key: event, Value: value}}})
+			{Key: "lock/a", Value: value}, {Key: "lease/ci/1", Value: value}, {Key: event, Value: value},
+		}})
 		get(t, s, "lock/a")
 		commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{
-			{Key: "lock/a"}, {Key: "lease/ci/1"}, {Key: event + "r", Value: value}}})
+			{Key: "lock/a"}, {Key: "lease/ci/1"}, {Key: event + "r", Value: value},
+		}})
 	}
 	pair(0)
 	raw, n := rawPush(t), 5
