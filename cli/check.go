@@ -49,7 +49,7 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 	if err != nil {
 		return err
 	}
-	r := lock.CheckRequest{Key: key, Token: o.token}
+	r := lock.CheckRequest{Key: key, Token: o.token, Latest: o.latest}
 	if o.mine {
 		r.Mine = a.Identity().Owner
 	}
@@ -67,7 +67,7 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 			p.line("%s is free.", out.Key)
 		}
 	})
-	if err == nil && !out.Locked && !o.mine && o.token == 0 && o.lease == "" {
+	if err == nil && !out.Locked && !o.mine && o.token == 0 && o.latest == 0 && o.lease == "" {
 		return &exitWith{ExitError}
 	}
 	return err

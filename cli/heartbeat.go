@@ -26,7 +26,7 @@ taken over, or that was never held, is refused with exit 7: stop the work.`,
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}
-		return a.renew(ctx, lock.RenewRequest{Keys: keys, Lease: o.lease, All: o.all, Token: o.token}, "Renewed", "Would renew")
+		return a.renew(ctx, lock.RenewRequest{Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest}, "Renewed", "Would renew")
 	})
 	o.flags(cmd)
 	return cmd

@@ -42,8 +42,11 @@ and is kept in the history.`,
 }
 
 func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
-	if o.force && len(keys) == 0 {
+	switch {
+	case o.force && len(keys) == 0:
 		return usagef("--force goes with keys")
+	case o.force && o.lease != "" && o.lease != a.Env("TASKLOCK_LEASE"):
+		return usagef("--force ends a lock whoever holds it: it does not go with --lease")
 	}
 	id, err := a.caller()
 	if err != nil {
@@ -62,7 +65,7 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 		out, err = lock.Break(ctx, st, lock.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, DryRun: a.DryRun})
 	} else {
 		out, err = releaseAll(ctx, st, lock.ReleaseRequest{
-			Owner: id.Owner, Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Reason: o.reason, DryRun: a.DryRun,
+			Owner: id.Owner, Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest, Reason: o.reason, DryRun: a.DryRun,
 		})
 	}
 	if err != nil {

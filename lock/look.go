@@ -43,9 +43,10 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 
 // CheckRequest asks about one key.
 type CheckRequest struct {
-	Key   string
-	Token int64  // if set: is this the token in force?
-	Mine  string // if set: does this owner, or a parent of it, hold the key?
+	Key    string
+	Token  int64  // if set: is this the token in force?
+	Latest int64  // if set: was the key granted to nobody later? See [Latest]
+	Mine   string // if set: does this owner, or a parent of it, hold the key?
 }
 
 // CheckResult: Locked means that others are kept out.
@@ -81,6 +82,8 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		switch {
 		case r.Token != 0:
 			return Fence(tx, key, r.Token)
+		case r.Latest != 0:
+			return Latest(tx, key, r.Latest)
 		case r.Mine != "" && (info == nil || !usable(info.Owner, r.Mine)):
 			lost := &LostError{Key: key}
 			if info != nil {

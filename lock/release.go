@@ -11,14 +11,16 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ReleaseRequest gives back keys, one lease, or everything of an owner.
-// Exactly one of Keys, Lease and All is used.
+// ReleaseRequest gives back keys, one lease, or everything of an owner:
+// exactly one of Keys, Lease and All. Lease beside Keys is a condition: only if
+// that lease holds them.
 type ReleaseRequest struct {
 	Owner  string
 	Keys   []string
 	Lease  string // full name, or the id of a lease of Owner
 	All    bool   // of Owner and its children: the end of a session
 	Token  int64  // with one key: only if the lock is at this token
+	Latest int64  // with keys: only if none was granted later, see [Latest]
 	Reason string
 	DryRun bool
 }
@@ -49,7 +51,7 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 	var out ReleaseResult
 	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		if r.Lease != "" {
+		if len(r.Keys) == 0 {
 			return r.lease(tx, r.Lease, &out)
 		}
 		return r.keys(tx, &out)
@@ -67,7 +69,7 @@ func (r *ReleaseRequest) check() (err error) {
 	if r.Lease != "" {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
-	if !r.All && r.Lease == "" {
+	if !r.All && (r.Lease == "" || len(r.Keys) > 0) {
 		if r.Keys, err = checkKeys(r.Keys); err != nil {
 			return err
 		}
@@ -87,7 +89,7 @@ func fullName(owner, lease string) string {
 }
 
 func (r *ReleaseRequest) need() driver.Query {
-	if r.Lease != "" {
+	if len(r.Keys) == 0 {
 		return driver.Query{Keys: []string{leaseKind + r.Lease}}
 	}
 	return driver.Query{Keys: lockKeys(r.Keys)}
@@ -142,8 +144,8 @@ func (r *ReleaseRequest) may(lk store.Entry[lockRecord]) error {
 	if fault.Bug("release_unchecked") {
 		return nil
 	}
-	if r.Token != 0 && lk.Rev != r.Token {
-		return &LostError{Key: lk.Value.Key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+	if err := fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease); err != nil {
+		return err
 	}
 	if !descends(lk.Value.Owner, r.Owner) {
 		return &OwnerError{Key: lk.Value.Key, Owner: lk.Value.Owner, Caller: r.Owner}

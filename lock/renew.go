@@ -11,13 +11,15 @@ import (
 )
 
 // RenewRequest is a sign of life for keys, one lease, or all leases of an
-// owner. Exactly one of Keys, Lease and All is used.
+// owner: exactly one of Keys, Lease and All. Lease beside Keys is a condition:
+// only if that lease holds them.
 type RenewRequest struct {
 	Owner  string
 	Keys   []string
 	Lease  string // full name, or the id of a lease of Owner
 	All    bool
 	Token  int64 // with one key: only if the lock is at this token
+	Latest int64 // with keys: only if none was granted later, see [Latest]
 	DryRun bool
 
 	// Worktree and Reason, if set, replace what the lease says.
@@ -95,7 +97,7 @@ func (r *RenewRequest) check() (err error) {
 	if r.Lease != "" {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
-	if !r.All && r.Lease == "" && r.names == nil {
+	if !r.All && (r.Lease == "" || len(r.Keys) > 0) && r.names == nil {
 		if r.Keys, err = checkKeys(r.Keys); err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (r *RenewRequest) need() driver.Query {
 	switch {
 	case r.All:
 		return driver.Query{Ranges: []driver.Range{{Prefix: leaseKind + r.Owner + "/"}}}
-	case r.Lease != "":
+	case r.Lease != "" && len(r.Keys) == 0:
 		return driver.Query{Keys: []string{leaseKind + r.Lease}}
 	}
 	keys := append(lockKeys(r.Keys), leaseKeys(r.names)...)
@@ -139,7 +141,7 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 			}
 		}
 		return names, nil
-	case r.Lease != "":
+	case r.Lease != "" && len(r.Keys) == 0:
 		return []string{r.Lease}, nil
 	case r.names != nil:
 		return r.names, nil
@@ -150,7 +152,10 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !lk.Exists() || r.Token != 0 && lk.Rev != r.Token || !usable(lk.Value.Owner, r.Owner) {
+		if err := fenced(lk, key, r.Token, r.Latest, r.Lease); err != nil {
+			return nil, err
+		}
+		if !usable(lk.Value.Owner, r.Owner) {
 			return nil, &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
 		}
 		if !seen[lk.Value.Lease] {

@@ -285,8 +285,24 @@ func Fence(tx *store.Tx, key string, token int64) error {
 	if err != nil {
 		return err
 	}
-	if !lk.Exists() || lk.Rev != token {
-		return &LostError{Key: key, Token: token, Owner: lk.Value.Owner, Now: lk.Rev}
+	return fenced(lk, key, token, 0, "")
+}
+
+// Latest is Fence for a holder of several keys that knows only the largest of
+// their tokens: whoever was granted the key after it has a larger one.
+func Latest(tx *store.Tx, key string, token int64) error {
+	lk, err := getLock(tx, key)
+	if err != nil {
+		return err
 	}
-	return nil
+	return fenced(lk, key, 0, token, "")
+}
+
+// fenced refuses a lock that is gone, or not the one that is meant: at this
+// token, granted no later than that one, held by this lease.
+func fenced(lk store.Entry[lockRecord], key string, token, latest int64, lease string) error {
+	if lk.Exists() && (token == 0 || lk.Rev == token) && (latest == 0 || lk.Rev <= latest) && (lease == "" || lk.Value.Lease == lease) {
+		return nil
+	}
+	return &LostError{Key: key, Token: max(token, latest), Owner: lk.Value.Owner, Now: lk.Rev}
 }
