@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tasklock/tasklock/lock/locktest"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 )
@@ -21,6 +23,14 @@ func harness() drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+
+// The rules of locks are linearizable over this store, each client with a
+// handle of its own.
+func TestLinearizable(t *testing.T) {
+	h := harness()
+	place := h.Place(t)
+	locktest.Linearizable(t, func() *store.Store { return store.New(h.Open(t, place)) })
+}
 
 // The same with a journal that starts over after every few commits.
 func TestConformanceShortJournal(t *testing.T) {
