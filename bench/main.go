@@ -37,6 +37,7 @@ func main() {
 	b.processes()
 	b.wakeup()
 	b.scale()
+	b.tasks()
 	fmt.Printf("\n%d of %d within the aim\n", b.met, b.rows)
 }
 

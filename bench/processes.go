@@ -94,6 +94,8 @@ func worker(kind string, args []string) {
 		conn := stockOpen(args[0])
 		defer conn.Close()
 		measure(func() error { return stockPair(conn, args[1]) })
+	case "claims":
+		claimWorker(args[0], args[1])
 	case "wait":
 		waitWorker(args[0])
 	}

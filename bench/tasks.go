@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+// tasks measures the task list and the runners that work through it.
+func (b *bench) tasks() {
+	const all = 10_000
+	b.section("Tasks, SQLite")
+	dir := b.fresh("tasks")
+	path := filepath.Join(dir, "tasklock.db")
+	st := store.New(open(path))
+	fill(st, all)
+	command := func(args ...string) time.Duration {
+		var took []time.Duration
+		for range 20 {
+			took = append(took, b.time(dir, b.bin, append(args, "--store", "sqlite:"+path, "--owner", "bench", "--quiet")...))
+		}
+		return percentile(took, 0.5)
+	}
+	next := command("next", "--claim")
+	b.row("next --claim of 10,000 open tasks, command", next.Round(time.Millisecond/10).String(), "<= 50ms", next <= 50*time.Millisecond)
+	list := command("tasks", "list")
+	b.row("tasks list of them, command", list.Round(time.Millisecond).String(), "<= 300ms", list <= 300*time.Millisecond)
+	for _, n := range []int{1, 8, 16} {
+		rate, faults := b.claims(path, n)
+		b.row(fmt.Sprintf("claims and completions a second, %d workers", n), fmt.Sprintf("%.0f, %d errors", rate, faults), "no errors", faults == 0)
+	}
+	b.runners()
+}
+
+func fill(st *store.Store, n int) {
+	for done := 0; done < n; {
+		var list []task.New
+		for range min(n-done, 500) {
+			list = append(list, task.New{Title: fmt.Sprint("task ", done)})
+			done++
+		}
+		_, err := task.Add(ctx, st, task.AddRequest{Tasks: list, By: "bench"})
+		check(err)
+	}
+}
+
+// claims lets processes claim and complete as fast as they can.
+func (b *bench) claims(path string, workers int) (rate float64, faults int) {
+	self, err := os.Executable()
+	check(err)
+	var cmds []*exec.Cmd
+	var outs []*json.Decoder
+	for i := range workers {
+		cmd := exec.Command(self, "worker", "claims", path, fmt.Sprint("worker", i))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		check(err)
+		check(cmd.Start())
+		cmds, outs = append(cmds, cmd), append(outs, json.NewDecoder(out))
+	}
+	n := 0
+	for i, cmd := range cmds {
+		var t tally
+		check(outs[i].Decode(&t))
+		check(cmd.Wait())
+		n += t.Pairs
+		if t.Fault != "" {
+			faults++
+		}
+	}
+	return float64(n) / (2 * length).Seconds(), faults
+}
+
+// claimWorker is one of these processes.
+func claimWorker(path, owner string) {
+	st := store.New(open(path))
+	measure(func() error {
+		got, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: owner}})
+		if err != nil {
+			return err
+		}
+		_, err = task.Do(ctx, st, task.DoRequest{Verb: task.Complete, Tasks: []string{got.Task.ID}, Owner: owner, Token: got.Grant.Token})
+		return err
+	})
+}
+
+// runners compares eight runners with eight loops that only start the command.
+func (b *bench) runners() {
+	const tasks, count = 2000, 8
+	b.section(fmt.Sprintf("%d runners, %d tasks, command: true", count, tasks))
+	dir := b.fresh("runners")
+	path := filepath.Join(dir, "tasklock.db")
+	st := store.New(open(path))
+	fill(st, tasks)
+	start := time.Now()
+	atOnce(count, func(i int) {
+		cmd := exec.Command(b.bin, "runner", "start", "--id", fmt.Sprint("r", i), "--store", "sqlite:"+path, "--owner", "bench", "--quiet", "--no-stdin", "--", "true")
+		cmd.Dir, cmd.Stderr = dir, os.Stderr
+		check(cmd.Run())
+	})
+	took := time.Since(start)
+	h, err := lock.History(ctx, st, lock.HistoryRequest{})
+	check(err)
+	done, claimed := map[string]int{}, map[string]int{}
+	for _, e := range h.Events {
+		switch e.Event {
+		case "task complete":
+			done[e.Keys[0]]++
+		case "task claim":
+			claimed[e.Keys[0]]++
+		}
+	}
+	once := 0
+	for id, n := range done {
+		if n == 1 && claimed[id] == 1 {
+			once++
+		}
+	}
+	b.row("tasks claimed and completed exactly once", fmt.Sprint(once), fmt.Sprint(tasks), once == tasks && len(done) == tasks)
+	start = time.Now()
+	atOnce(count, func(int) {
+		for range tasks / count {
+			check(exec.Command("true").Run())
+		}
+	})
+	bare := time.Since(start)
+	b.note("time for a task, and for a bare start", fmt.Sprintf("%s, %s", (took/tasks).Round(time.Microsecond), (bare/tasks).Round(time.Microsecond)))
+	b.note("ratio", fmt.Sprintf("%.1f", float64(took)/float64(bare)))
+}
+
+func atOnce(n int, fn func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { fn(i) })
+	}
+	wg.Wait()
+}
