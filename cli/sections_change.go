@@ -54,7 +54,8 @@ tasks add --section makes one by itself.`,
 	f.BoolVar(&shared, "shared", false, "several may work in it")
 	f.Var(&priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
 	f.StringArrayVar(&r.On, "depends-on", nil, "a section without open tasks before this one begins; repeat for more")
-	a.completeFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("depends-on", a.sectionNames)
+	_ = cmd.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"high", "medium", "low"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
