@@ -34,25 +34,29 @@ func NeedLook(keys ...string) driver.Query {
 	return q
 }
 
-// WantLook makes sure that what Look of these keys reads, and what their end
-// would read, costs a few reads for all together instead of some for each.
+// WantLook makes sure that what Look of these keys reads costs a few reads for
+// all of them together instead of some for each.
 func WantLook(tx *store.Tx, keys ...string) error {
 	if err := tx.Want(NeedLook(keys...).Keys...); err != nil {
 		return err
 	}
-	var leases, more []string
-	for _, key := range keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return err
-		}
-		if lk.Exists() {
-			leases = append(leases, lk.Value.Lease)
-		}
-	}
-	if err := tx.Want(leaseKeys(leases)...); err != nil {
+	leases, err := leasesOf(tx, keys)
+	if err != nil {
 		return err
 	}
+	return tx.Want(leaseKeys(leases)...)
+}
+
+// WantEnd is WantLook for keys that may be released or broken.
+func WantEnd(tx *store.Tx, keys ...string) error {
+	if err := WantLook(tx, keys...); err != nil {
+		return err
+	}
+	leases, err := leasesOf(tx, keys)
+	if err != nil {
+		return err
+	}
+	var more []string
 	for _, name := range leases {
 		ls, err := store.Get[leaseRecord](tx, leaseKind+name)
 		if err != nil {
@@ -62,6 +66,19 @@ func WantLook(tx *store.Tx, keys ...string) error {
 		more = append(more, leaseKeys(slices.Concat(ls.Value.Uses, ls.Value.UsedBy))...)
 	}
 	return tx.Want(more...)
+}
+
+func leasesOf(tx *store.Tx, keys []string) (names []string, err error) {
+	for _, key := range keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		if lk.Exists() {
+			names = append(names, lk.Value.Lease)
+		}
+	}
+	return names, nil
 }
 
 // RenewKey is a sign of life of the lease that holds the key, by its owner or a

@@ -54,6 +54,9 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 	var out AddResult
 	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: []string{taskCounter}}, func(tx *store.Tx) error {
 		out = AddResult{}
+		if err := prefetch(tx, r.Tasks); err != nil {
+			return err
+		}
 		for _, n := range r.Tasks {
 			t, made, err := add(tx, n, r.By, out.Tasks)
 			if err != nil {
@@ -64,7 +67,7 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 				out.Sections = append(out.Sections, n.Section)
 			}
 		}
-		return nil
+		return logAll(tx, "add", idsOf(out.Tasks), r.By, "", Pending, "")
 	})
 	if err != nil {
 		return AddResult{}, err
@@ -83,7 +86,7 @@ func (n *New) check() (err error) {
 		}
 	}
 	if n.Section != "" {
-		if err := checkSection(n.Section); err != nil {
+		if n.Section, err = checkSection(n.Section); err != nil {
 			return err
 		}
 	}
@@ -146,7 +149,57 @@ func checkID(id string) (string, error) {
 	return key, nil
 }
 
-// add puts one task into the transaction, which has added earlier before.
+// prefetch reads at once what adding the tasks one after another looks at.
+func prefetch(tx *store.Tx, list []New) error {
+	keys := []string{taskCounter}
+	for _, n := range list {
+		if n.Section != "" {
+			keys = append(keys, sectionKind+n.Section)
+		}
+		if m := numbered.FindStringSubmatch(n.ID); m != nil {
+			keys = append(keys, counterOf(m[1]))
+		}
+		for _, id := range exact(n.Parent) {
+			keys = append(keys, counterOf(id+"_"))
+		}
+		keys = append(keys, needFind(append(slices.Clip(n.DependsOn), n.Parent))...)
+	}
+	if err := tx.Want(keys...); err != nil {
+		return err
+	}
+	drawn := map[string]int64{}
+	for _, n := range list {
+		id, err := n.likelyID(tx, drawn)
+		if err != nil {
+			return err
+		}
+		keys = append(keys, taskKind+id, archiveKind+id)
+		keys = append(keys, lock.NeedLook(id).Keys...)
+	}
+	return tx.Want(keys...)
+}
+
+// likelyID is the id that a task will get, when so many were drawn before it
+// from each counter.
+func (n New) likelyID(tx *store.Tx, drawn map[string]int64) (string, error) {
+	if n.ID != "" {
+		return n.ID, nil
+	}
+	prefix := "t"
+	if n.Parent != "" {
+		parent, err := findExact(tx, n.Parent)
+		if err != nil {
+			return "", err
+		}
+		prefix = parent.ID + "_"
+	}
+	c, err := store.Get[counter](tx, counterOf(prefix))
+	drawn[prefix]++
+	return prefix + strconv.FormatInt(max(c.Value.Next, 1)+drawn[prefix]-1, 10), err
+}
+
+// add puts one task into the transaction, which has added earlier before. Each
+// is younger than those, so that a list is worked in its order.
 func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
 		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
@@ -161,7 +214,7 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 		return t, false, err
 	}
 	if n.Section != "" {
-		if made, err = ensureSection(tx, n.Section); err != nil {
+		if made, err = enterSection(tx, n.Section, t.ID, by); err != nil {
 			return t, false, err
 		}
 	}
@@ -178,13 +231,16 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 		return t, false, err
 	}
 	t.UpdatedAt = t.CreatedAt
-	return t, made, log(tx, "add", t.ID, by, "", Pending, "")
+	return t, made, nil
 }
 
-// findAdded is find that also sees what this transaction has added.
+// findAdded is find that also knows the titles that this transaction has added.
 func findAdded(tx *store.Tx, ref string, earlier []Task) (Task, error) {
+	if t, err := findExact(tx, ref); t.ID != "" || err != nil {
+		return t, err
+	}
 	for _, t := range earlier {
-		if t.ID == ref || t.Title == ref {
+		if t.Title == ref {
 			return mustTask(tx, t.ID)
 		}
 	}
@@ -217,34 +273,46 @@ type counter struct {
 	Next int64 `json:"next"`
 }
 
-var numbered = regexp.MustCompile(`^t(\d{1,15})$`)
+var numbered = regexp.MustCompile(`^(t|.+_)(\d{1,15})$`)
+
+// counterOf is the counter that an id with that prefix is drawn from: "t", or
+// the parent's id and "_".
+func counterOf(prefix string) string {
+	if prefix == "t" {
+		return taskCounter
+	}
+	return counterKind + prefix
+}
 
 // newID returns the id for a new task: the one it was given, if that is free,
 // else the next number, which is never given out again.
 func newID(tx *store.Tx, n New) (string, error) {
 	if n.ID != "" {
 		if m := numbered.FindStringSubmatch(n.ID); m != nil { // a number that came by hand is used up too
-			num, _ := strconv.ParseInt(m[1], 10, 64)
-			if err := raise(tx, taskCounter, num+1); err != nil {
+			num, _ := strconv.ParseInt(m[2], 10, 64)
+			if err := raise(tx, counterOf(m[1]), num+1); err != nil {
 				return "", err
 			}
 		}
 		return n.ID, unused(tx, n.ID)
 	}
-	name, prefix := taskCounter, "t"
+	prefix := "t"
 	if n.Parent != "" {
 		parent, err := find(tx, n.Parent)
 		if err != nil {
 			return "", err
 		}
-		name, prefix = counterKind+parent.ID, parent.ID+"_"
+		prefix = parent.ID + "_"
 	}
 	for {
-		num, err := take(tx, name)
+		num, err := take(tx, counterOf(prefix))
 		if err != nil {
 			return "", err
 		}
-		id := prefix + strconv.FormatInt(num, 10)
+		id, err := checkID(prefix + strconv.FormatInt(num, 10))
+		if err != nil {
+			return "", err
+		}
 		err = unused(tx, id)
 		if _, taken := err.(*StateError); !taken {
 			return id, err

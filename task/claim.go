@@ -147,10 +147,7 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 func resolve(ctx context.Context, st *store.Store, refs []string) (ids []string, err error) {
 	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
 		found, err := findAll(tx, refs)
-		ids = nil
-		for _, t := range found {
-			ids = append(ids, t.ID)
-		}
+		ids = idsOf(found)
 		return err
 	})
 	slices.Sort(ids)

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -69,6 +70,12 @@ func leads(tx *store.Tx, from Task, to string) ([]string, error) {
 		t    Task
 		prev *node
 	}
+	if len(from.DependsOn) > 0 {
+		if _, err := tx.Scan(taskKind, 0); err != nil { // the chain may be long
+			return nil, err
+		}
+	}
+	var missing error
 	seen := map[string]bool{from.ID: true}
 	for todo := []*node{{t: from}}; len(todo) > 0; todo = todo[1:] {
 		at := todo[0]
@@ -79,21 +86,16 @@ func leads(tx *store.Tx, from Task, to string) ([]string, error) {
 			}
 			return chain, nil
 		}
-		if err := tx.Want(taskKeys(at.t.DependsOn)...); err != nil {
-			return nil, err
-		}
 		for _, id := range at.t.DependsOn {
 			e, err := getTask(tx, id)
-			if err != nil {
-				return nil, err
-			}
+			missing = cmp.Or(missing, err)
 			if e.Exists() && !seen[id] {
 				seen[id] = true
 				todo = append(todo, &node{e.Value, at})
 			}
 		}
 	}
-	return nil, nil
+	return nil, missing
 }
 
 // unlink ends a dependency, in both records. The caller saves t.
@@ -133,6 +135,13 @@ type EditRequest struct {
 // Edit changes the words of a task. While someone works on it, only the holder
 // may; and it cannot change its section then.
 func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
+	if r.Section != nil && *r.Section != "" {
+		name, err := checkSection(*r.Section)
+		if err != nil {
+			return Task{}, err
+		}
+		r.Section = &name
+	}
 	var out Task
 	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
 		before, err := find(tx, r.Task)
@@ -177,10 +186,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "cannot change its section while it is held by " + lk.Owner}
 		}
 		if t.Section = *r.Section; t.Section != "" {
-			if err := checkSection(t.Section); err != nil {
-				return err
-			}
-			if _, err := ensureSection(tx, t.Section); err != nil {
+			if _, err := enterSection(tx, t.Section, t.ID, r.Owner); err != nil {
 				return err
 			}
 		}

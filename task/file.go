@@ -61,14 +61,19 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	if len(list) == 0 || len(list) > maxBatch {
 		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
 	}
+	var news []New
 	for i := range list {
 		if err := list[i].new.check(); err != nil {
 			return AddResult{}, fmt.Errorf("task %d: %w", i+1, err)
 		}
+		news = append(news, list[i].new)
 	}
 	var out AddResult
 	_, err = update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) error {
 		out = AddResult{}
+		if err := prefetch(tx, news); err != nil {
+			return err
+		}
 		for i, n := range list {
 			t, made, err := add(tx, n.new, r.By, out.Tasks)
 			if err != nil {
@@ -90,7 +95,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 			}
 			out.Tasks = append(out.Tasks, t)
 		}
-		return nil
+		return logAll(tx, "add", idsOf(out.Tasks), r.By, "", Pending, "")
 	})
 	if err != nil {
 		return AddResult{}, err

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -13,13 +14,12 @@ var number = regexp.MustCompile(`^\d+(_\d+)*$`)
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
 // else the beginning of one name, else its title.
 func find(tx *store.Tx, ref string) (Task, error) {
-	for _, id := range exact(ref) {
-		e, err := getTask(tx, id)
-		if err != nil {
-			return Task{}, err
-		}
-		if e.Exists() {
-			return e.Value, nil
+	if t, err := findExact(tx, ref); t.ID != "" || err != nil {
+		return t, err
+	}
+	for _, id := range exact(ref) { // what is archived is nothing else by another name
+		if e, err := store.Get[Task](tx, archiveKind+id); err != nil || e.Exists() {
+			return Task{}, cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref}))
 		}
 	}
 	for _, match := range []func(*store.Tx, string) ([]Task, error){byPrefix, byTitle} {
@@ -36,6 +36,16 @@ func find(tx *store.Tx, ref string) (Task, error) {
 		}
 	}
 	return Task{}, &NotFoundError{What: "task", Ref: ref}
+}
+
+// findExact returns the task with that very id, or none.
+func findExact(tx *store.Tx, ref string) (Task, error) {
+	for _, id := range exact(ref) {
+		if e, err := getTask(tx, id); err != nil || e.Exists() {
+			return e.Value, err
+		}
+	}
+	return Task{}, nil
 }
 
 // exact returns the ids that ref may be in full.

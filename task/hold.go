@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,17 +94,11 @@ type closedSection struct {
 // openings finds in closed sections what could be done there.
 func (r *NextRequest) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
 	for _, c := range closed {
-		recs, err := tx.Scan(readyKind+sectionPrefix(c.name), candidates)
-		if err != nil {
-			return nil, err
-		}
-		free, _, err := r.free(tx, recs)
-		if err != nil {
-			return nil, err
-		}
-		if len(free) > 0 {
+		recs, missing := tx.Scan(readyKind+sectionPrefix(c.name), candidates)
+		free, _, missed := r.free(tx, recs)
+		if err = cmp.Or(err, missing, missed); len(free) > 0 {
 			out = append(out, Closed{Task: free[0], Lock: c.by})
 		}
 	}
-	return out, nil
+	return out, err
 }

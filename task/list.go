@@ -56,6 +56,12 @@ type ListResult struct {
 
 // List returns the tasks that match.
 func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
+	if r.Section != "" {
+		var err error
+		if r.Section, err = checkSection(r.Section); err != nil {
+			return ListResult{}, err
+		}
+	}
 	kind := taskKind
 	if r.Archived {
 		kind = archiveKind

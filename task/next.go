@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -25,6 +26,7 @@ type NextRequest struct {
 	hold  bool // see HoldNext
 	lease *lock.Lease
 	apart map[string]bool // exclusive sections that the last look found free
+	taken map[string]bool // keys that others were faster to take, or hold back
 }
 
 // NextResult is the task, and with Claim the grant.
@@ -47,22 +49,35 @@ func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, erro
 }
 
 func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, error) {
+	if r.Section != "" {
+		var err error
+		if r.Section, err = checkSection(r.Section); err != nil {
+			return NextResult{}, err
+		}
+	}
 	if r.Claim && r.Acquire.ID != "" {
 		if out, err := r.again(ctx, st); out != nil || err != nil {
 			return value(out), err
 		}
 	}
 	start := time.Now()
+	r.taken = map[string]bool{}
 	for limit := candidates; ; {
 		found, none, more, err := r.look(ctx, st, limit)
 		if err != nil {
 			return NextResult{}, err
 		}
 		for _, t := range found {
+			if r.taken[sectionLock(t.Section)] {
+				continue
+			}
 			out, err := r.pick(ctx, st, t)
 			if out != nil || err != nil {
 				return value(out), err
 			}
+		}
+		if len(found) > 0 { // all gone meanwhile: there may be others
+			continue
 		}
 		if more {
 			limit *= 4
@@ -80,6 +95,7 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 			return NextResult{}, err
 		}
 		limit = candidates
+		clear(r.taken)
 	}
 }
 
@@ -115,10 +131,18 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	out, err := r.claim(ctx, st, t.ID)
 	var held *lock.HeldError
 	var state *StateError
-	if errors.As(err, &held) || errors.As(err, &state) || errors.Is(err, lock.ErrNotFound) {
-		return nil, nil
+	var invalid *lock.InvalidError
+	switch {
+	case errors.As(err, &held):
+		r.taken[held.Key] = true
+	case errors.As(err, &state) || errors.Is(err, lock.ErrNotFound):
+		r.taken[t.ID] = true
+	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
+		return r.again(ctx, st)
+	default:
+		return out, err
 	}
-	return out, err
+	return nil, nil
 }
 
 func (r *NextRequest) claim(ctx context.Context, st *store.Store, id string) (*NextResult, error) {
@@ -147,32 +171,30 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 			return err
 		}
 		var closed []closedSection
-		for _, s := range order {
+		var missing error // of some sections together, so that many cost few reads
+		for looked := 0; len(order) > 0 && len(found) == 0 && (missing == nil || looked < 2*candidates); order = order[1:] {
+			s := order[0]
 			by, err := r.sectionHolder(tx, s)
-			if err != nil {
-				return err
-			}
 			if by != nil {
 				none.guards = append(none.guards, by.Guard())
 				closed = append(closed, closedSection{s.Name, *by})
+			}
+			if by != nil || err != nil || r.taken[sectionLock(s.Name)] {
+				missing = cmp.Or(missing, err)
 				continue
 			}
 			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
-			if err != nil {
-				return err
+			more, looked = more || len(recs) == limit, looked+len(recs)
+			free, held, missed := r.free(tx, recs)
+			if missing = cmp.Or(missing, err, missed); missing == nil {
+				found = free
 			}
-			more = more || len(recs) == limit
-			free, held, err := r.free(tx, recs)
-			if err != nil {
-				return err
-			}
-			found = append(found, free...)
 			none.guards = append(none.guards, held...)
 		}
-		if len(found) == 0 {
-			none.Closed, err = r.openings(tx, closed)
+		if len(found) == 0 && missing == nil {
+			none.Closed, missing = r.openings(tx, closed)
 		}
-		return err
+		return missing
 	})
 	return found, none, more, err
 }
@@ -184,19 +206,24 @@ func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, Section{Priority: Medium})
+	all = append([]Section{{Priority: Medium}}, all...)
 	var out []Section
+	var locks []string
+	var missing error
 	for _, s := range all {
 		if s.Skipped || r.Section != "" && s.Name != r.Section {
 			continue
 		}
 		waits, err := s.waits(tx)
-		if err != nil {
-			return nil, err
-		}
-		if len(waits) == 0 {
+		if missing = cmp.Or(missing, err); len(waits) == 0 {
 			out = append(out, s)
 		}
+		if !s.Shared && s.Name != "" {
+			locks = append(locks, sectionLock(s.Name))
+		}
+	}
+	if missing = cmp.Or(missing, lock.WantLook(tx, locks...)); missing != nil {
+		return nil, missing
 	}
 	if r.Section != "" && len(out) == 0 && !slices.ContainsFunc(all, func(s Section) bool { return s.Name == r.Section }) {
 		return nil, &NotFoundError{What: "section", Ref: r.Section}
@@ -225,17 +252,17 @@ func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lock.Info, error)
 
 // free drops what someone holds, and returns guards on that.
 func (r *NextRequest) free(tx *store.Tx, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
-	var keys, ids []string
+	var ids []string
 	for _, rec := range recs {
-		e, err := store.Decode[readyRecord](tx, rec)
+		e, err := store.Decode[indexRecord](tx, rec)
 		if err != nil {
 			return nil, nil, err
 		}
-		ids = append(ids, e.Value.ID)
-		keys = append(keys, taskKind+e.Value.ID)
-		keys = append(keys, lock.NeedLook(e.Value.ID).Keys...)
+		if !r.taken[e.Value.ID] {
+			ids = append(ids, e.Value.ID)
+		}
 	}
-	if err := tx.Want(keys...); err != nil {
+	if err := cmp.Or(tx.Want(taskKeys(ids)...), lock.WantLook(tx, ids...)); err != nil {
 		return nil, nil, err
 	}
 	for _, id := range ids {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,7 +32,7 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, er
 		if lk != nil && lk.State == lock.Held {
 			return &BusyError{Holders: []lock.Info{*lk}}
 		}
-		if rest := slices.DeleteFunc(slices.Clone(t.Dependents), func(id string) bool { return slices.Contains(all, id) }); len(rest) > 0 {
+		if rest := without(t.Dependents, all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " depend on it"}
 		}
 		for _, id := range t.DependsOn {
@@ -54,9 +55,12 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, er
 // Archive moves closed tasks out of the working set and frees the locks of
 // exactly those.
 func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
-	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, _ []string) error {
+	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, all []string) error {
 		if t.Status.Open() {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "is " + string(t.Status) + ": only completed, failed and skipped tasks are archived"}
+		}
+		if rest := without(waiting(t, func(id string) Task { e, _ := getTask(tx, id); return e.Value }), all); len(rest) > 0 {
+			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " wait for it"}
 		}
 		t.release()
 		return tx.Put(archiveKind+t.ID, t)
@@ -72,10 +76,10 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 		if err != nil {
 			return err
 		}
-		var ids []string
-		for _, t := range found {
-			ids = append(ids, t.ID)
+		if err := wantChange(tx, found); err != nil {
+			return err
 		}
+		ids := idsOf(found)
 		for _, id := range ids {
 			t, err := mustTask(tx, id) // as the one before left it
 			if err != nil {
@@ -84,7 +88,9 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 			if err := each(tx, t, ids); err != nil {
 				return err
 			}
-			reindex(tx, t, Task{Status: Skipped})
+			if err := reindex(tx, t, Task{}); err != nil {
+				return err
+			}
 			tx.Delete(taskKind + t.ID)
 			if err := lock.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
 				return err
@@ -107,43 +113,87 @@ func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	closed := slices.DeleteFunc(all, func(t Task) bool { return t.Status.Open() })
+	byID := map[string]Task{}
+	for _, t := range all {
+		byID[t.ID] = t
+	}
+	closed := slices.DeleteFunc(all, func(t Task) bool {
+		return t.Status.Open() || len(waiting(t, func(id string) Task { return byID[id] })) > 0
+	})
 	return closed[:min(len(closed), 200)], nil
+}
+
+// waiting returns the tasks that wait for one: it must not leave them behind.
+func waiting(t Task, get func(id string) Task) (ids []string) {
+	for _, id := range t.Dependents {
+		if slices.Contains(get(id).WaitsFor, t.ID) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
 // FreeArchived releases the locks of archived tasks, and of nothing else: a
 // child is another task than its parent.
 func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (freed []string, err error) {
-	need := driver.Query{Ranges: lock.Everything.Ranges}
-	_, err = update(ctx, st, dry, need, func(tx *store.Tx) error {
-		freed = nil
+	all, err := lockedInArchive(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(all, 20) {
+		var now []string
+		_, err := update(ctx, st, dry, driver.Query{}, func(tx *store.Tx) error {
+			now = nil
+			if err := lock.WantEnd(tx, some...); err != nil {
+				return err
+			}
+			for _, id := range some {
+				lk, err := lock.Look(tx, id)
+				if err != nil {
+					return err
+				}
+				if lk == nil {
+					continue
+				}
+				if err := lock.ReleaseKey(tx, id, by, "archived"); err != nil {
+					return err
+				}
+				now = append(now, id)
+			}
+			return nil
+		})
+		if err != nil {
+			return freed, err
+		}
+		freed = append(freed, now...)
+	}
+	return freed, nil
+}
+
+// lockedInArchive returns the archived tasks that have a lock.
+func lockedInArchive(ctx context.Context, st *store.Store) (ids []string, err error) {
+	err = st.View(ctx, lock.Everything, func(tx *store.Tx) error {
+		ids = nil
 		locks, err := lock.Locks(tx)
 		if err != nil {
 			return err
 		}
-		for key := range locks {
-			if kind, _ := lock.KindOf(key); kind != lock.Task {
-				continue
-			}
-			old, err := store.Get[Task](tx, archiveKind+key)
-			if err != nil {
-				return err
-			}
-			live, err := getTask(tx, key)
-			if err != nil {
-				return err
-			}
-			if old.Exists() && !live.Exists() && len(freed) < 20 {
-				if err := lock.ReleaseKey(tx, key, by, "archived"); err != nil {
-					return err
-				}
-				freed = append(freed, key)
+		var missing error
+		for id := range locks {
+			old, err := store.Get[Task](tx, archiveKind+id)
+			missing = cmp.Or(missing, err)
+			if old.Exists() {
+				ids = append(ids, id)
 			}
 		}
-		slices.Sort(freed)
-		return nil
+		slices.Sort(ids)
+		return missing
 	})
-	return freed, err
+	return ids, err
 }
 
 // NextNumber draws a number for scripts that name their tasks themselves.
@@ -175,8 +225,8 @@ func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err err
 				return err
 			}
 			for _, rec := range recs {
-				if m := numbered.FindStringSubmatch(strings.TrimPrefix(rec.Key, kind)); m != nil {
-					n, _ := strconv.ParseInt(m[1], 10, 64)
+				if m := numbered.FindStringSubmatch(strings.TrimPrefix(rec.Key, kind)); m != nil && m[1] == "t" {
+					n, _ := strconv.ParseInt(m[2], 10, 64)
 					next = max(next, n+1)
 				}
 			}

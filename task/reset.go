@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -57,12 +58,19 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 		if err := r.free(tx, found); err != nil {
 			return err
 		}
+		from := map[Status][]string{}
 		for _, t := range found {
 			after, err := r.one(tx, t.ID)
 			if err != nil {
 				return err
 			}
 			out.Tasks = append(out.Tasks, after)
+			from[t.Status] = append(from[t.Status], t.ID)
+		}
+		for _, s := range Statuses {
+			if err := logAll(tx, Reset, from[s], r.By, s, Pending, r.Reason); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -78,31 +86,26 @@ func dependants(tx *store.Tx, found []Task) ([]Task, error) {
 	for _, t := range found {
 		seen[t.ID] = true
 	}
-	for i := 0; i < len(found) && len(found) <= maxBatch; i++ {
-		if err := tx.Want(taskKeys(found[i].Dependents)...); err != nil {
-			return nil, err
-		}
+	if _, err := tx.Scan(taskKind, 0); err != nil { // the chain may be long
+		return nil, err
+	}
+	var missing error
+	for i := 0; i < len(found); i++ {
 		for _, id := range found[i].Dependents {
 			e, err := getTask(tx, id)
-			if err != nil {
-				return nil, err
-			}
+			missing = cmp.Or(missing, err)
 			if e.Exists() && !seen[id] {
 				seen[id] = true
 				found = append(found, e.Value)
 			}
 		}
 	}
-	return found, nil
+	return found, missing
 }
 
 // free refuses what someone holds, or with Force breaks it.
 func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
-	var keys []string
-	for _, t := range found {
-		keys = append(keys, lock.NeedLook(t.ID).Keys...)
-	}
-	if err := tx.Want(keys...); err != nil {
+	if err := wantChange(tx, found); err != nil {
 		return err
 	}
 	var held []lock.Info
@@ -134,9 +137,6 @@ func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
-	if before.Status == Pending && before.Result == nil {
-		return before, nil
-	}
 	t := before.clone()
 	t.Status, t.Result, t.BlockedReason, t.CompletedAt = Pending, nil, "", nil
 	t.LastVerb, t.LastToken, t.Attempts = "", 0, 0
@@ -144,8 +144,5 @@ func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {
 	if err := save(tx, before, t); err != nil {
 		return Task{}, err
 	}
-	if err := spread(tx, before, t); err != nil {
-		return Task{}, err
-	}
-	return t, log(tx, Reset, id, r.By, before.Status, Pending, r.Reason)
+	return t, spread(tx, before, t)
 }

@@ -36,14 +36,34 @@ func getSection(tx *store.Tx, name string) (store.Entry[Section], error) {
 	return store.Get[Section](tx, sectionKind+name)
 }
 
-func checkSection(name string) error {
-	if _, err := lock.CheckKey(sectionLock(name)); err != nil {
-		return err
+// checkSection normalises a section's name, as its lock's key is.
+func checkSection(name string) (string, error) {
+	key, err := lock.CheckKey(sectionLock(name))
+	if err != nil {
+		return "", err
 	}
+	_, name = lock.KindOf(key)
 	if strings.Contains(name, "/") || strings.HasPrefix(name, noSection) {
-		return &lock.InvalidError{What: "section", Rule: "must not hold '/' or begin with '-'"}
+		return "", &lock.InvalidError{What: "section", Rule: "must not hold '/' or begin with '-'"}
 	}
-	return nil
+	return name, nil
+}
+
+// enterSection puts a task into a section, which is made if it is named for the
+// first time. Nobody can hold the task then: its lock would stand alone, beside
+// the section's. A lock that is over ends.
+func enterSection(tx *store.Tx, section, id, by string) (made bool, err error) {
+	if made, err = ensureSection(tx, section); err != nil {
+		return false, err
+	}
+	lk, err := lock.Look(tx, id)
+	switch {
+	case err != nil || lk == nil:
+		return made, err
+	case lk.State == lock.Held:
+		return false, &BusyError{Holders: []lock.Info{*lk}}
+	}
+	return made, lock.ReleaseKey(tx, id, by, "enters section "+section)
 }
 
 // ensureSection makes a section that is named for the first time.
@@ -70,8 +90,11 @@ type SectionRequest struct {
 
 // SetSection makes or changes a section. Cycles of dependencies are refused.
 func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section, error) {
-	if err := checkSection(r.Name); err != nil {
-		return Section{}, err
+	for _, name := range slices.Concat([]*string{&r.Name}, pointers(r.On), pointers(r.Off)) {
+		var err error
+		if *name, err = checkSection(*name); err != nil {
+			return Section{}, err
+		}
 	}
 	var out Section
 	_, err := update(ctx, st, r.DryRun, query(sectionKind+r.Name), func(tx *store.Tx) error {
@@ -113,14 +136,21 @@ func (r *SectionRequest) apply(tx *store.Tx, s *Section) error {
 			}
 			return err
 		}
-		s.Shared = *r.Shared
+		if s.Shared = *r.Shared; !s.Shared {
+			if err := vacate(tx, s.Name, r.By); err != nil {
+				return err
+			}
+		}
 	}
 	if r.Skipped != nil {
 		s.Skipped = *r.Skipped
 	}
+	if _, err := tx.Scan(sectionKind, 0); err != nil { // a chain may be long
+		return err
+	}
 	deps := slices.DeleteFunc(slices.Clone(s.DependsOn), func(d string) bool { return slices.Contains(r.Off, d) })
 	for _, d := range r.On {
-		chain, err := sectionLeads(tx, d, s.Name, nil)
+		chain, err := sectionLeads(tx, d, s.Name, nil, map[string]bool{})
 		if err != nil {
 			return err
 		}
@@ -135,8 +165,43 @@ func (r *SectionRequest) apply(tx *store.Tx, s *Section) error {
 	return nil
 }
 
+// vacate makes sure that nobody holds a task of a section that becomes
+// exclusive.
+func vacate(tx *store.Tx, section, by string) error {
+	all, err := tasks(tx)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, t := range all {
+		if t.Section == section {
+			ids = append(ids, t.ID)
+		}
+	}
+	if err := lock.WantEnd(tx, ids...); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := enterSection(tx, section, id, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pointers(list []string) (out []*string) {
+	for i := range list {
+		out = append(out, &list[i])
+	}
+	return out
+}
+
 // sectionLeads returns the chain of dependencies from one section to another.
-func sectionLeads(tx *store.Tx, from, to string, way []string) ([]string, error) {
+func sectionLeads(tx *store.Tx, from, to string, way []string, seen map[string]bool) ([]string, error) {
+	if seen[from] {
+		return nil, nil
+	}
+	seen[from] = true
 	way = append(slices.Clip(way), from)
 	if from == to {
 		return way, nil
@@ -149,7 +214,7 @@ func sectionLeads(tx *store.Tx, from, to string, way []string) ([]string, error)
 		return nil, &NotFoundError{What: "section", Ref: from}
 	}
 	for _, d := range s.Value.DependsOn {
-		if chain, err := sectionLeads(tx, d, to, way); err != nil || chain != nil {
+		if chain, err := sectionLeads(tx, d, to, way, seen); err != nil || chain != nil {
 			return chain, err
 		}
 	}
@@ -176,17 +241,15 @@ func sectionOpen(tx *store.Tx, t Task) error {
 }
 
 // waits returns the sections with open tasks that this one depends on.
-func (s Section) waits(tx *store.Tx) (out []string, err error) {
+func (s Section) waits(tx *store.Tx) (out []string, missing error) {
 	for _, d := range s.DependsOn {
 		open, err := tx.Scan(openKind+d+"/", 1)
-		if err != nil {
-			return nil, err
-		}
+		missing = cmp.Or(missing, err)
 		if len(open) > 0 {
 			out = append(out, d)
 		}
 	}
-	return out, nil
+	return out, missing
 }
 
 // sections returns all sections in the order of [Next].
@@ -217,6 +280,12 @@ type SectionsResult struct {
 // Sections returns all sections, or the named one, with what is in them.
 func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult, error) {
 	out := SectionsResult{Sections: []SectionInfo{}}
+	if name != "" {
+		var err error
+		if name, err = checkSection(name); err != nil {
+			return out, err
+		}
+	}
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: taskKind}}}
 	need.Ranges = append(need.Ranges, lock.Everything.Ranges...)
 	err := st.View(ctx, need, func(tx *store.Tx) error {
@@ -233,6 +302,7 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 		if err != nil {
 			return err
 		}
+		var missing error
 		for _, s := range all {
 			if name != "" && s.Name != name {
 				continue
@@ -246,10 +316,12 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 			if lk := find1(locks, sectionLock(s.Name)); lk != nil && lk.State == lock.Held {
 				info.LockedBy = lk.Owner
 			}
-			if info.WaitsFor, err = s.waits(tx); err != nil {
-				return err
-			}
+			info.WaitsFor, err = s.waits(tx)
+			missing = cmp.Or(missing, err)
 			out.Sections = append(out.Sections, info)
+		}
+		if missing != nil {
+			return missing
 		}
 		if name != "" && len(out.Sections) == 0 {
 			return &NotFoundError{What: "section", Ref: name}
@@ -268,7 +340,11 @@ func find1(locks map[string]lock.Info, key string) *lock.Info {
 
 // DeleteSection removes a section without tasks.
 func DeleteSection(ctx context.Context, st *store.Store, name, by string, dry bool) error {
-	_, err := update(ctx, st, dry, query(sectionKind+name), func(tx *store.Tx) error {
+	name, err := checkSection(name)
+	if err != nil {
+		return err
+	}
+	_, err = update(ctx, st, dry, query(sectionKind+name), func(tx *store.Tx) error {
 		s, err := getSection(tx, name)
 		if err != nil {
 			return err

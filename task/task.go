@@ -159,31 +159,35 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 // task as it was read; the zero Task for a new one.
 func save(tx *store.Tx, before, after Task) error {
 	after.UpdatedAt = tx.Now().UTC()
-	reindex(tx, before, after)
-	if after.ready() {
-		if err := tx.Put(after.readyKey(), readyRecord{ID: after.ID}); err != nil {
-			return err
-		}
-	}
-	if after.Section != "" && after.Status.Open() {
-		if err := tx.Put(after.openKey(), readyRecord{ID: after.ID}); err != nil {
-			return err
-		}
+	if err := reindex(tx, before, after); err != nil {
+		return err
 	}
 	return tx.Put(taskKind+after.ID, after)
 }
 
-// reindex removes the places that a task leaves.
-func reindex(tx *store.Tx, before, after Task) {
-	if before.ready() && (!after.ready() || before.readyKey() != after.readyKey()) {
-		tx.Delete(before.readyKey())
+// reindex moves a task from the places that it leaves to those that it takes.
+// One that stays is not written: whoever waits for something to become ready
+// need not wake.
+func reindex(tx *store.Tx, before, after Task) error {
+	for _, key := range []func(Task) string{Task.readyKey, Task.openKey} {
+		from, to := key(before), key(after)
+		if from == to {
+			continue
+		}
+		if from != "" {
+			tx.Delete(from)
+		}
+		if to == "" {
+			continue
+		}
+		if err := tx.Put(to, indexRecord{ID: after.ID}); err != nil {
+			return err
+		}
 	}
-	if before.Section != "" && before.Status.Open() && (!after.Status.Open() || before.Section != after.Section) {
-		tx.Delete(before.openKey())
-	}
+	return nil
 }
 
-type readyRecord struct {
+type indexRecord struct {
 	ID string `json:"id"`
 }
 
@@ -197,11 +201,20 @@ func (t Task) ready() bool {
 // noSection stands for tasks without one; no section's name begins so.
 const noSection = "-"
 
+// readyKey and openKey are the task's places in the indexes, or empty.
 func (t Task) readyKey() string {
+	if !t.ready() {
+		return ""
+	}
 	return fmt.Sprintf("%s%s%03d-%s-%s", readyKind, sectionPrefix(t.Section), t.Priority, t.CreatedAt.UTC().Format("20060102T150405.000000000Z"), t.ID)
 }
 
-func (t Task) openKey() string { return openKind + t.Section + "/" + t.ID }
+func (t Task) openKey() string {
+	if t.Section == "" || !t.Status.Open() {
+		return ""
+	}
+	return openKind + t.Section + "/" + t.ID
+}
 
 func sectionPrefix(section string) string {
 	if section == "" {
@@ -219,9 +232,26 @@ func (t Task) clone() Task {
 
 // log writes the audit event of a change.
 func log(tx *store.Tx, verb Verb, id, by string, from, to Status, reason string) error {
+	return logAll(tx, verb, []string{id}, by, from, to, reason)
+}
+
+// logAll does so for many tasks, in a few events.
+func logAll(tx *store.Tx, verb Verb, ids []string, by string, from, to Status, reason string) error {
 	why := string(from) + " → " + string(to)
 	if from == to || from == "" {
 		why = string(to)
 	}
-	return lock.Log(tx, lock.Event{Event: "task " + string(verb), Keys: []string{id}, Owner: by, Why: why, Reason: reason})
+	for some := range slices.Chunk(ids, 100) {
+		if err := lock.Log(tx, lock.Event{Event: "task " + string(verb), Keys: some, Owner: by, Why: why, Reason: reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func idsOf(list []Task) (ids []string) {
+	for _, t := range list {
+		ids = append(ids, t.ID)
+	}
+	return ids
 }

@@ -1,9 +1,12 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
@@ -35,6 +38,9 @@ type DoResult struct {
 // [lock.ErrLost], from someone else a [*lock.OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
 func Do(ctx context.Context, st *store.Store, r DoRequest) (DoResult, error) {
+	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
+		return DoResult{}, &lock.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
+	}
 	if r.Token != 0 && len(r.Tasks) != 1 {
 		return DoResult{}, &lock.InvalidError{What: "token", Rule: "goes with exactly one task"}
 	}
@@ -48,7 +54,14 @@ func Do(ctx context.Context, st *store.Store, r DoRequest) (DoResult, error) {
 		if err != nil {
 			return err
 		}
+		if err := wantChange(tx, found); err != nil {
+			return err
+		}
 		for _, t := range found {
+			t, err := mustTask(tx, t.ID) // as the one before left it
+			if err != nil {
+				return err
+			}
 			t, again, err := r.one(tx, t)
 			if err != nil {
 				return err
@@ -69,10 +82,23 @@ func checkReason(reason string, r *Result) error {
 	if r != nil {
 		text += r.Summary + strings.Join(r.Commits, "") + strings.Join(r.Tests, "")
 	}
-	if len(text) > lock.MaxText {
+	switch {
+	case len(text) > lock.MaxText:
 		return &lock.InvalidError{What: "reason or result", Rule: "is longer than 4096 bytes"}
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return &lock.InvalidError{What: "reason or result", Rule: "must be valid text"}
 	}
 	return nil
+}
+
+// wantChange reads at once what a change of the tasks looks at one by one:
+// their locks, and the tasks that they depend on or that depend on them.
+func wantChange(tx *store.Tx, found []Task) error {
+	var around []string
+	for _, t := range found {
+		around = append(around, taskKeys(slices.Concat(t.DependsOn, t.Dependents))...)
+	}
+	return cmp.Or(tx.Want(around...), lock.WantEnd(tx, idsOf(found)...))
 }
 
 func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
@@ -133,8 +159,9 @@ func (r *DoRequest) describe(tx *store.Tx, t *Task) {
 	case Block:
 		t.BlockedReason = r.Reason
 	case Complete, Submit, Fail, Skip:
-		t.Result = r.Result
-		if t.Result == nil && r.Reason != "" {
+		if r.Result != nil {
+			t.Result = r.Result
+		} else if r.Reason != "" {
 			t.Result = &Result{Summary: r.Reason}
 		}
 	}

@@ -39,6 +39,19 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(mem)}
 }
 
+// large returns a world that is judged in the end only.
+func large(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.mem.asleep = true
+	t.Cleanup(func() {
+		for _, fault := range w.mem.judge() {
+			t.Errorf("%.1000s", fault)
+		}
+	})
+	return w
+}
+
 // bubble runs fn in a world of fake time.
 func bubble(t *testing.T, fn func(w *world)) {
 	t.Helper()
