@@ -3,12 +3,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/cli"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/filestore"
 	"github.com/tasklock/tasklock/store/gitstore"
@@ -45,11 +47,16 @@ func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 }
 
 // opened is the driver or the error, and never a nil pointer in an interface.
+// What is no answer of the store, an error of the disk say, means that it
+// could not be reached: exit 8, as when the same happens later.
 func opened[S driver.Store](s S, err error) (driver.Store, error) {
-	if err != nil {
+	switch {
+	case err == nil:
+		return s, nil
+	case driver.Refusal(err):
 		return nil, err
 	}
-	return s, nil
+	return nil, fmt.Errorf("%w: %w", store.ErrUnreachable, err)
 }
 
 func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
