@@ -62,6 +62,12 @@
 // long as it is forgotten. A background job that is brought to the foreground
 // gets the terminal then.
 //
+// # A queue of tasks
+//
+// [Work] runs the command for one ready task after the other: the lease is the
+// task's claim, and what releases it is the commit that completes the task,
+// fails it or sends it back. A section is a lease around those of its tasks.
+//
 // # Environment of the command
 //
 //	TASKLOCK_KEY     the key; several are separated by a single space
@@ -69,4 +75,7 @@
 //	TASKLOCK_LEASE   the lease
 //	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use
 //	                 and renew what the command runs under, not release it
+//
+// Work adds TASKLOCK_TASK_ID, TASKLOCK_TASK_TITLE, TASKLOCK_TASK_SECTION and
+// TASKLOCK_ATTEMPT.
 package runner
