@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,6 +142,9 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 		return err
 	}
 	a.retry = o.again(a, "acquire", keys, req)
+	if o.keepAlive != 0 {
+		a.retry = append(a.retry, "--keep-alive", strconv.Itoa(o.keepAlive))
+	}
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	w := a.waiting(req.Wait)

@@ -21,6 +21,9 @@ func (a *App) commandLine(args ...string) string {
 	if a.Owner != "" {
 		global = append(global, "--owner", a.Owner)
 	}
+	if a.UnsafeFS {
+		global = append(global, "--allow-unsafe-fs")
+	}
 	end := slices.Index(words, "--")
 	if end < 0 {
 		end = len(words)
@@ -72,6 +75,7 @@ func (a *App) next(err error) string {
 		owner  *lock.OwnerError
 		usage  *usageError
 		denied *deniedError
+		config *ConfigError
 	)
 	switch {
 	case a.taskNext(err) != "":
@@ -88,6 +92,10 @@ func (a *App) next(err error) string {
 		return denied.next
 	case errors.As(err, &usage):
 		return strings.Join(strings.Fields("tasklock "+usage.help+" --help"), " ")
+	case errors.As(err, &config):
+		return a.afterConfig(config)
+	case errors.Is(err, driver.ErrDenied):
+		return a.commandLine("doctor")
 	case errors.Is(err, lock.ErrNotFound):
 		return a.commandLine("list")
 	case errors.Is(err, driver.ErrMissing):
@@ -108,6 +116,14 @@ func (a *App) again() string {
 		return ""
 	}
 	return a.commandLine(a.retry...)
+}
+
+// afterConfig must be a command that works with the mistake still there.
+func (a *App) afterConfig(e *ConfigError) string {
+	if a.Env(e.File) != "" {
+		return "unset " + e.File + "; " + a.commandLine("config", "show")
+	}
+	return a.commandLine("config", "path")
 }
 
 func (a *App) afterLoss(lost *lock.LostError) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +79,14 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	if err != nil {
 		return err
 	}
-	a.retry = append(append(o.again(a, "run", keys, req), "--"), command...)
+	a.retry = o.again(a, "run", keys, req)
+	if o.grace.given {
+		a.retry = append(a.retry, "--grace", o.grace.String())
+	}
+	if o.conflictCode != int(ExitLocked) {
+		a.retry = append(a.retry, "--conflict-exit-code", strconv.Itoa(o.conflictCode))
+	}
+	a.retry = append(append(a.retry, "--"), command...)
 	if a.DryRun {
 		return o.dryRun(ctx, a, st, req, command)
 	}

@@ -49,6 +49,7 @@ type AcquireRequest struct {
 	outer     map[string]string // key → the key around it
 	written   leaseRecord       // by the attempt that succeeded
 	requested bool
+	attached  bool // the owner is this call's alone: nobody can go on with its ticket
 	ttlGiven  bool
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
 	wanted    []string             // keys that the owner does not hold yet, in this run
@@ -194,6 +195,10 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 			held.Waited = time.Since(start)
 		}
 		if r.Wait == 0 || last {
+			if r.queued && r.attached {
+				r.abandon(st)
+				held.Position = 0
+			}
 			return nil, &held
 		}
 		if r.Waiting != nil {
