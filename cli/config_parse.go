@@ -40,6 +40,21 @@ func readConfigFile(path string) ([]configEntry, error) {
 	return configEntries(path, doc)
 }
 
+// strangers is the error of a file in a folder that we may not enter: that is
+// no mistake in the configuration if the folder is somebody else's.
+func strangers(path string, err error) error {
+	dir := filepath.Dir(path)
+	if fi, lerr := os.Lstat(dir); lerr == nil {
+		switch uid, owned := host.Owner(fi); {
+		case owned && uid == 0 && os.Geteuid() != 0:
+			return fmt.Errorf("%w: %s belongs to user 0, we are %d; use a store of your own", driver.ErrDenied, dir, os.Geteuid())
+		case owned && uid != os.Geteuid():
+			return fmt.Errorf("%w: %s belongs to user %d, we are %d; use a store of your own", driver.ErrUnsafe, dir, uid, os.Geteuid())
+		}
+	}
+	return &ConfigError{File: path, Msg: cause(err)}
+}
+
 // readSmall reads a configuration file, nil if there is none. What a stranger
 // could have written is refused: it may name the store and the owner.
 func readSmall(path string) ([]byte, error) {
@@ -47,6 +62,8 @@ func readSmall(path string) ([]byte, error) {
 	switch {
 	case err != nil && absent(err):
 		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		return nil, strangers(path, err)
 	case err != nil:
 		return nil, &ConfigError{File: path, Msg: cause(err)}
 	case !fi.Mode().IsRegular():

@@ -32,6 +32,9 @@ func (x *examination) folder() bool {
 	switch {
 	case err != nil && absent(err):
 		x.none(fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir))
+		if above := existing(dir); writable(above) != nil {
+			x.readOnly(above, writable(above), ownStore)
+		}
 		x.fileSystem(dir)
 		return false
 	case err != nil:
@@ -60,16 +63,32 @@ func (x *examination) none(err error) {
 	x.warn("store", remedy, "none yet at %s; the first lock makes it", withoutPassword(x.url))
 }
 
+// ownStore is what helps where nobody lets us in.
+const ownStore = "tasklock --store sqlite:PATH init"
+
+// noRoom is what a commit or two may need on a disk.
+const noRoom = 128 << 10
+
+// existing is the nearest folder above dir that is there, or dir itself.
+func existing(dir string) string {
+	for !exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
 func (x *examination) permissions(dir string, fi fs.FileInfo) {
 	uid, owned := host.Owner(fi)
 	mode := fi.Mode().Perm()
 	quoted := shellQuote(dir)
 	switch {
 	case owned && uid != 0 && uid != os.Geteuid():
-		x.fail("folder", "tasklock --store sqlite:PATH init",
+		x.fail("folder", ownStore,
 			fmt.Errorf("%w: %s belongs to user %d, we are %d; use a store of your own", driver.ErrUnsafe, dir, uid, os.Geteuid()))
 	case owned && mode&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0:
 		x.fail("folder", "chmod go-w "+quoted, fmt.Errorf("%w: others may write in %s", driver.ErrUnsafe, dir))
+	case writable(dir) != nil && owned && uid != os.Geteuid():
+		x.readOnly(dir, writable(dir), ownStore)
 	case writable(dir) != nil:
 		x.readOnly(dir, writable(dir), "chmod u+rwx "+quoted)
 	case exists(x.path) && writable(x.path) != nil:
@@ -91,15 +110,18 @@ func (x *examination) readOnly(path string, why error, remedy string) {
 
 func (x *examination) fileSystem(dir string) {
 	name, safe, err := host.FileSystem(dir)
+	free := room(existing(dir))
 	switch {
 	case err != nil:
 		x.fail("filesystem", "df "+shellQuote(dir), refused(err))
+	case safe && free >= 0 && free < noRoom:
+		x.fail("filesystem", "df "+shellQuote(dir), fmt.Errorf("%w: the disk is full: %s left on %s for %s", store.ErrUnreachable, size(free), name, dir))
 	case safe:
 		x.ok("filesystem", "%s", name)
 	case x.cfg.AllowUnsafeFS():
-		x.warn("filesystem", "tasklock --store sqlite:PATH init", "%s cannot be trusted with locks; allowed by %s, best effort", name, x.cfg.values["allowUnsafeFs"].origin)
+		x.warn("filesystem", ownStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, x.cfg.values["allowUnsafeFs"].origin)
 	default:
-		x.fail("filesystem", "tasklock --store sqlite:PATH init",
+		x.fail("filesystem", ownStore,
 			fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; use a path on a local disk, or accept the risk with --allow-unsafe-fs",
 				driver.ErrUnsafe, dir, name))
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -82,4 +83,73 @@ func copyBinary(to string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// Where nobody lets us in, that is said, and what is offered can be done.
+func TestFolderOfSomebodyElse(t *testing.T) {
+	dir := os.Getenv("TASKLOCK_TEST_DIR")
+	if dir == "" {
+		if os.Getuid() != 0 {
+			t.Skip("needs root: another user's folder")
+		}
+		base, err := os.MkdirTemp("", "theirs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.RemoveAll(base) }()
+		if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(filepath.Join(base, ".tasklock"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TASKLOCK_TEST_DIR", base)
+		asNobody(t, "^TestFolderOfSomebodyElse$")
+		if err := os.Chown(filepath.Join(base, ".tasklock"), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TASKLOCK_TEST_UID", "1")
+		asNobody(t, "^TestFolderOfSomebodyElse$")
+		return
+	}
+	code, uid := int(ExitDenied), "0"
+	if os.Getenv("TASKLOCK_TEST_UID") != "" {
+		code, uid = int(ExitUnsafe), "1"
+	}
+	d := newDesk(t)
+	d.dir = dir
+	for _, args := range [][]string{{"check", "a"}, {"acquire", "a"}, {"init"}} {
+		d.want(code, "belongs to user "+uid+", we are 65534; use a store of your own\nNext: tasklock doctor", args...)
+	}
+	d.want(code, "Next: "+ownStore, "doctor")
+
+	d.dir = "/" // where we may make no folder
+	d.want(int(ExitDenied), "Next: tasklock doctor", "acquire", "a")
+	d.want(int(ExitDenied), "/ cannot be written", "doctor")
+}
+
+func TestDoctorFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a small disk")
+	}
+	d := newDesk(t)
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", d.dir).CombinedOutput(); err != nil {
+		t.Skipf("mount: %v, %s", err, out)
+	}
+	defer func() { _ = exec.Command("umount", "-l", d.dir).Run() }()
+	d.want(0, "", "acquire", "a")
+	d.want(0, "ok   filesystem tmpfs", "doctor")
+	f, err := os.Create(d.path("large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	_ = f.Close()
+	if code, out := d.run("acquire", "b"); code == 0 {
+		t.Error("a lock on a full disk:", out)
+	}
+	d.want(int(ExitUnknown), "the disk is full: 0 B left on tmpfs", "doctor")
+	if err := os.Remove(d.path("large")); err != nil {
+		t.Fatal(err)
+	}
+	d.want(0, "", "acquire", "b")
 }
