@@ -62,8 +62,14 @@ func TestImportsRunOneWay(t *testing.T) {
 // TestImportRuleCanFail shows that the rule sees what it is there for.
 func TestImportRuleCanFail(t *testing.T) {
 	for _, c := range [][2]string{
-		{"store", "lock"}, {"lock", "cli"}, {"store/sqlitestore", "lock"}, {"cli", "store/sqlitestore"},
-		{"agent", "schedule"}, {"store/memstore", "store/sqlitestore"}, {"host", "store/driver"}, {"lock", "torture"},
+		{"store", "lock"},
+		{"lock", "cli"},
+		{"store/sqlitestore", "lock"},
+		{"cli", "store/sqlitestore"},
+		{"agent", "schedule"},
+		{"store/memstore", "store/sqlitestore"},
+		{"host", "store/driver"},
+		{"lock", "torture"},
 	} {
 		if forbidden(c[0], c[1]) == "" {
 			t.Errorf("%s may import %s", c[0], c[1])

@@ -85,8 +85,10 @@ func reply(q question) {
 	}
 	former := Self()
 	former.Start = "1" + former.Start
-	a := answer{Self: Self(), Life: q.About.Life(), SelfLife: Self().Life(), FormerLife: former.Life(),
-		GroupLife: GroupLife(q.Group, q.About), Terminal: Terminal(), Session: SessionStart()}
+	a := answer{
+		Self: Self(), Life: q.About.Life(), SelfLife: Self().Life(), FormerLife: former.Life(),
+		GroupLife: GroupLife(q.Group, q.About), Terminal: Terminal(), Session: SessionStart(),
+	}
 	_, a.Domain = Awake()
 	child := exec.Command("sleep", "60")
 	must(child.Start())

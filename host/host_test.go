@@ -125,9 +125,16 @@ func TestDarwinFileSystems(t *testing.T) {
 		name        string
 		local, safe bool
 	}{
-		{"apfs", true, true}, {"hfs", true, true}, {"exfat", true, true},
-		{"nfs", false, false}, {"smbfs", false, false}, {"afpfs", false, false}, {"webdav", true, false},
-		{"macfuse", true, false}, {"osxfuse", true, false}, {"AppleVirtIOFS", true, false},
+		{"apfs", true, true},
+		{"hfs", true, true},
+		{"exfat", true, true},
+		{"nfs", false, false},
+		{"smbfs", false, false},
+		{"afpfs", false, false},
+		{"webdav", true, false},
+		{"macfuse", true, false},
+		{"osxfuse", true, false},
+		{"AppleVirtIOFS", true, false},
 		{"invented", false, false},
 	} {
 		if got := darwinFileSystem(c.name, c.local); got != c.safe {

@@ -257,11 +257,20 @@ func TestDryRunChangesNothing(t *testing.T) {
 // A damaged record is an error of its own: never free, never overwritten.
 func TestDamagedRecords(t *testing.T) {
 	for _, c := range []struct{ kind, value string }{
-		{"lock/", `{}`}, {"lock/", `null`}, {"lock/", `{"key":"a"`}, {"lock/", `{"key":"b","lease":"alice/x","owner":"alice"}`},
-		{"lock/", `{"key":"a","lease":"","owner":"alice"}`}, {"lock/", `{"key":"a","lease":"alice/x","owner":"bob"}`},
-		{"lease/", `{}`}, {"lease/", `[]`}, {"lease/", `{"owner":"alice","keys":["a"],"ttlSeconds":1e300}`},
-		{"lease/", `{"owner":"alice","keys":["a"],"ttlSeconds":-1}`}, {"lease/", `{"owner":"bob","keys":["a"],"ttlSeconds":60}`},
-		{"lease/", `{"owner":"alice","ttlSeconds":60}`}, {"queue/", `{"tickets":7}`}, {"queue/", `"x"`},
+		{"lock/", `{}`},
+		{"lock/", `null`},
+		{"lock/", `{"key":"a"`},
+		{"lock/", `{"key":"b","lease":"alice/x","owner":"alice"}`},
+		{"lock/", `{"key":"a","lease":"","owner":"alice"}`},
+		{"lock/", `{"key":"a","lease":"alice/x","owner":"bob"}`},
+		{"lease/", `{}`},
+		{"lease/", `[]`},
+		{"lease/", `{"owner":"alice","keys":["a"],"ttlSeconds":1e300}`},
+		{"lease/", `{"owner":"alice","keys":["a"],"ttlSeconds":-1}`},
+		{"lease/", `{"owner":"bob","keys":["a"],"ttlSeconds":60}`},
+		{"lease/", `{"owner":"alice","ttlSeconds":60}`},
+		{"queue/", `{"tickets":7}`},
+		{"queue/", `"x"`},
 	} {
 		t.Run(c.kind+" "+c.value, func(t *testing.T) {
 			bubble(t, func(w *world) {

@@ -26,12 +26,17 @@ func TestWatch(t *testing.T) {
 			{at: at(0), trust: [2]int{100, 50}}, {at: at(99)}, {at: at(99), trust: [2]int{100, 50}}, {at: at(198)},
 		},
 		"silence: TERM once, then KILL again and again": {
-			{at: at(0), trust: [2]int{100, 50}}, {at: at(100), want: doTerm}, {at: at(149)},
-			{at: at(150), want: doKill}, {at: at(170), want: doKill},
+			{at: at(0), trust: [2]int{100, 50}},
+			{at: at(100), want: doTerm},
+			{at: at(149)},
+			{at: at(150), want: doKill},
+			{at: at(170), want: doKill},
 		},
 		"a late sign of life does not take TERM back": {
-			{at: at(0), trust: [2]int{100, 50}}, {at: at(100), want: doTerm},
-			{at: at(110), trust: [2]int{1000, 50}}, {at: at(150), want: doKill},
+			{at: at(0), trust: [2]int{100, 50}},
+			{at: at(100), want: doTerm},
+			{at: at(110), trust: [2]int{1000, 50}},
+			{at: at(150), want: doKill},
 		},
 		"after a long pause there is no grace left": {
 			{at: at(0), trust: [2]int{100, 50}}, {at: at(1000), want: doKill},
@@ -55,8 +60,11 @@ func TestWatch(t *testing.T) {
 			{at: at(0), trust: [2]int{100, 50}}, {at: at(90), stop: 500, want: doTerm}, {at: at(149)}, {at: at(150), want: doKill},
 		},
 		"while an end takes its time the lease may be renewed": {
-			{at: at(0), trust: [2]int{100, 50}}, {at: at(90), stop: 500, want: doTerm},
-			{at: at(95), trust: [2]int{1000, 50}}, {at: at(589)}, {at: at(590), want: doKill},
+			{at: at(0), trust: [2]int{100, 50}},
+			{at: at(90), stop: 500, want: doTerm},
+			{at: at(95), trust: [2]int{1000, 50}},
+			{at: at(589)},
+			{at: at(590), want: doKill},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
