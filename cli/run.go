@@ -75,6 +75,9 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	if err != nil {
 		return err
 	}
+	if req.ID != "" {
+		req.Then = lock.Once(req.Owner, req.ID)
+	}
 	st, err := a.Store(ctx, !a.DryRun)
 	if err != nil {
 		return err

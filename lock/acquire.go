@@ -161,6 +161,29 @@ func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 	return len(own.Value.Keys) > 0, nil
 }
 
+// Once is a [AcquireRequest.Then] that lets a request of an attached holder be
+// granted once: each holder is an owner of its own, so the request is noted
+// under the owner that it is a child of.
+func Once(owner, id string) func(*store.Tx, *Grant) error {
+	return func(tx *store.Tx, g *Grant) error {
+		if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+			return err
+		}
+		done, err := store.Get[receipt](tx, requestKind+owner+"/"+id)
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, k := range g.Keys {
+			keys = append(keys, k.Key)
+		}
+		if done.Exists() {
+			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
+		}
+		return tx.PutTTL(done.Key, receipt{Keys: keys, Ended: "done"}, keepTokens)
+	}
+}
+
 // over is the answer to a repeated request of which that key is not held any
 // more: it has had its one effect.
 func (r *AcquireRequest) over(key, how string) error {
