@@ -91,7 +91,7 @@ func split(url string) (scheme, place string, err error) {
 		place = ""
 	}
 	if place == "" {
-		return "", "", &lock.InvalidError{What: "store " + url, Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE or a path"}
+		return "", "", &lock.InvalidError{What: "store " + scheme + ":", Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE or a path"} // the rest may hold a password
 	}
 	return scheme, place, nil
 }
