@@ -21,7 +21,9 @@ func newTasksImportCmd(a *App) *cobra.Command {
 none; - is stdin. The format is told by the file's name, else by how it begins.
 
 JSON is what export writes: {"tasks": [{"id", "title", "description", "section",
-"priority", "dependsOn", "labels", "status"}, …]}; only the title must be there.
+"priority", "dependsOn", "labels", "status"}, …], "sections": [{"name", "priority",
+"shared", "skipped", "dependsOn"}, …]}; only titles and names must be there, and
+sections that exist stay as they are.
 In Markdown every line like "- [ ] title #label" is a task and every heading a
 section; what is ticked is completed, everything else is passed over.`,
 		Example: `  tasklock tasks import plan.md --dry-run

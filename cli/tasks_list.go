@@ -64,7 +64,7 @@ func (o *tasksListOptions) defaults(a *App, cmd *cobra.Command) {
 
 func (o *tasksListOptions) run(ctx context.Context, a *App) error {
 	r := task.ListRequest{
-		Section: o.section, Label: o.label, Owner: a.Owner,
+		Section: o.section, Label: o.label, Owner: a.Owner, Caller: a.Identity().Owner,
 		Ready: o.ready, Archived: o.archived, Stalled: o.stalled,
 	}
 	for _, s := range o.status {

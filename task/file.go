@@ -22,7 +22,17 @@ const MaxFile = 8 << 20
 
 // file is the JSON form of a list.
 type file struct {
-	Tasks []fileTask `json:"tasks"`
+	Sections []fileSection `json:"sections,omitempty"`
+	Tasks    []fileTask    `json:"tasks"`
+}
+
+// fileSection is a section that is more than a name.
+type fileSection struct {
+	Name      string   `json:"name"`
+	Priority  int      `json:"priority,omitempty"`
+	Shared    bool     `json:"shared,omitempty"`
+	Skipped   bool     `json:"skipped,omitempty"`
+	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
 type fileTask struct {
@@ -45,7 +55,8 @@ type ImportRequest struct {
 }
 
 // Import reads a list of tasks. Tasks that are ticked off in the file are
-// added as completed. What the file says about claims is not believed.
+// added as completed. What the file says about claims is not believed, and
+// sections that exist stay as they are.
 func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, error) {
 	if len(r.Data) > MaxFile {
 		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("has %d bytes, at most %d", len(r.Data), MaxFile)}
@@ -54,7 +65,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	if r.Format == "markdown" {
 		read = readMarkdown
 	}
-	list, err := read(r.Data)
+	list, groups, err := read(r.Data)
 	if err != nil {
 		return AddResult{}, &lock.InvalidError{What: "file", Rule: err.Error()}
 	}
@@ -72,6 +83,9 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	_, err = update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) error {
 		out = AddResult{}
 		if err := prefetch(tx, news); err != nil {
+			return err
+		}
+		if out.Sections, err = addSections(tx, groups); err != nil {
 			return err
 		}
 		for i, n := range list {
@@ -108,15 +122,49 @@ type imported struct {
 	status Status
 }
 
-func readJSON(data []byte) ([]imported, error) {
+// addSections makes those sections of a file that do not exist.
+func addSections(tx *store.Tx, list []fileSection) (made []string, err error) {
+	var fresh []SectionRequest
+	for _, s := range list {
+		r := SectionRequest{Priority: &s.Priority, Shared: &s.Shared, Skipped: &s.Skipped, On: s.DependsOn}
+		if r.Name, err = checkSection(s.Name); err != nil {
+			return nil, err
+		}
+		if s.Priority == 0 {
+			r.Priority = nil
+		}
+		isNew, err := ensureSection(tx, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		if isNew {
+			fresh, made = append(fresh, r), append(made, r.Name)
+		}
+	}
+	for _, r := range fresh {
+		e, err := getSection(tx, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.apply(tx, &e.Value); err != nil {
+			return nil, fmt.Errorf("section %s: %w", r.Name, err)
+		}
+		if err := tx.Put(sectionKind+r.Name, e.Value); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+func readJSON(data []byte) ([]imported, []fileSection, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	var f file
 	if err := dec.Decode(&f); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the list")
+		return nil, nil, errors.New("something follows the list")
 	}
 	var out []imported
 	for i, t := range f.Tasks {
@@ -126,14 +174,14 @@ func readJSON(data []byte) ([]imported, error) {
 			status = Pending
 		case "", Pending, Review, Completed, Failed, Blocked, Skipped:
 		default:
-			return nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
+			return nil, nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
 		}
 		out = append(out, imported{New{
 			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section,
 			Priority: t.Priority, DependsOn: t.DependsOn, Labels: t.Labels,
 		}, status})
 	}
-	return out, nil
+	return out, f.Sections, nil
 }
 
 var (
@@ -145,7 +193,7 @@ var (
 
 // readMarkdown takes the check boxes of a document: headings are sections,
 // words like #api at the end are labels, everything else is passed over.
-func readMarkdown(data []byte) ([]imported, error) {
+func readMarkdown(data []byte) ([]imported, []fileSection, error) {
 	var out []imported
 	section := ""
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
@@ -173,12 +221,12 @@ func readMarkdown(data []byte) ([]imported, error) {
 		out = append(out, n)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(out) == 0 {
-		return nil, errors.New("no line like '- [ ] title' in it")
+		return nil, nil, errors.New("no line like '- [ ] title' in it")
 	}
-	return out, nil
+	return out, nil, nil
 }
 
 // plain undoes what Markdown needs to show text as it is.
@@ -196,7 +244,11 @@ func Export(ctx context.Context, st *store.Store, w io.Writer, format string) er
 	if format == "markdown" {
 		return writeMarkdown(w, all.Tasks)
 	}
-	f := file{Tasks: []fileTask{}}
+	groups, err := Sections(ctx, st, "")
+	if err != nil {
+		return err
+	}
+	f := file{Sections: fileSections(groups.Sections), Tasks: []fileTask{}}
 	for _, t := range inDependencyOrder(all.Tasks) {
 		f.Tasks = append(f.Tasks, fileTask{
 			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section, Priority: t.Priority,
@@ -207,6 +259,23 @@ func Export(ctx context.Context, st *store.Store, w io.Writer, format string) er
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(f)
+}
+
+// fileSections are the sections that say more than their name, and those they
+// depend on.
+func fileSections(all []SectionInfo) (out []fileSection) {
+	needed := map[string]bool{}
+	for _, s := range all {
+		for _, d := range s.DependsOn {
+			needed[d] = true
+		}
+	}
+	for _, s := range all {
+		if s.Priority != Medium || s.Shared || s.Skipped || len(s.DependsOn) > 0 || needed[s.Name] {
+			out = append(out, fileSection{s.Name, s.Priority, s.Shared, s.Skipped, s.DependsOn})
+		}
+	}
+	return out
 }
 
 // inDependencyOrder puts every task behind those it depends on, so that Import

@@ -44,6 +44,7 @@ type ListRequest struct {
 	Label    string
 	Owner    string // claimed by this owner or a child of it
 	Ready    bool
+	Caller   string // who asks: a section that someone else holds is not ready for them
 	Stalled  bool
 	Archived bool          // from the archive instead
 	Older    time.Duration // in progress and without a sign of life for so long
@@ -75,7 +76,7 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 		if err != nil {
 			return err
 		}
-		rank, closed, err := ranks(tx)
+		rank, closed, err := r.ranks(tx, locks)
 		if err != nil {
 			return err
 		}
@@ -103,9 +104,9 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	return out, err
 }
 
-// ranks returns the order of the sections, and which of them are skipped or
-// wait for others.
-func ranks(tx *store.Tx) (rank map[string]int, closed map[string]bool, err error) {
+// ranks returns the order of the sections, and which of them are skipped, wait
+// for others, or are held by someone else.
+func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lock.Info) (rank map[string]int, closed map[string]bool, err error) {
 	all, err := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
@@ -113,7 +114,9 @@ func ranks(tx *store.Tx) (rank map[string]int, closed map[string]bool, err error
 		if err != nil {
 			return nil, nil, err
 		}
-		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0
+		lk := find1(locks, sectionLock(s.Name))
+		held := lk != nil && !s.Shared && lk.State == lock.Held && !lock.Uses(r.Caller, lk.Owner)
+		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
 	}
 	return rank, closed, err
 }
