@@ -38,6 +38,10 @@ type AcquireRequest struct {
 	// It is taken with it. See within.go.
 	Within func(tx *store.Tx, key string) (string, error)
 
+	// Need names further records that Within and Then will ask for, so that
+	// they are read in the same round trip.
+	Need []string
+
 	// Then, if set, adds its own writes to the commit that grants.
 	Then func(tx *store.Tx, g *Grant) error
 
@@ -133,7 +137,7 @@ func (r *AcquireRequest) needs() []string {
 	for _, k := range r.Keys {
 		keys = append(keys, lockKind+k, queueKind+k)
 	}
-	return keys
+	return append(keys, r.Need...)
 }
 
 // grantedBefore tells whether this is the repetition of a request that was

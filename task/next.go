@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -39,6 +40,10 @@ type NextResult struct {
 // are taken.
 const candidates = 32
 
+// atOnce is how many of them are looked at closely: the rest only if all of
+// these are taken.
+const atOnce = 8
+
 // Next picks by section order, priority and age among the tasks that are
 // ready and that nobody holds. With Claim, a candidate that someone else was
 // faster to claim is passed over for the next.
@@ -67,7 +72,7 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 		if err != nil {
 			return NextResult{}, err
 		}
-		for _, t := range found {
+		for i, t := range found {
 			if r.taken[sectionLock(t.Section)] {
 				continue
 			}
@@ -75,6 +80,7 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 			if out != nil || err != nil {
 				return value(out), err
 			}
+			spreadOut(found[i+1:])
 		}
 		if len(found) > 0 { // all gone meanwhile: there may be others
 			continue
@@ -99,6 +105,16 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 	}
 }
 
+// spreadOut shuffles candidates of equal rank after someone else was faster to
+// take the one before: those who race would meet again at each of the next.
+func spreadOut(rest []Task) {
+	n := 0
+	for n < len(rest) && rest[n].Section == rest[0].Section && rest[n].Priority == rest[0].Priority {
+		n++
+	}
+	rand.Shuffle(n, func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+}
+
 func value(out *NextResult) NextResult {
 	if out == nil {
 		return NextResult{}
@@ -114,7 +130,7 @@ func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, 
 	}
 	for _, key := range keys {
 		if kind, _ := lock.KindOf(key); kind == lock.Task {
-			return r.claim(ctx, st, key)
+			return r.claim(ctx, st, key, "")
 		}
 	}
 	return nil, nil
@@ -128,7 +144,7 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	case r.hold && r.apart[t.Section]:
 		return nil, &SectionError{Section: t.Section}
 	}
-	out, err := r.claim(ctx, st, t.ID)
+	out, err := r.claim(ctx, st, t.ID, t.Section)
 	var held *lock.HeldError
 	var state *StateError
 	var invalid *lock.InvalidError
@@ -145,10 +161,14 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	return nil, nil
 }
 
-func (r *NextRequest) claim(ctx context.Context, st *store.Store, id string) (*NextResult, error) {
+func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section string) (*NextResult, error) {
 	a := r.Acquire
 	a.Wait = 0
-	a.Keys = []string{id}
+	a.Keys, a.Need = []string{id}, []string{taskKind + id}
+	if section != "" {
+		a.Need = append(a.Need, sectionKind+section)
+		a.Need = append(a.Need, lock.NeedLook(sectionLock(section)).Keys...)
+	}
 	var claimed []Task
 	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
 	g, err := r.acquire(ctx, st, a)
@@ -161,7 +181,7 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id string) (*N
 // look returns what may be taken now, in order, and what is in the way of the
 // rest; more says that there are further ones.
 func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
-	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}}}
+	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, false
 		none = &NothingReadyError{guards: []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}}
@@ -250,7 +270,8 @@ func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lock.Info, error)
 	return nil, nil
 }
 
-// free drops what someone holds, and returns guards on that.
+// free drops what someone holds, and returns guards on that. It stops where
+// there is enough to choose from.
 func (r *NextRequest) free(tx *store.Tx, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
 	var ids []string
 	for _, rec := range recs {
@@ -262,10 +283,16 @@ func (r *NextRequest) free(tx *store.Tx, recs []driver.Record) (out []Task, held
 			ids = append(ids, e.Value.ID)
 		}
 	}
-	if err := cmp.Or(tx.Want(taskKeys(ids)...), lock.WantLook(tx, ids...)); err != nil {
-		return nil, nil, err
-	}
-	for _, id := range ids {
+	for i, id := range ids {
+		if i%atOnce == 0 {
+			if len(out) > 0 {
+				break
+			}
+			some := ids[i:min(i+atOnce, len(ids))]
+			if err := cmp.Or(tx.Want(taskKeys(some)...), lock.WantLook(tx, some...)); err != nil {
+				return nil, nil, err
+			}
+		}
 		t, err := getTask(tx, id)
 		if err != nil {
 			return nil, nil, err
