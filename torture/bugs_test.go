@@ -32,7 +32,7 @@ func TestPlantedBugs(t *testing.T) {
 		for _, mode := range []Mode{Library, Binary} {
 			t.Run(b.name+"/"+string(mode), func(t *testing.T) {
 				for seed := uint64(1); seed <= attempts; seed++ {
-					c := sqlite(t)
+					c := sqlite.run(t)
 					c.Mode, c.Binary, c.Bug, c.Seed = mode, command(t), b.name, seed
 					c.Processes, c.Rounds, c.Wait, c.Limit = 6, 15, 10*time.Second, 30*time.Second
 					if mode == Binary {

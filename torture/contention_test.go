@@ -4,28 +4,19 @@ package torture
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
-// sqlite is a run over a new SQLite store.
-func sqlite(t *testing.T) Config {
+// run is a run of workers over a new store.
+func (b backend) run(t *testing.T) Config {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store", "tasklock.db")
+	dir := t.TempDir()
 	return Config{
-		URL: "sqlite:" + path, Dir: t.TempDir(), Worker: workerProgram(t),
+		URL: b.url(dir), Dir: t.TempDir(), Worker: workerProgram(t),
 		Jitter: true, Tries: 30, Batches: 20,
-		KillEvery: 300 * time.Millisecond, PauseEvery: 1500 * time.Millisecond,
-		Damage: func() []string {
-			r, err := sqlitestore.Inspect(t.Context(), path)
-			if err != nil {
-				return []string{err.Error()}
-			}
-			return r.Problems
-		},
+		KillEvery: 300 * time.Millisecond, PauseEvery: 2 * time.Second,
+		Damage: func() []string { return append(b.damage(dir), b.doctor(command(t), dir)...) },
 	}
 }
 
@@ -43,18 +34,18 @@ func mustRun(t *testing.T, c Config) *Report {
 // whatever is killed or stopped.
 func TestContention(t *testing.T) {
 	t.Run("library", func(t *testing.T) {
-		c := sqlite(t)
+		c := sqlite.run(t)
 		c.Seed = 1
 		if full() {
-			c.Rounds = 500
+			c.Rounds, c.Limit = 500, 40*time.Minute
 		}
 		clean(t, c)
 	})
 	t.Run("binary", func(t *testing.T) {
-		c := sqlite(t)
+		c := sqlite.run(t)
 		c.Mode, c.Binary, c.Seed, c.Rounds = Binary, command(t), 2, 12
 		if full() {
-			c.Rounds = 500
+			c.Rounds, c.Limit = 500, 40*time.Minute
 		}
 		clean(t, c)
 	})
@@ -63,10 +54,10 @@ func TestContention(t *testing.T) {
 // TestClockSteps: the wall clock jumps again and again, and nobody loses a
 // lease for it.
 func TestClockSteps(t *testing.T) {
-	c := sqlite(t)
+	c := sqlite.run(t)
 	c.Processes, c.Rounds, c.Seed = 8, 15, 4
 	if full() {
-		c.Rounds = 200
+		c.Rounds, c.Limit = 200, 20*time.Minute
 	}
 	c.Disturb, c.DisturbEvery = stepClock(c.URL), 300*time.Millisecond
 	clean(t, c)

@@ -18,12 +18,12 @@ import (
 func TestKillAtEverySystemCall(t *testing.T) {
 	needStrace(t)
 	for _, o := range operations {
-		t.Run(o.name, func(t *testing.T) {
-			s := newStage(t, o)
+		t.Run(o.what, func(t *testing.T) {
+			s := newStage(t, sqlite, o)
 			points := s.points()
 			kills := s.killAt(t, points, func(p point, err error) { t.Errorf("killed at %s %d: %v", p.call, p.k, err) })
 			t.Logf("%s: killed at %d of %d system calls, %d times nothing had happened and %d times all of it",
-				o.name, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
+				o.what, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
 			if kills < len(points)/2 || s.isBefore.Load() == 0 || s.isAfter.Load() == 0 {
 				t.Error("that shows nothing")
 			}
@@ -35,8 +35,8 @@ func TestKillAtEverySystemCall(t *testing.T) {
 // same test must find the moment between them.
 func TestKillFindsHalfAnOperation(t *testing.T) {
 	needStrace(t)
-	i := slices.IndexFunc(operations, func(o operation) bool { return o.name == "acquire" })
-	s := newStage(t, operations[i])
+	i := slices.IndexFunc(operations, func(o operation) bool { return o.what == "acquire" })
+	s := newStage(t, sqlite, operations[i])
 	s.bug = "empty_is_free"
 	var found atomic.Int64
 	s.killAt(t, s.points(), func(point, error) { found.Add(1) })
@@ -92,8 +92,8 @@ var failures = map[string][]string{
 func TestErrorAtEverySystemCall(t *testing.T) {
 	needStrace(t)
 	for _, o := range operations {
-		t.Run(o.name, func(t *testing.T) {
-			s := newStage(t, o)
+		t.Run(o.what, func(t *testing.T) {
+			s := newStage(t, sqlite, o)
 			type fault struct {
 				point
 				errno, more string
@@ -132,7 +132,7 @@ func TestErrorAtEverySystemCall(t *testing.T) {
 				}
 			}
 			t.Logf("%s: %d faults, exit codes %v, %d times nothing had happened and %d times all of it",
-				o.name, len(faults), seen, s.isBefore.Load(), s.isAfter.Load())
+				o.what, len(faults), seen, s.isBefore.Load(), s.isAfter.Load())
 		})
 	}
 }

@@ -3,18 +3,14 @@
 package torture
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/tasklock/tasklock/fault"
-	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 func TestMain(m *testing.M) {
@@ -24,14 +20,6 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(built.dir)
 	}
 	os.Exit(code)
-}
-
-// openURL knows every backend that is tortured.
-func openURL(ctx context.Context, url string) (driver.Store, error) {
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		return sqlitestore.Open(ctx, path, &sqlitestore.Options{Create: true})
-	}
-	return nil, fmt.Errorf("no backend for %s", url)
 }
 
 // full reports whether the long forms were asked for.

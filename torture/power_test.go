@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/store/sqlitestore"
+	"golang.org/x/sys/unix"
 )
 
 // TestPowerLoss cuts the power of a disk in the middle of the work, again and
 // again: what was acknowledged is there afterwards, and no token comes twice.
 func TestPowerLoss(t *testing.T) {
-	d := newDisk(t)
+	d := newDisk(t, sqlite)
 	cuts := 2
 	if full() {
 		cuts = 50
@@ -43,7 +44,7 @@ func TestPowerLoss(t *testing.T) {
 // the test above could not see it.
 func TestPowerLossNeedsSync(t *testing.T) {
 	needStrace(t)
-	d := newDisk(t)
+	d := newDisk(t, sqlite)
 	lie := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:retval=0", "--"}
 	for range 5 {
 		if _, err := d.cut(lie); err != nil {
@@ -56,21 +57,21 @@ func TestPowerLossNeedsSync(t *testing.T) {
 
 // A disk is a file system on a loop device whose power can be cut.
 type disk struct {
-	t              *testing.T
+	backend
 	binary, worker string
 	image, mount   string
 	generation     int
 	tokens         int64 // the highest that was ever acknowledged
 }
 
-func newDisk(t *testing.T) *disk {
+func newDisk(t *testing.T, b backend) *disk {
 	t.Helper()
-	for tool, pkg := range map[string]string{"xfs_io": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mount": "mount"} {
+	for tool, pkg := range map[string]string{"mkfs.ext4": "e2fsprogs", "mount": "mount"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("%s is missing; run: apt-get install %s", tool, pkg)
 		}
 	}
-	d := &disk{t: t, binary: command(t), worker: workerProgram(t), image: filepath.Join(t.TempDir(), "image"), mount: t.TempDir()}
+	d := &disk{backend: b, binary: command(t), worker: workerProgram(t), image: filepath.Join(t.TempDir(), "image"), mount: t.TempDir()}
 	must(t, os.WriteFile(d.image, nil, 0o600))
 	must(t, os.Truncate(d.image, 64<<20))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
@@ -83,10 +84,8 @@ func newDisk(t *testing.T) *disk {
 	return d
 }
 
-func (d *disk) path() string { return filepath.Join(d.mount, "store", "tasklock.db") }
-
 func (d *disk) command(before []string, args ...string) *exec.Cmd {
-	line := append(append([]string{}, before...), d.binary, "--store", "sqlite:"+d.path(), "--json")
+	line := append(append([]string{}, before...), d.binary, "--store", d.url(d.mount), "--json")
 	line = append(line, args...)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = cleanEnv()
@@ -136,13 +135,29 @@ func (d *disk) cut(before []string) (int, error) {
 		})
 	}
 	time.Sleep(300*time.Millisecond + rand.N(time.Second))
-	out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", d.mount).CombinedOutput()
+	// What is told from here on does not count: an fsync that is under way when
+	// the power goes may say that it succeeded. So it does without any database:
+	// 22 times in 300 cuts, and never before the cut began.
+	mu.Lock()
+	cut, told := maps.Clone(held), d.tokens
+	mu.Unlock()
+	err := d.powerOff()
 	close(off)
 	workers.Wait()
+	d.tokens = told
+	return len(cut), errors.Join(err, d.remount(), d.whole(cut))
+}
+
+// powerOff makes the file system forget, this instant, all that it has not
+// written: "xfs_io -x -c shutdown" without starting a process.
+func (d *disk) powerOff() error {
+	const goingDown, noLogFlush = 0x8004587d, 2 // XFS_IOC_GOINGDOWN, which ext4 knows too
+	dir, err := os.Open(d.mount)
 	if err != nil {
-		return 0, fmt.Errorf("xfs_io: %w: %s", err, out)
+		return err
 	}
-	return len(held), errors.Join(d.remount(), d.whole(held))
+	defer dir.Close()
+	return unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush)
 }
 
 // remount is the next start of the machine.
@@ -159,17 +174,22 @@ func (d *disk) remount() error {
 // whole requires that all these locks are there, and that tokens go on above
 // every one that was ever told.
 func (d *disk) whole(held map[string]int64) error {
-	if in, err := sqlitestore.Inspect(d.t.Context(), d.path()); err != nil || len(in.Problems) > 0 {
-		return fmt.Errorf("integrity: %v %v", err, in.Problems)
+	if wrong := d.damage(d.mount); len(wrong) > 0 {
+		return fmt.Errorf("the store is not whole: %q", wrong)
 	}
-	all, err := ReadFresh(d.worker, "sqlite:"+d.path())
+	all, err := ReadFresh(d.worker, d.url(d.mount))
 	if err != nil {
 		return err
 	}
+	var lost []string
 	for key, token := range held {
 		if rec, ok := all["lock/"+key]; !ok || rec.Rev != token {
-			return fmt.Errorf("%s was acknowledged with token %d and is %v after the loss of power", key, token, rec)
+			lost = append(lost, fmt.Sprintf("%s with token %d is %v", key, token, rec))
 		}
+	}
+	if len(lost) > 0 {
+		return fmt.Errorf("%d of %d acknowledged locks are lost, the store is at revision %d, %d was told: %q",
+			len(lost), len(held), all.MaxRev(), d.tokens, lost)
 	}
 	if next := d.acquire(nil, "shared", "--owner", "next", "--wait", "3s", "--ttl", "100ms"); next <= d.tokens {
 		return fmt.Errorf("token %d after %d was told", next, d.tokens)

@@ -21,7 +21,6 @@ import (
 
 // A field is a store and a register in which commands run under leases.
 type field struct {
-	t      *testing.T
 	binary string
 	url    string
 	dir    string
@@ -31,8 +30,7 @@ type field struct {
 
 func newField(t *testing.T, ttl time.Duration) *field {
 	t.Helper()
-	f := &field{t: t, binary: command(t), dir: t.TempDir(), ttl: ttl}
-	f.url = "sqlite:" + filepath.Join(t.TempDir(), "store", "tasklock.db")
+	f := &field{binary: command(t), url: sqlite.url(t.TempDir()), dir: t.TempDir(), ttl: ttl}
 	var err error
 	f.reg, err = openRegister(filepath.Join(f.dir, "register"))
 	must(t, err)

@@ -4,7 +4,7 @@ package torture
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +20,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 // calls are the system calls that can change a store or say something about
@@ -43,7 +41,7 @@ func needStrace(t *testing.T) {
 // An operation is a command whose every system call is disturbed, on a store
 // that prepare has made.
 type operation struct {
-	name    string
+	what    string
 	prepare [][]string
 	wait    time.Duration // until the prepared leases have expired
 	args    []string
@@ -55,30 +53,30 @@ const (
 )
 
 var operations = []operation{
-	{name: "first", args: []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
+	{what: "first", args: []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
 	{
-		name:    "acquire",
+		what:    "acquire",
 		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
 		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
 	},
 	{
-		name:    "batch",
+		what:    "batch",
 		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
 		args:    []string{"acquire", "k", "k2", "k3", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
 	},
 	{
-		name:    "take-over",
+		what:    "take-over",
 		prepare: [][]string{{"acquire", "k", "k4", "--owner", "o", "--request-id", "r0", "--ttl", "100ms", "--no-wait"}},
 		wait:    150 * time.Millisecond,
 		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
 	},
 	{
-		name:    "renew",
+		what:    "renew",
 		prepare: [][]string{{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
 		args:    []string{"heartbeat", "k", "--owner", "a"},
 	},
 	{
-		name:    "release",
+		what:    "release",
 		prepare: [][]string{{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
 		args:    []string{"release", "k", "--owner", "a"},
 	},
@@ -87,6 +85,7 @@ var operations = []operation{
 // A stage holds an operation ready to be done again and again on copies of
 // one store.
 type stage struct {
+	backend
 	operation
 	worker, binary    string
 	bug               string // planted in the operation
@@ -96,9 +95,9 @@ type stage struct {
 	isBefore, isAfter atomic.Int64   // what was found
 }
 
-func newStage(t *testing.T, o operation) *stage {
+func newStage(t *testing.T, b backend, o operation) *stage {
 	t.Helper()
-	s := &stage{operation: o, worker: workerProgram(t), binary: command(t), dir: t.TempDir()}
+	s := &stage{backend: b, operation: o, worker: workerProgram(t), binary: command(t), dir: t.TempDir()}
 	ready := filepath.Join(s.dir, "ready")
 	must(t, os.Mkdir(ready, 0o700))
 	for _, args := range o.prepare {
@@ -146,9 +145,6 @@ func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (s *stage) path(dir string) string { return filepath.Join(dir, "store", "tasklock.db") }
-func (s *stage) url(dir string) string  { return "sqlite:" + s.path(dir) }
-
 func (s *stage) read(dir string) (Dump, error) { return ReadFresh(s.worker, s.url(dir)) }
 
 // copy makes a copy of the prepared store.
@@ -190,21 +186,10 @@ func (s *stage) sound(dir string, acknowledged bool) error {
 	if used := max(d.MaxRev(), s.after.MaxRev()*b2i(acknowledged)); r.Data.Token <= used {
 		return fmt.Errorf("token %d, but %d was used before", r.Data.Token, used)
 	}
-	if in, err := sqlitestore.Inspect(context.Background(), s.path(dir)); err != nil || len(in.Problems) > 0 {
-		return fmt.Errorf("integrity: %v %v", err, in.Problems)
+	if wrong := append(s.damage(dir), s.leftovers(dir)...); len(wrong) > 0 {
+		return fmt.Errorf("the store is not whole: %q", wrong)
 	}
-	return s.tidy(dir)
-}
-
-// tidy requires that no draft of anything stays behind.
-func (s *stage) tidy(dir string) error {
-	entries, err := os.ReadDir(filepath.Dir(s.path(dir)))
-	for _, e := range entries {
-		if !slices.Contains([]string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "gate", "wake", ".gitignore"}, e.Name()) {
-			err = errors.Join(err, fmt.Errorf("%s was left behind", e.Name()))
-		}
-	}
-	return err
+	return nil
 }
 
 var callName = regexp.MustCompile(`^\d+\s+(\w+)\(`)
@@ -268,19 +253,41 @@ func killed(err error) bool {
 func same(a, b Dump) bool { return differ(a, b) == "" }
 
 // differ lists the records in which two dumps differ.
-func differ(want, got Dump) string {
+func differ(wanted, found Dump) string {
+	want, got := ranked(wanted), ranked(found)
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if w, g := fmt.Sprint(want[key]), fmt.Sprint(got[key]); w != g {
-			fmt.Fprintf(&b, "  %s: want %s, got %s\n", key, w, g)
+		if want[key] != got[key] {
+			fmt.Fprintf(&b, "  %s: want %s, got %s\n", key, want[key], cmp.Or(got[key], "none"))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(got)) {
-		if _, ok := want[key]; !ok {
-			fmt.Fprintf(&b, "  %s: want none, got %v\n", key, got[key])
+		if want[key] == "" {
+			fmt.Fprintf(&b, "  %s: want none, got %s\n", key, got[key])
 		}
 	}
 	return b.String()
+}
+
+// ranked counts revisions 1, 2, 3: a commit that had to be repeated has a
+// later one, and nothing else changes.
+func ranked(d Dump) map[string]string {
+	var revs []int64
+	for _, e := range d {
+		revs = append(revs, e.Rev)
+	}
+	slices.Sort(revs)
+	revs = slices.Compact(revs)
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(d)) {
+		rank := slices.Index(revs, d[key].Rev) + 1
+		name := key
+		if kind, rest, _ := strings.Cut(key, "/"); kind == "event" {
+			name = fmt.Sprintf("event/%d%s", rank, strings.TrimLeft(rest, "0123456789"))
+		}
+		out[name] = fmt.Sprintf("%v at %d", d[key].Value, rank)
+	}
+	return out
 }
 
 func b2i(b bool) int64 {
