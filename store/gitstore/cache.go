@@ -130,7 +130,7 @@ func (c *cache) save(k *known) error {
 		return err
 	}
 	if k.Tip != "" {
-		if err := replace(c.ref(), []byte(k.Tip+"\n")); err != nil {
+		if err := overwrite(c.ref(), []byte(k.Tip+"\n")); err != nil {
 			return err
 		}
 	}
@@ -154,6 +154,18 @@ func replace(path string, text []byte) error {
 		_ = os.Remove(tmp.Name())
 	}
 	return err
+}
+
+// overwrite writes a file in place: one that always has the same length, that
+// is read only with the gate, and that may be lost. A renamed file is flushed
+// to the disk by some file systems.
+func overwrite(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(text, 0)
+	return errors.Join(err, f.Close())
 }
 
 // checked notes that the server has just confirmed what is known.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 // harness opens handles of one machine: they share a cache.
@@ -24,3 +25,20 @@ func harness() drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+
+// TestConformanceAcrossMachines gives every handle a cache of its own.
+func TestConformanceAcrossMachines(t *testing.T) {
+	if !torture() {
+		t.Skip("long; set TASKLOCK_TORTURE=1")
+	}
+	h := harness()
+	h.Processes = false
+	h.Open = func(t testing.TB, place string) driver.Store {
+		s, err := gitstore.Open(t.Context(), place, &gitstore.Options{Create: true, Poll: pollOften, Cache: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	drivertest.Run(t, h)
+}

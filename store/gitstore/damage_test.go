@@ -134,6 +134,7 @@ func TestDamage(t *testing.T) {
 
 // A commit that a person made in the forge's editor.
 func TestForeignCommit(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote)
 	commit(t, s, put("lock/a", `{"n":1}`))

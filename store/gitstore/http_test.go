@@ -27,10 +27,24 @@ type forge struct {
 	*httptest.Server
 	dir     string
 	backend http.Handler
-	// before may answer a request itself; after sees the answer to a push
-	// and, if true, cuts the connection instead of passing it on.
+
+	mu     sync.Mutex
 	before func(w http.ResponseWriter, r *http.Request) (answered bool)
 	after  func() (cut bool)
+}
+
+// rule changes how the forge behaves: before may answer a request itself;
+// after sees that a push was carried out and may cut its answer off.
+func (f *forge) rule(before func(w http.ResponseWriter, r *http.Request) bool, after func() bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+func (f *forge) rules() (before func(w http.ResponseWriter, r *http.Request) bool, after func() bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.before, f.after
 }
 
 func newForge(t testing.TB) *forge {
@@ -45,7 +59,8 @@ func newForge(t testing.TB) *forge {
 	}
 	f.backend = backend
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.before != nil && f.before(w, r) {
+		before, after := f.rules()
+		if before != nil && before(w, r) {
 			return
 		}
 		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
@@ -54,7 +69,7 @@ func newForge(t testing.TB) *forge {
 		}
 		answer := httptest.NewRecorder() // the server has done all it will do
 		backend.ServeHTTP(answer, r)
-		if f.after != nil && f.after() {
+		if after != nil && after() {
 			cut(w)
 			return
 		}
@@ -77,6 +92,7 @@ func cut(w http.ResponseWriter) {
 func (f *forge) url() string { return f.URL + "/" + filepath.Base(f.dir) }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	a, b := open(t, f.url()), open(t, f.url())
 	rev := commit(t, a, driver.Batch{Writes: put("lock/a", `{"n":1}`).Writes, Note: "acquired a by me"})
@@ -94,25 +110,26 @@ func TestHTTP(t *testing.T) {
 
 // A push whose answer is lost after the server accepted it has committed.
 func TestAnswerCut(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	s, other := open(t, f.url()), open(t, f.url())
 	commits := func() string { return git(t, f.dir, "rev-list", "--count", "tasklock") }
-	cuts := 0
-	f.after = func() bool { cuts++; return cuts == 1 } // curl may send the same push again
+	var cuts atomic.Int64
+	f.rule(nil, func() bool { return cuts.Add(1) == 1 }) // curl may send the same push again
 	rev := commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/a"}}, Writes: put("lock/a", `{"by":"me"}`).Writes})
 	if r := get(t, s, "lock/a"); r.Rev != rev || string(r.Value) != `{"by":"me"}` {
 		t.Errorf("at %d: %v", rev, r)
 	}
-	if n := commits(); n != "2" || cuts == 0 {
-		t.Errorf("%s commits after %d pushes", n, cuts)
+	if n := commits(); n != "2" || cuts.Load() == 0 {
+		t.Errorf("%s commits after %d pushes", n, cuts.Load())
 	}
 
 	// The same while somebody else has built upon it.
-	f.after = func() bool {
-		f.after = nil
+	f.rule(nil, func() bool {
+		f.rule(nil, nil)
 		commit(t, other, put("lock/other", `{}`))
 		return true
-	}
+	})
 	rev = commit(t, s, driver.Batch{Guards: []driver.Guard{{Key: "lock/b"}}, Writes: put("lock/b", `{"by":"me"}`).Writes})
 	if r := get(t, other, "lock/b"); r.Rev != rev {
 		t.Errorf("at %d: %v", rev, r)
@@ -124,18 +141,18 @@ func TestAnswerCut(t *testing.T) {
 
 // Requests and answers are lost all the time: every increment counts once.
 func TestManyCuts(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	clients := []*gitstore.Store{open(t, f.url()), open(t, f.url())}
 	var n, lost atomic.Int64
-	f.after = func() bool { return n.Add(1)%3 == 0 && lost.Add(1) > 0 }
-	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+	f.rule(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack") && n.Add(1)%4 == 0 {
 			lost.Add(1)
 			cut(w)
 			return true
 		}
 		return false
-	}
+	}, func() bool { return n.Add(1)%3 == 0 && lost.Add(1) > 0 })
 	rounds := 5
 	if torture() {
 		rounds = 60
@@ -149,7 +166,7 @@ func TestManyCuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	f.before, f.after = nil, nil
+	f.rule(nil, nil)
 	snap, err := open(t, f.url()).Read(t.Context(), driver.Query{Keys: []string{"counter/a"}, Ranges: []driver.Range{{Prefix: "nonce/"}}})
 	must(t, err)
 	if want := fmt.Sprintf(`{"n":%d}`, 2*rounds); string(snap.Records[0].Value) != want || len(snap.Records) != 2*rounds+1 {
@@ -195,6 +212,7 @@ func add(t testing.TB, s driver.Store, nonce string) {
 
 // Who may not is told so; what is down is not reachable; neither is "free".
 func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	s := open(t, f.url())
 	commit(t, s, put("lock/a", `{"n":1}`))
@@ -222,7 +240,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"gone", status(404, ""), nil, nil},
 		{"no answer", func(w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }, nil, nil},
 	} {
-		f.before = c.before
+		f.rule(c.before, nil)
 		_, readErr := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
 		_, commitErr := s.Commit(t.Context(), guarded)
 		if c.name == "read only" && readErr != nil || c.name != "read only" && !sameClass(readErr, c.read) {
@@ -239,7 +257,7 @@ func TestHTTPRefusals(t *testing.T) {
 			t.Errorf("%s: Cached: %v, as of %v, %v", c.name, snap, at, err)
 		}
 	}
-	f.before = nil
+	f.rule(nil, nil)
 	if now := git(t, f.dir, "rev-parse", "tasklock"); now != tip {
 		t.Errorf("the branch went from %s to %s", tip, now)
 	}
@@ -258,7 +276,7 @@ func sameClass(err, want error) bool {
 func TestCredentials(t *testing.T) {
 	f := newForge(t)
 	var given atomic.Value
-	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+	f.rule(func(w http.ResponseWriter, r *http.Request) bool {
 		user, password, ok := r.BasicAuth()
 		given.Store(user + ":" + password)
 		if ok && password == "s3cret" {
@@ -267,7 +285,7 @@ func TestCredentials(t *testing.T) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
 		http.Error(w, "no", http.StatusUnauthorized)
 		return true
-	}
+	}, nil)
 	home := t.TempDir()
 	write(t, filepath.Join(home, ".gitconfig"), "[credential]\n\thelper = \"!f() { echo username=me; echo password=s3cret; }; f\"\n")
 	t.Setenv("HOME", home)
@@ -297,6 +315,7 @@ func TestCredentials(t *testing.T) {
 // A server that never answers, or answers one byte at a time, costs the time
 // it was given and not more.
 func TestTimeouts(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	s := open(t, f.url(), func(o *gitstore.Options) { o.Timeout = 700 * time.Millisecond })
 	commit(t, s, put("lock/a", `{}`))
@@ -318,7 +337,7 @@ func TestTimeouts(t *testing.T) {
 			}
 		},
 	} {
-		f.before = func(w http.ResponseWriter, _ *http.Request) bool { slow(w); return true }
+		f.rule(func(w http.ResponseWriter, _ *http.Request) bool { slow(w); return true }, nil)
 		start := time.Now()
 		_, err := s.Read(t.Context(), driver.Query{})
 		if !sameClass(err, nil) || time.Since(start) > 15*time.Second {
@@ -341,13 +360,14 @@ func TestTimeouts(t *testing.T) {
 
 // A server that sends without end is cut off.
 func TestTooMuch(t *testing.T) {
+	t.Parallel()
 	f := newForge(t)
 	s := open(t, f.url())
 	gitstore.LimitFetch(s, 1<<20)
 	noise := make([]byte, 4<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	edit(t, f.dir, func(dir string) { write(t, filepath.Join(dir, "noise"), string(noise)) })
-	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+	f.rule(func(w http.ResponseWriter, r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if r.Method != http.MethodPost || !bytes.Contains(body, []byte("want ")) {
@@ -363,7 +383,7 @@ func TestTooMuch(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 		return true
-	}
+	}, nil)
 	_, err := s.Read(t.Context(), driver.Query{})
 	if !sameClass(err, nil) || !strings.Contains(err.Error(), "more than a store can hold") {
 		t.Errorf("Read: %v", err)

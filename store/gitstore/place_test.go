@@ -19,6 +19,7 @@ import (
 
 // What the forge's web page shows.
 func TestReadableOnTheForge(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote)
 	commit(t, s, driver.Batch{
@@ -51,6 +52,7 @@ func TestReadableOnTheForge(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	without := func(o *gitstore.Options) { o.Create = false }
 	if _, err := tryOpen(t, remote, without); !errors.Is(err, driver.ErrMissing) {
@@ -73,6 +75,7 @@ func TestMissing(t *testing.T) {
 
 // A hook or a rule of the server says no: that is an answer, with its words.
 func TestRefusedPush(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote)
 	commit(t, s, put("lock/a", `{}`))
@@ -163,6 +166,7 @@ func TestHostileWorkTree(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote, func(o *gitstore.Options) { o.CompactAfter = 6 })
 	other := open(t, remote)
@@ -203,6 +207,7 @@ func TestCompact(t *testing.T) {
 
 // Where a forced push is forbidden the history grows, and the store works.
 func TestCompactRefused(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	git(t, remote, "config", "receive.denyNonFastForwards", "true")
 	s := open(t, remote, func(o *gitstore.Options) { o.CompactAfter = 2 })
@@ -219,6 +224,7 @@ func TestCompactRefused(t *testing.T) {
 
 // The cache stays small however long the store is used.
 func TestCacheIsTidied(t *testing.T) {
+	t.Parallel()
 	remote, cache := newRemote(t), t.TempDir()
 	s := open(t, remote, func(o *gitstore.Options) { o.Cache, o.CompactAfter = cache, 20 })
 	rounds := 40
@@ -245,6 +251,7 @@ func TestCacheIsTidied(t *testing.T) {
 
 // A kind with very many records is spread over folders, and looks the same.
 func TestLargeKind(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote)
 	var b driver.Batch
@@ -266,6 +273,7 @@ func TestLargeKind(t *testing.T) {
 // To a machine that sees a record late it is as old as its writer says, less
 // the allowance for clocks.
 func TestAges(t *testing.T) {
+	t.Parallel()
 	remote, cache := newRemote(t), t.TempDir()
 	s := open(t, remote)
 	commit(t, s, put("lock/a", `{}`))
@@ -300,6 +308,7 @@ func TestAges(t *testing.T) {
 }
 
 func TestCachedNeverSeen(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote)
 	commit(t, s, put("lock/a", `{}`))
@@ -322,6 +331,7 @@ func TestCachedNeverSeen(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	remote := newRemote(t)
 	o := &gitstore.Options{Cache: t.TempDir()}
 	if _, err := gitstore.Inspect(t.Context(), remote, o); !errors.Is(err, driver.ErrMissing) {
@@ -342,6 +352,7 @@ func TestInspect(t *testing.T) {
 
 // A repository with the longer object ids.
 func TestSHA256(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "remote.git")
 	git(t, "", "init", "--quiet", "--bare", "--object-format=sha256", dir)
 	empty := gitInput(t, dir, "", "mktree")
