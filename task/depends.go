@@ -111,13 +111,18 @@ func unlink(tx *store.Tx, t *Task, ref string) error {
 	drop := func(s string) bool { return s == id }
 	t.DependsOn = slices.DeleteFunc(t.DependsOn, drop)
 	t.WaitsFor = slices.DeleteFunc(t.WaitsFor, drop)
+	return disown(tx, id, t.ID)
+}
+
+// disown makes a task forget one that does not depend on it any more.
+func disown(tx *store.Tx, id, dependent string) error {
 	e, err := getTask(tx, id)
 	if err != nil || !e.Exists() {
 		return err
 	}
-	dep := e.Value.clone()
-	dep.Dependents = slices.DeleteFunc(dep.Dependents, func(s string) bool { return s == t.ID })
-	return save(tx, e.Value, dep)
+	t := e.Value.clone()
+	t.Dependents = without(t.Dependents, []string{dependent})
+	return save(tx, e.Value, t)
 }
 
 // EditRequest changes what a task says. Nil fields stay.
@@ -185,8 +190,11 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 		if lk != nil && lk.State == lock.Held {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "cannot change its section while it is held by " + lk.Owner}
 		}
+		if err := lock.ReleaseKey(tx, t.ID, r.Owner, "moved"); err != nil { // it has expired
+			return err
+		}
 		if t.Section = *r.Section; t.Section != "" {
-			if _, err := enterSection(tx, t.Section, t.ID, r.Owner); err != nil {
+			if _, err := ensureSection(tx, t.Section); err != nil {
 				return err
 			}
 		}

@@ -122,6 +122,11 @@ func TestWhoDependsOnWhatLeaves(t *testing.T) {
 	w.must(w.do(task.Fail, "A", 0, "d"))
 	w.must(remove(archive, "b", "d"))
 
+	w.add(in("", "v"), in("", "w", "v"))
+	w.must(w.do(task.Skip, "A", 0, "w"))
+	w.must(remove(archive, "w"))
+	w.must(remove(del, "v")) // what is archived does not keep it
+
 	w.add(in("", "x"), in("", "y", "x"))
 	w.must(remove(del, "x", "y")) // together they may go
 	equal(w, "left", len(w.list(task.ListRequest{})), 0)

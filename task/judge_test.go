@@ -107,7 +107,11 @@ func (r *records) fault(format string, args ...any) {
 }
 
 func (j *judged) judge() []string {
-	snap, err := j.Read(context.Background(), driver.Query{Ranges: []driver.Range{{}}})
+	var q driver.Query
+	for _, kind := range []string{"task/", "archive/", "section/", "lock/", "lease/", "ready/", "open/", "counter/"} {
+		q.Ranges = append(q.Ranges, driver.Range{Prefix: kind})
+	}
+	snap, err := j.Read(context.Background(), q)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -235,7 +239,7 @@ func (r *records) judgeTasks() {
 			}
 		}
 		for _, d := range t.Dependents {
-			if dep, there := r.tasks[d]; there && !slices.Contains(dep.DependsOn, id) {
+			if !slices.Contains(r.tasks[d].DependsOn, id) {
 				r.fault("%s counts %s as dependent, which it is not", id, d)
 			}
 		}

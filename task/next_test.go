@@ -30,7 +30,9 @@ func TestOrderOfNext(t *testing.T) {
 		add("", "n3", task.Medium)
 		add("", "n1", 1)
 		add("early", "e1", task.Low)
-		w.add(many(12, func(i int) task.New { return task.New{ID: fmt.Sprint("e1", i), Title: "x", Section: "early", Priority: 950} })...)
+		w.add(many(12, func(i int) task.New {
+			return task.New{ID: fmt.Sprint("e1", i), Title: "x", Section: "early", Priority: 950}
+		})...)
 
 		want := []string{"e1"}
 		for i := range 12 { // a list is worked in its own order

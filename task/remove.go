@@ -35,19 +35,6 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, er
 		if rest := without(t.Dependents, all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " depend on it"}
 		}
-		for _, id := range t.DependsOn {
-			e, err := getTask(tx, id)
-			if err != nil {
-				return err
-			}
-			if e.Exists() {
-				dep := e.Value.clone()
-				dep.Dependents = slices.DeleteFunc(dep.Dependents, func(s string) bool { return s == t.ID })
-				if err := save(tx, e.Value, dep); err != nil {
-					return err
-				}
-			}
-		}
 		return nil
 	})
 }
@@ -87,6 +74,11 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 			}
 			if err := each(tx, t, ids); err != nil {
 				return err
+			}
+			for _, dep := range t.DependsOn {
+				if err := disown(tx, dep, id); err != nil {
+					return err
+				}
 			}
 			if err := reindex(tx, t, Task{}); err != nil {
 				return err
