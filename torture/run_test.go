@@ -152,7 +152,7 @@ func runs(pid int) bool {
 // its wrapper exits with 7, none of its writes is accepted, and its end
 // changes nothing.
 func TestStoppedHolder(t *testing.T) {
-	ttl, rounds, atOnce := time.Second, 1, 4
+	ttl, rounds, atOnce := 2*time.Second, 1, 4
 	if full() {
 		ttl, rounds, atOnce = 2*time.Second, 50, 8
 	}
