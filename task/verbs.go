@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -140,6 +141,8 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 // may says whether the caller may change the task, and by which token.
 func (r *DoRequest) may(tx *store.Tx, t Task, lk *lock.Info) (int64, error) {
 	switch {
+	case fault.Bug("complete_unfenced"):
+		return r.Token, nil
 	case r.Token != 0:
 		return r.Token, lock.Fence(tx, t.ID, r.Token)
 	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:
