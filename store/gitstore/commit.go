@@ -17,6 +17,7 @@ import (
 // everything takes longer, and trying more often would make it worse.
 const (
 	leastPause   = 20 * time.Millisecond
+	mostPause    = 5 * time.Second
 	maxDoublings = 4
 )
 
@@ -320,7 +321,7 @@ func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, er
 
 // pause waits before the next attempt, longer and longer.
 func (w *work) pause(ctx context.Context) error {
-	bound := max(time.Since(w.began), leastPause) << min(w.losses, maxDoublings)
+	bound := min(max(time.Since(w.began), leastPause)<<min(w.losses, maxDoublings), mostPause)
 	w.losses++
 	t := time.NewTimer(rand.N(bound))
 	defer t.Stop()

@@ -51,6 +51,7 @@ type git struct {
 	timeout time.Duration
 	secrets []string // never shown
 	limit   int64    // bytes that one command may bring
+	session bool     // the way leads to another machine
 }
 
 var errTooMuch = errors.New("the server sends more than a store can hold")
@@ -102,7 +103,7 @@ func (g *git) command(args ...string) *exec.Cmd {
 		cmd.Dir = filepath.Dir(g.dir) // not where the user's repository would be found
 	}
 	cmd.WaitDelay = 300 * time.Millisecond // ssh may leave a helper behind that keeps our pipes
-	separate(cmd)
+	separate(cmd, g.session)
 	return cmd
 }
 

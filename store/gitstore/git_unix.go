@@ -7,9 +7,14 @@ import (
 	"syscall"
 )
 
-// separate gives the command a session of its own: neither git nor ssh can
-// ask on our terminal, and all that they start can be ended together.
-func separate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// separate gives the command a process group of its own, so that all that it
+// starts can be ended together, and on the way to another machine a session too:
+// then ssh cannot ask on our terminal. Where nobody asks that is left out, because
+// Linux gives every session its own share of the processor, and on a busy machine
+// a new one waits for it.
+func separate(cmd *exec.Cmd, session bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
+}
 
 func kill(cmd *exec.Cmd) {
 	if cmd.Process != nil {

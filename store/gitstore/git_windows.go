@@ -9,7 +9,7 @@ import (
 const createNoWindow = 0x08000000
 
 // separate keeps git from asking on our console.
-func separate(cmd *exec.Cmd) {
+func separate(cmd *exec.Cmd, _ bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | createNoWindow}
 }
 

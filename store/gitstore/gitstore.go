@@ -48,6 +48,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,6 +190,7 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 		return nil, err
 	}
 	g.secrets = append(g.secrets, p.secrets...)
+	g.session = elsewhere(p.url) && !strings.HasPrefix(p.url, "file:")
 	if p.header != "" {
 		g.configure("http.extraHeader", p.header)
 	}
