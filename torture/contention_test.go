@@ -20,6 +20,13 @@ func (b backend) run(t *testing.T) Config {
 	}
 }
 
+// long makes it the long form: more of everything, faults a little further
+// apart so that it ends.
+func (c *Config) long(rounds int) {
+	c.Rounds, c.Limit = rounds, 40*time.Minute
+	c.KillEvery, c.PauseEvery = 500*time.Millisecond, 5*time.Second
+}
+
 func mustRun(t *testing.T, c Config) *Report {
 	t.Helper()
 	r, err := Run(c)
@@ -37,7 +44,7 @@ func TestContention(t *testing.T) {
 		c := sqlite.run(t)
 		c.Seed = 1
 		if full() {
-			c.Rounds, c.Limit = 500, 40*time.Minute
+			c.long(500)
 		}
 		clean(t, c)
 	})
@@ -45,7 +52,7 @@ func TestContention(t *testing.T) {
 		c := sqlite.run(t)
 		c.Mode, c.Binary, c.Seed, c.Rounds = Binary, command(t), 2, 12
 		if full() {
-			c.Rounds, c.Limit = 500, 40*time.Minute
+			c.long(500)
 		}
 		clean(t, c)
 	})
@@ -57,7 +64,7 @@ func TestClockSteps(t *testing.T) {
 	c := sqlite.run(t)
 	c.Processes, c.Rounds, c.Seed = 8, 15, 4
 	if full() {
-		c.Rounds, c.Limit = 200, 20*time.Minute
+		c.long(200)
 	}
 	c.Disturb, c.DisturbEvery = stepClock(c.URL), 300*time.Millisecond
 	clean(t, c)

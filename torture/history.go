@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -80,7 +79,8 @@ type taken struct {
 func (o *op) token(key string) int64 { return o.Tokens[key] }
 
 // A journal is the history of one worker, appended line by line. A killed
-// worker's lines are all there: the kernel has them once they are written.
+// worker's lines are all there, save perhaps the last: the kernel has them once
+// they are written.
 type journal struct {
 	f    *os.File
 	row  int
@@ -149,11 +149,12 @@ func readJournal(name string) ([]op, error) {
 	}
 	var ops []op
 	at := map[int]int{} // by id
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for line := range bytes.Lines(raw) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // killed in the middle of writing it
+		}
 		o := op{Result: isUnknown}
-		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+		if err := json.Unmarshal(line, &o); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if o.Result == isUnknown {
@@ -166,5 +167,5 @@ func readJournal(name string) ([]op, error) {
 		at[o.ID] = len(ops)
 		ops = append(ops, o)
 	}
-	return ops, lines.Err()
+	return ops, nil
 }
