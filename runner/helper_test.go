@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,7 +39,19 @@ func TestMain(m *testing.M) {
 		os.Exit(wrapperMain(raw))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each guardian of a race build sleeps for a second
+	hearAll()
 	os.Exit(m.Run())
+}
+
+// hearAll takes the signals that whoever started the tests ignores, as nohup
+// and a shell's background jobs do: what is ignored here would be in every
+// process of these tests.
+func hearAll() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func guardianCommand() []string {
