@@ -51,7 +51,8 @@ func TestZZPerf(t *testing.T) {
 			l, err := task.List(ctx, st, task.ListRequest{})
 			fmt.Println("list", len(l.Tasks), err, time.Since(began))
 		}
-		for _, workers := range []int{1, 8, 16} {
+		for _, c := range []struct{ workers int; complete bool }{{1, true}, {8, true}, {16, true}, {1, false}, {8, false}, {16, false}} {
+			workers, complete := c.workers, c.complete
 			var mu sync.Mutex
 			var all []time.Duration
 			var wg sync.WaitGroup
@@ -60,12 +61,18 @@ func TestZZPerf(t *testing.T) {
 				wg.Go(func() {
 					for range 320 / workers {
 						s := time.Now()
-						_, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: fmt.Sprint("w", w)}})
+						out, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: fmt.Sprint("w", w)}})
 						if err != nil {
 							t.Error(err)
 						}
+						took := time.Since(s)
+						if complete {
+							if _, err := task.Do(ctx, st, task.DoRequest{Verb: task.Complete, Tasks: []string{out.Task.ID}, Owner: fmt.Sprint("w", w), Token: out.Grant.Token}); err != nil {
+								t.Error(err)
+							}
+						}
 						mu.Lock()
-						all = append(all, time.Since(s))
+						all = append(all, took)
 						mu.Unlock()
 					}
 				})
@@ -73,7 +80,7 @@ func TestZZPerf(t *testing.T) {
 			wg.Wait()
 			took := time.Since(began)
 			sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
-			fmt.Printf("next --claim, %d workers: %.0f/s, p50 %s p99 %s\n", workers, float64(len(all))/took.Seconds(), all[len(all)/2], all[len(all)*99/100])
+			fmt.Printf("next --claim, %d workers, complete %v: %.0f/s, p50 %s p99 %s\n", workers, complete, float64(len(all))/took.Seconds(), all[len(all)/2], all[len(all)*99/100])
 		}
 		st.Close()
 	}
