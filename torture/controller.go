@@ -177,21 +177,15 @@ func cleanEnv() []string {
 	return env
 }
 
-// choose picks a worker to do a fault to, every second time one that holds.
-func (c *controller) choose() (row int, cmd *exec.Cmd) {
+// choose picks a worker to do a fault to.
+func (c *controller) choose(holders bool) (row int, cmd *exec.Cmd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all, holders []int
+	var all []int
 	for r := range c.live {
-		if c.busy[r] {
-			continue
+		if !c.busy[r] && (!holders || c.reg.state(r) == holding) {
+			all = append(all, r)
 		}
-		if all = append(all, r); c.reg.state(r) == holding {
-			holders = append(holders, r)
-		}
-	}
-	if len(holders) > 0 && c.rand.IntN(2) == 0 {
-		all = holders
 	}
 	if len(all) == 0 {
 		return 0, nil
@@ -201,8 +195,34 @@ func (c *controller) choose() (row int, cmd *exec.Cmd) {
 	return row, c.live[row]
 }
 
+// chooseStopped picks a worker and stops it, every second time one that holds
+// a lease: it is looked at again when it can no longer move.
+func (c *controller) chooseStopped() (row int, cmd *exec.Cmd) {
+	c.mu.Lock()
+	holders := c.rand.IntN(2) == 0
+	c.mu.Unlock()
+	for range 100 {
+		if row, cmd = c.choose(holders); cmd != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGSTOP)
+			if !holders || c.reg.state(row) == holding {
+				return row, cmd
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
+			c.free(row)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return 0, nil
+}
+
+func (c *controller) free(row int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, row)
+}
+
 func (c *controller) kill() {
-	row, cmd := c.choose()
+	row, cmd := c.chooseStopped()
 	if cmd == nil {
 		return
 	}
@@ -213,19 +233,16 @@ func (c *controller) kill() {
 }
 
 func (c *controller) pause() {
-	row, cmd := c.choose()
+	from := now()
+	row, cmd := c.chooseStopped()
 	if cmd == nil {
 		return
 	}
-	group := -cmd.Process.Pid
-	p := span{row: row, from: now()}
-	_ = syscall.Kill(group, syscall.SIGSTOP)
 	time.Sleep(c.Pause)
-	_ = syscall.Kill(group, syscall.SIGCONT)
-	p.to = now()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pauses = append(c.pauses, p)
+	c.pauses = append(c.pauses, span{row: row, from: from, to: now()})
 	delete(c.busy, row)
 }
 
