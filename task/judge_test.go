@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
@@ -24,6 +25,8 @@ type judged struct {
 	*memstore.Store
 	report func(format string, args ...any)
 
+	reads atomic.Int64
+
 	mu      sync.Mutex
 	asleep  bool // for worlds so large that they are judged in the end only
 	commits int
@@ -32,6 +35,11 @@ type judged struct {
 
 func newJudged(report func(string, ...any), now func() time.Time) *judged {
 	return &judged{Store: memstore.NewWithClock(now), report: report, issued: map[string]bool{}}
+}
+
+func (j *judged) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	j.reads.Add(1)
+	return j.Store.Read(ctx, q)
 }
 
 func (j *judged) Commit(ctx context.Context, b driver.Batch) (int64, error) {

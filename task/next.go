@@ -27,7 +27,8 @@ type NextRequest struct {
 	hold  bool // see HoldNext
 	lease *lock.Lease
 	apart map[string]bool // exclusive sections that the last look found free
-	taken map[string]bool // keys that others were faster to take, or hold back
+	taken map[string]bool // keys that others hold, were faster to take, or wait for
+	holds []driver.Guard  // of those that others hold
 }
 
 // NextResult is the task, and with Claim the grant.
@@ -36,13 +37,9 @@ type NextResult struct {
 	Grant *lock.Grant `json:"grant,omitempty"`
 }
 
-// candidates is how many ready tasks one look reads; more only if all of them
-// are taken.
+// candidates is how many ready tasks one look reads, and looks closely at a
+// quarter of them; at more only if all of these are taken.
 const candidates = 32
-
-// atOnce is how many of them are looked at closely: the rest only if all of
-// these are taken.
-const atOnce = 8
 
 // Next picks by section order, priority and age among the tasks that are
 // ready and that nobody holds. With Claim, a candidate that someone else was
@@ -102,6 +99,7 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 		}
 		limit = candidates
 		clear(r.taken)
+		r.holds = nil
 	}
 }
 
@@ -205,12 +203,12 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 			}
 			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
 			more, looked = more || len(recs) == limit, looked+len(recs)
-			free, held, missed := r.free(tx, recs)
+			free, missed := r.free(tx, recs, limit)
 			if missing = cmp.Or(missing, err, missed); missing == nil {
 				found = free
 			}
-			none.guards = append(none.guards, held...)
 		}
+		none.guards = append(none.guards, r.holds...)
 		if len(found) == 0 && missing == nil {
 			none.Closed, missing = r.openings(tx, closed)
 		}
@@ -270,47 +268,46 @@ func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lock.Info, error)
 	return nil, nil
 }
 
-// free drops what someone holds, and returns guards on that. It stops where
-// there is enough to choose from.
-func (r *NextRequest) free(tx *store.Tx, recs []driver.Record) (out []Task, held []driver.Guard, err error) {
+// free drops what someone holds, and takes note of that: the next look need not
+// look at it again. It stops where there is enough to choose from.
+func (r *NextRequest) free(tx *store.Tx, recs []driver.Record, limit int) (out []Task, err error) {
 	var ids []string
 	for _, rec := range recs {
 		e, err := store.Decode[indexRecord](tx, rec)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !r.taken[e.Value.ID] {
 			ids = append(ids, e.Value.ID)
 		}
 	}
-	for i, id := range ids {
-		if i%atOnce == 0 {
-			if len(out) > 0 {
-				break
+	for n := limit / 4; len(ids) > 0 && len(out) == 0; n *= 4 {
+		some := ids[:min(n, len(ids))]
+		ids = ids[len(some):]
+		if err := cmp.Or(tx.Want(taskKeys(some)...), lock.WantLook(tx, some...)); err != nil {
+			return nil, err
+		}
+		for _, id := range some {
+			t, err := getTask(tx, id)
+			if err != nil {
+				return nil, err
 			}
-			some := ids[i:min(i+atOnce, len(ids))]
-			if err := cmp.Or(tx.Want(taskKeys(some)...), lock.WantLook(tx, some...)); err != nil {
-				return nil, nil, err
+			if !t.Exists() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
+				continue
 			}
+			lk, err := holder(tx, id)
+			if err != nil {
+				return nil, err
+			}
+			if lk != nil {
+				r.taken[id] = true
+				r.holds = append(r.holds, lk.Guard())
+				continue
+			}
+			out = append(out, t.Value)
 		}
-		t, err := getTask(tx, id)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !t.Exists() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
-			continue
-		}
-		lk, err := holder(tx, id)
-		if err != nil {
-			return nil, nil, err
-		}
-		if lk != nil {
-			held = append(held, lk.Guard())
-			continue
-		}
-		out = append(out, t.Value)
 	}
-	return out, held, nil
+	return out, nil
 }
 
 // holder returns a live lock on a task, the caller's own too: what it works on

@@ -72,7 +72,11 @@ func TestThreeHundredHeld(t *testing.T) {
 		w.claim(fmt.Sprint("W", i%7), id)
 	}
 	w.add(in("", "last"))
+	before := w.mem.reads.Load()
 	w.nextIs("A", "last") // behind 300 that are taken
+	if n := w.mem.reads.Load() - before; n > 30 {
+		t.Errorf("next read the store %d times", n)
+	}
 	_, err := w.reset(task.ResetRequest{Tasks: ids})
 	if busy := as[*task.BusyError](w, err); len(busy.Holders) != 300 {
 		t.Errorf("%d holders", len(busy.Holders))
