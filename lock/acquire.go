@@ -157,7 +157,7 @@ func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 	}
 	before := slices.Concat(done.Value.Keys, own.Value.Keys, own.Value.WaitsFor)
 	switch {
-	case done.Value.Broke != nil || len(without(before, r.Keys)) > 0:
+	case done.Value.Broke != nil || slices.ContainsFunc(without(before, r.Keys), r.asks):
 		return false, usedBefore(r.ID)
 	case done.Exists():
 		return false, r.over(r.Keys[0], done.Value.Ended)
@@ -186,6 +186,13 @@ func Once(owner, id string) func(*store.Tx, *Grant) error {
 		}
 		return tx.PutTTL(done.Key, receipt{Keys: keys, Ended: "done"}, keepTokens)
 	}
+}
+
+// asks reports whether a key that an earlier request of this id had was asked
+// for: a section may also have come with a task, which has moved since.
+func (r *AcquireRequest) asks(key string) bool {
+	kind, _ := KindOf(key)
+	return r.Within == nil || kind != Section
 }
 
 // over is the answer to a repeated request of which that key is not held any

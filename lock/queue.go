@@ -85,7 +85,7 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 			if err != nil {
 				return nil, err
 			}
-			if !t.Value.ticket() || stateOf(t) != Held {
+			if !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held {
 				r.lapsed[name] = tx.Now().Add(-max(0, t.Age-t.Value.ttl())).UTC()
 				continue
 			}
@@ -298,8 +298,8 @@ func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRe
 // that of the key where the caller does it.
 func dropTicket(tx *store.Tx, name, key string) error {
 	t, err := getLease(tx, name)
-	if err != nil || !t.Value.ticket() {
-		return err
+	if err != nil || !t.Value.ticket() || key != "" && !slices.Contains(t.Value.WaitsFor, key) {
+		return err // it waits elsewhere now
 	}
 	tx.Delete(t.Key)
 	owner := leaseOwner(name)

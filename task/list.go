@@ -107,18 +107,16 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 // ranks returns the order of the sections, and which of them are skipped, wait
 // for others, or are held by someone else.
 func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lock.Info) (rank map[string]int, closed map[string]bool, err error) {
-	all, err := sections(tx)
+	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
 		waits, err := s.waits(tx)
-		if err != nil {
-			return nil, nil, err
-		}
+		missing = cmp.Or(missing, err)
 		lk := find1(locks, sectionLock(s.Name))
 		held := lk != nil && !s.Shared && lk.State == lock.Held && !lock.Uses(r.Caller, lk.Owner)
 		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
 	}
-	return rank, closed, err
+	return rank, closed, missing
 }
 
 func (r *ListRequest) matches(i Info, now time.Time) bool {

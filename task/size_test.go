@@ -118,9 +118,18 @@ func TestHundredSections(t *testing.T) {
 	}
 	w.nextIs("B", "")
 	w.nextIs("A", "d1")
+	for i := range 120 { // and each waits for one of its own
+		s := fmt.Sprintf("T%03d", i)
+		w.must(w.section(task.SectionRequest{Name: s, New: true, On: []string{fmt.Sprintf("S%03d", i)}}))
+	}
+	before := w.mem.reads.Load()
+	equal(w, "tasks", len(w.list(task.ListRequest{})), 240)
+	if n := w.mem.reads.Load() - before; n > 5 {
+		t.Errorf("list read the store %d times", n)
+	}
 	all, err := task.Sections(w.ctx, w.st, "")
 	w.must(err)
-	equal(w, "sections", len(all.Sections), 120)
+	equal(w, "sections", len(all.Sections), 240)
 	equal(w, "S000 waits for", len(all.Sections[0].WaitsFor), 119)
 	_, err = task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "S119", On: []string{"S000"}})
 	as[*task.CycleError](w, err)

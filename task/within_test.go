@@ -288,3 +288,28 @@ func TestWaitWithin(t *testing.T) {
 		}
 	})
 }
+
+// A task that someone waits for moves to another section: the waiter goes with
+// it, and is in nobody's way where it was.
+func TestWaitForATaskThatMoves(t *testing.T) {
+	for _, id := range []string{"", "r1"} {
+		bubble(t, func(w *world) {
+			w.add(in("S", "a"), in("S", "b"), in("T", "c"))
+			w.acquire("A", "section:S")
+			w.acquire("B", "section:T")
+			got := make(chan error, 1)
+			go func() {
+				_, err := w.tryAcquire(lock.AcquireRequest{Owner: "C", Keys: []string{"a"}, ID: id, Wait: time.Hour})
+				got <- err
+			}()
+			w.settle()
+			w.must(w.move("a", "T"))
+			time.Sleep(time.Minute)
+			w.must(w.release("A", "section:S"))
+			w.acquire("D", "b")
+			w.must(w.release("B", "section:T"))
+			w.must(<-got)
+			w.holds("a C", "section:T C", "b D", "section:S D")
+		})
+	}
+}
