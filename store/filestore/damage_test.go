@@ -89,7 +89,8 @@ func refused(t *testing.T, dir, path string, want error) {
 	s := open(t, dir)
 	if key := "lock/a"; path == filepath.Join(dir, filestore.FileOf(key)) {
 		for _, b := range []driver.Batch{
-			put(key, `{}`), {Writes: []driver.Write{{Key: key}}},
+			put(key, `{}`),
+			{Writes: []driver.Write{{Key: key}}},
 			{Guards: []driver.Guard{{Key: key}}, Writes: put("lock/z", `{}`).Writes},
 		} {
 			if _, err := s.Commit(t.Context(), b); !errors.Is(err, want) {
