@@ -92,7 +92,7 @@ func (c *checker) linear(key string, grants []*op) {
 		keys[g.Owner] = g.Keys
 	}
 	for from := 0; from < len(grants); from += grantsOfWindow {
-		w := window{key: key, keys: keys, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
+		w := window{key: key, keys: keys, killed: c.killed, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
 		ops := w.build(c.ops)
 		c.r.LinearOps += len(ops)
 		model := holderModel
@@ -140,6 +140,7 @@ func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 type window struct {
 	key      string
 	keys     map[string][]string // of an owner, where its grant is known
+	killed   map[int]int64       // when a worker was
 	grants   []*op
 	from, to int
 
@@ -239,22 +240,36 @@ func (w *window) addEnded(o *op) {
 	}
 }
 
-// addSilent adds ends that nobody told: a lease on several keys went without
-// release or known take-over, and a worker that was killed meanwhile wanted one
-// of its keys.
+// addSilent adds ends that nobody told. "run" released by itself and its
+// worker was killed before it could say so; or a lease went without release or
+// known take-over, and a worker that was killed about then wanted one of its
+// keys: it took them over, and gave them back or lost them in its turn.
 func (w *window) addSilent(ops []op, released map[int64]bool) {
 	for i := max(w.from-1, 0); i < w.to; i++ {
 		g, next := w.grants[i], w.grants[i+1]
-		if len(g.Keys) == 1 || next.Took[w.key].Owner != "" || released[g.token(w.key)] || w.over[g.Owner] {
+		if next.Took[w.key].Owner != "" || released[g.token(w.key)] || w.over[g.Owner] {
+			continue
+		}
+		if g.Untold {
+			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, g.Began, next.Return)
 			continue
 		}
 		killed := slices.ContainsFunc(ops, func(o op) bool {
-			return o.Kind == opAcquire && o.Result == isUnknown && o.Call < next.Return && shares(g.Keys, o.Keys)
+			return o.Kind == opAcquire && o.Result == isUnknown && o.Call < next.Return && w.gone(o) > g.Began && shares(g.Keys, o.Keys)
 		})
 		if killed {
 			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, g.Return, next.Return)
 		}
 	}
+}
+
+// gone is when nothing can come any more of an operation whose end nobody saw:
+// the command that a killed worker had started outlives it by a little.
+func (w *window) gone(o op) int64 {
+	if at, ok := w.killed[o.Row]; ok {
+		return at + 5*int64(o.TTL)
+	}
+	return never
 }
 
 func shares(a, b []string) bool {
@@ -275,6 +290,7 @@ func (w *window) addOwn(o *op, place int) {
 	case !unsure && o.Result == isLost && place == w.to && !last:
 	case !unsure:
 		w.add(o, q, o.Result, call, o.Return)
+	case o.Probe: // it changes nothing, or the other checks see it
 	case o.Kind == opRelease && last:
 		w.add(o, q, isUnknown, call, never)
 	case o.Kind == opRelease && w.grants[place+1].Took[w.key].Owner != o.Owner:
