@@ -13,6 +13,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -32,6 +33,10 @@ type App struct {
 	Inspect        Inspector // for doctor; nil: nothing to look into
 	Now            func() time.Time
 	Version        string // empty: what the Go toolchain recorded
+
+	// Plus goes on as tasklock-plus, which has what is slow to load, and returns
+	// only when it cannot. In tasklock-plus it is nil.
+	Plus func() error
 
 	// Flags of every command.
 	JSON     bool
@@ -53,6 +58,9 @@ type App struct {
 	warned bool
 	st     *store.Store
 }
+
+// ErrIncomplete means that a program which belongs to this one is not there.
+var ErrIncomplete = errors.New("the installation is incomplete")
 
 // An Opener opens the store that a URL names. The switch on the scheme lives
 // in package main, so that this package knows no driver.

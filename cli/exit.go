@@ -116,6 +116,8 @@ func judge(err error) verdict {
 		return verdict{ExitNone, "LOCK_NOT_FOUND"}
 	case is(driver.ErrMissing):
 		return verdict{ExitSetup, "NOT_INITIALIZED"}
+	case is(ErrIncomplete):
+		return verdict{ExitSetup, "INCOMPLETE_INSTALLATION"}
 	case is(driver.ErrNewer):
 		return verdict{ExitSetup, "NEWER_FORMAT"}
 	case is(store.ErrMoved):
