@@ -16,7 +16,7 @@ var layers = [][]string{
 	{"fault"},
 	{"host"},
 	{"store/driver"},
-	{"store/driver/local", "store/driver/drivertest", "store"},
+	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store"},
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
