@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -34,6 +35,14 @@ type Pending struct {
 	turn chan bool // true: lead the next group; closed: Rev and Err are set
 }
 
+// ErrLeft is for apply to hand to [Answer]: the group's first batch is that of
+// the caller it runs in, whose context ended while nothing was begun.
+var ErrLeft = errors.New("leader left")
+
+// errAgain sends a batch that went nowhere because its leader left to the queue
+// once more.
+var errAgain = errors.New("queue again")
+
 // NewGroup returns a group whose batches are carried out by apply, which is
 // never called twice at the same time. It must set Rev or Err of each Pending.
 func NewGroup(apply func([]*Pending)) *Group { return &Group{apply: apply} }
@@ -41,6 +50,15 @@ func NewGroup(apply func([]*Pending)) *Group { return &Group{apply: apply} }
 // Commit carries out b, alone or together with others, and returns its own
 // revision or error.
 func (g *Group) Commit(ctx context.Context, b Batch) (int64, error) {
+	for {
+		rev, err := g.commit(ctx, b)
+		if err != errAgain {
+			return rev, err
+		}
+	}
+}
+
+func (g *Group) commit(ctx context.Context, b Batch) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -113,6 +131,26 @@ func (g *Group) leave(p *Pending) (int64, error) {
 	default:
 	}
 	return 0, p.Ctx.Err()
+}
+
+// Answer tells all of a group that none of it was begun, and why. When its
+// leader left, those who still want their answer queue again.
+func Answer(group []*Pending, life *Life, err error) {
+	for _, p := range group {
+		p.Rev, p.Err = 0, err
+		if err != ErrLeft {
+			continue
+		}
+		p.Err = life.Ended(p.Ctx, errAgain)
+	}
+}
+
+// Left is ErrLeft if err is the end of ctx.
+func Left(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return ErrLeft
+	}
+	return err
 }
 
 // Joint returns a context that ends when the contexts of all members have

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -11,44 +10,17 @@ import (
 	"github.com/tasklock/tasklock/store/driver/local"
 )
 
-// errAgain tells a batch that went nowhere because its leader left to queue
-// once more; errLeft tells the group that the leader did.
-var (
-	errAgain = errors.New("queue again")
-	errLeft  = errors.New("leader left")
-)
-
 // Commit implements driver.Store.
 func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	done, err := s.use()
+	done, err := s.open.Use()
 	if err != nil {
 		return 0, err
 	}
 	defer done()
 	if len(b.Writes) == 0 {
-		return s.check(ctx, b)
+		return local.Holding(s.holding).Check(ctx, b)
 	}
-	for {
-		rev, err := s.group.Commit(ctx, b)
-		if err != errAgain {
-			return rev, err
-		}
-	}
-}
-
-// check answers a batch that writes nothing, which needs no guard.
-func (s *Store) check(ctx context.Context, b driver.Batch) (int64, error) {
-	if err := b.Check(); err != nil {
-		return 0, err
-	}
-	holds, rev, err := s.holding(ctx, b.Guards)
-	if err == nil && !holds {
-		err = driver.ErrConflict
-	}
-	if err != nil {
-		return 0, err
-	}
-	return rev, nil
+	return s.group.Commit(ctx, b)
 }
 
 // apply carries out the batches of a group under the guard. The group's first
@@ -59,20 +31,7 @@ func (s *Store) apply(group []*driver.Pending) {
 	if err == nil {
 		return
 	}
-	for _, p := range group {
-		p.Rev, p.Err = 0, err
-		if err != errLeft {
-			continue
-		}
-		switch {
-		case s.open.Err() != nil:
-			p.Err = errClosed
-		case p.Ctx.Err() != nil:
-			p.Err = p.Ctx.Err()
-		default:
-			p.Err = errAgain
-		}
-	}
+	driver.Answer(group, s.open, err)
 }
 
 // write takes the guard and carries out the batches. An error means that none
@@ -82,13 +41,10 @@ func (s *Store) write(group []*driver.Pending) error {
 	if s.frozen {
 		return fmt.Errorf("%w: %s cannot be written", driver.ErrDenied, s.dir)
 	}
-	ctx, stop := s.living(group[0].Ctx)
+	ctx, stop := s.open.Living(group[0].Ctx)
 	defer stop()
 	if err := s.guard.Lock(ctx); err != nil {
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return errLeft
-		}
-		return err
+		return driver.Left(ctx, err)
 	}
 	defer s.guard.Unlock()
 	if err := s.same(); err != nil {

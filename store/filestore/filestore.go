@@ -80,6 +80,7 @@ type Store struct {
 	life   string
 	frozen bool // we may only read
 
+	open    *driver.Life
 	group   *driver.Group
 	guard   *local.Gate // on the journal
 	wake    *local.Wake
@@ -91,13 +92,7 @@ type Store struct {
 	stateID   fs.FileInfo
 	lastLine  []byte // of the state file
 	lastState state
-
-	using sync.RWMutex    // read-held by every call, taken by Close
-	open  context.Context // ends with Close
-	end   context.CancelFunc
 }
-
-var errClosed = errors.New("store is closed")
 
 // Open opens the store in the folder dir.
 func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
@@ -131,11 +126,11 @@ func newStore(dir string, poll time.Duration) (*Store, error) {
 		dir:   dir,
 		root:  root,
 		limit: softLimit,
+		open:  driver.NewLife(),
 		guard: local.NewGate(filepath.Join(dir, journalFile)),
 		wake:  local.NewWake(filepath.Join(dir, wakeDir), poll),
 	}
 	s.group = driver.NewGroup(s.apply)
-	s.open, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -266,9 +261,7 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.
 
 // Close ends all waits, finishes calls under way, and closes the files.
 func (s *Store) Close() error {
-	s.end()
-	s.using.Lock()
-	defer s.using.Unlock()
+	defer s.open.End()()
 	s.guard.Close()
 	s.wake.Close()
 	s.mu.Lock()
@@ -279,21 +272,4 @@ func (s *Store) Close() error {
 		}
 	}
 	return s.root.Close()
-}
-
-// use keeps the store open during a call.
-func (s *Store) use() (done func(), err error) {
-	s.using.RLock()
-	if s.open.Err() != nil {
-		s.using.RUnlock()
-		return nil, errClosed
-	}
-	return s.using.RUnlock, nil
-}
-
-// living returns a context that ends with ctx, and with the store.
-func (s *Store) living(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.open, cancel)
-	return ctx, func() { stop(); cancel() }
 }

@@ -19,7 +19,7 @@ const frozenPause = 2 * time.Millisecond
 
 // Read implements driver.Store.
 func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	done, err := s.use()
+	done, err := s.open.Use()
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -301,37 +301,7 @@ func (v *view) keysIn(ctx context.Context, folder string) ([]string, error) {
 
 // Wait implements driver.Store.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
-	done, err := s.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	living, stop := s.living(ctx)
-	defer stop()
-
-	keys := make([]string, len(guards))
-	for i, g := range guards {
-		keys[i] = g.Key
-	}
-	sub := s.wake.Subscribe(keys)
-	defer sub.Close()
-	for {
-		holds, _, err := s.holding(living, guards)
-		if err == nil && !holds {
-			return nil
-		}
-		if err == nil {
-			err = sub.Wait(living)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case s.open.Err() != nil:
-			return errClosed
-		case err != nil:
-			return err
-		}
-	}
+	return local.Holding(s.holding).Wait(ctx, s.open, s.wake, guards)
 }
 
 // holding reports whether all guards hold, and at which revision.

@@ -43,7 +43,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 			err = driver.ErrConflict
 		}
 		if err != nil {
-			return 0, s.ended(ctx, err)
+			return 0, s.life.Ended(ctx, err)
 		}
 		return rev, nil
 	}
@@ -74,9 +74,8 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 func (s *Store) apply(group []*driver.Pending) {
 	joint, cancel := driver.Joint(group)
 	defer cancel()
-	ctx, stop := context.WithCancel(joint)
+	ctx, stop := s.life.Living(joint)
 	defer stop()
-	defer context.AfterFunc(s.life, stop)()
 
 	w := &work{store: s, open: slices.Clone(group)}
 	err := s.turn.Lock(ctx)
@@ -86,7 +85,7 @@ func (s *Store) apply(group []*driver.Pending) {
 	}
 	if err != nil {
 		for _, p := range w.open {
-			p.Rev, p.Err = 0, s.ended(p.Ctx, err)
+			p.Rev, p.Err = 0, s.life.Ended(p.Ctx, err)
 		}
 	}
 	s.tidy()
@@ -94,11 +93,11 @@ func (s *Store) apply(group []*driver.Pending) {
 
 // tidy lets git pack the cache when it has become crowded.
 func (s *Store) tidy() {
-	if s.life.Err() != nil || !s.cache.crowded() {
+	if s.life.Over() || !s.cache.crowded() {
 		return
 	}
 	s.jobs.Go(func() {
-		if s.gate.Lock(s.life) == nil {
+		if s.gate.Lock(s.life.Context()) == nil {
 			defer s.gate.Unlock()
 			if s.cache.crowded() { // Close waits for it: half a tidying helps nobody
 				s.cache.tidy(context.Background(), s.server.git)
@@ -195,7 +194,7 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 	case done:
 		w.finish(a)
 		// The commit counts, whether or not we can make a note of it.
-		_, _ = w.store.adopt(w.store.life, a.commit)
+		_, _ = w.store.adopt(w.store.life.Context(), a.commit)
 		return false, nil
 	case failed, lost, refused:
 		a.sure = result != failed

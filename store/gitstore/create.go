@@ -83,14 +83,14 @@ func (s *Store) Compact(ctx context.Context) error {
 	}
 	defer done()
 	if err := s.turn.Lock(living); err != nil {
-		return s.ended(ctx, err)
+		return s.life.Ended(ctx, err)
 	}
 	defer s.turn.Unlock()
 	w := &work{store: s}
 	for {
 		v, err := s.look(living)
 		if err != nil {
-			return s.ended(ctx, err)
+			return s.life.Ended(ctx, err)
 		}
 		if v.history == 1 {
 			return nil
@@ -108,14 +108,14 @@ func (s *Store) Compact(ctx context.Context) error {
 		now, err := s.fetch(living, "", false)
 		switch {
 		case err != nil:
-			return s.ended(ctx, errors.Join(cause, err))
+			return s.life.Ended(ctx, errors.Join(cause, err))
 		case now.id == v.id:
 			if w.failures++; w.failures == maxFailures {
 				return cause
 			}
 		}
 		if err := w.pause(living); err != nil && now.history > 1 {
-			return s.ended(ctx, err)
+			return s.life.Ended(ctx, err)
 		}
 	}
 }
@@ -132,11 +132,11 @@ func (s *Store) Raise(ctx context.Context) (int64, error) {
 	}
 	defer done()
 	if err := s.turn.Lock(living); err != nil {
-		return 0, s.ended(ctx, err)
+		return 0, s.life.Ended(ctx, err)
 	}
 	defer s.turn.Unlock()
 	rev, err := s.raise(living)
-	return rev, s.ended(ctx, err)
+	return rev, s.life.Ended(ctx, err)
 }
 
 func (s *Store) raise(ctx context.Context) (int64, error) {

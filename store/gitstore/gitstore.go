@@ -111,13 +111,9 @@ type Store struct {
 	answered  int           // number of the last asking that got an answer
 	moving    int           // how many times in a row it had changed
 
-	using sync.RWMutex    // read-held by every call, taken by Close
-	jobs  sync.WaitGroup  // what goes on without a call
-	life  context.Context // ends with Close
-	end   context.CancelFunc
+	jobs sync.WaitGroup // what goes on without a call
+	life *driver.Life
 }
-
-var errClosed = errors.New("store is closed")
 
 // Open opens the branch of a remote: a URL (file, ssh, http, https), host:path,
 // a folder, or the name of a remote in the work tree. The server is asked only
@@ -199,6 +195,7 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 		cache:   c,
 		objects: newObjects(c.repo, &catFile{git: g}),
 		where:   fmt.Sprintf("branch %s of %s", o.Branch, p.show),
+		life:    driver.NewLife(),
 		poll:    o.Poll,
 		compact: int64(o.CompactAfter),
 		turn:    local.NewGate(filepath.Join(c.dir, "turn")),
@@ -207,7 +204,6 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 		news:    make(chan struct{}),
 	}
 	s.group = driver.NewGroup(s.apply)
-	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -220,9 +216,7 @@ func or[T int | time.Duration](value, otherwise T) T {
 
 // Close ends all waits and every command of git that is under way.
 func (s *Store) Close() error {
-	s.end()
-	s.using.Lock()
-	defer s.using.Unlock()
+	defer s.life.End()()
 	s.jobs.Wait()
 	s.objects.cat.close()
 	s.turn.Close()
@@ -233,25 +227,10 @@ func (s *Store) Close() error {
 // use keeps the store open during a call, and gives the call a context that
 // also ends with the store.
 func (s *Store) use(ctx context.Context) (living context.Context, done func(), err error) {
-	s.using.RLock()
-	if s.life.Err() != nil {
-		s.using.RUnlock()
-		return nil, nil, errClosed
+	done, err = s.life.Use()
+	if err != nil {
+		return nil, nil, err
 	}
-	living, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
-	return living, func() { stop(); cancel(); s.using.RUnlock() }, nil
-}
-
-// ended prefers the end of the caller's context to what it brought about.
-func (s *Store) ended(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case s.life.Err() != nil:
-		return errClosed
-	}
-	return err
+	living, stop := s.life.Living(ctx)
+	return living, func() { stop(); done() }, nil
 }

@@ -26,7 +26,7 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return err
 	})
 	if err != nil {
-		return driver.Snapshot{}, s.ended(ctx, err)
+		return driver.Snapshot{}, s.life.Ended(ctx, err)
 	}
 	return snap, nil
 }
@@ -57,11 +57,11 @@ func (s *Store) Cached(ctx context.Context, q driver.Query) (driver.Snapshot, ti
 		err = fmt.Errorf("%w: %s was never seen on this machine", driver.ErrMissing, s.where)
 	}
 	if err != nil {
-		return driver.Snapshot{}, time.Time{}, s.ended(ctx, err)
+		return driver.Snapshot{}, time.Time{}, s.life.Ended(ctx, err)
 	}
 	snap, err := v.query(living, q, maxSkew)
 	if err != nil {
-		return driver.Snapshot{}, time.Time{}, s.ended(ctx, err)
+		return driver.Snapshot{}, time.Time{}, s.life.Ended(ctx, err)
 	}
 	return snap, at, nil
 }
@@ -99,7 +99,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 		ok, _, err := s.holding(living, guards, look)
 		switch {
 		case living.Err() != nil:
-			return s.ended(ctx, living.Err())
+			return s.life.Ended(ctx, living.Err())
 		case err == nil && !ok:
 			return nil
 		case driver.Refusal(err):
@@ -115,7 +115,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 		select {
 		case <-living.Done():
 			pause.Stop()
-			return s.ended(ctx, living.Err())
+			return s.life.Ended(ctx, living.Err())
 		case <-news:
 			look = s.newest
 		case <-pause.C:

@@ -3,20 +3,12 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/local"
-)
-
-// errAgain tells a batch that went nowhere because its leader left to queue
-// once more; errLeft tells the group that the leader did.
-var (
-	errAgain = errors.New("queue again")
-	errLeft  = errors.New("leader left")
 )
 
 // When the log is looked at, and how long is too long.
@@ -28,35 +20,15 @@ const (
 
 // Commit implements driver.Store.
 func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	done, err := s.use()
+	done, err := s.life.Use()
 	if err != nil {
 		return 0, err
 	}
 	defer done()
 	if len(b.Writes) == 0 {
-		return s.check(ctx, b)
+		return local.Holding(s.holding).Check(ctx, b)
 	}
-	for {
-		rev, err := s.group.Commit(ctx, b)
-		if err != errAgain {
-			return rev, err
-		}
-	}
-}
-
-// check answers a batch that writes nothing, which needs no write lock.
-func (s *Store) check(ctx context.Context, b driver.Batch) (int64, error) {
-	if err := b.Check(); err != nil {
-		return 0, err
-	}
-	holds, rev, err := s.holding(ctx, b.Guards)
-	if err == nil && !holds {
-		err = driver.ErrConflict
-	}
-	if err != nil {
-		return 0, err
-	}
-	return rev, nil
+	return s.group.Commit(ctx, b)
 }
 
 // apply carries out the batches of a group in one transaction. The group's
@@ -69,20 +41,7 @@ func (s *Store) apply(group []*driver.Pending) {
 		s.wake.Touch(tx.wrote)
 		return
 	}
-	for _, p := range group {
-		p.Rev, p.Err = 0, err
-		if err != errLeft {
-			continue
-		}
-		switch {
-		case s.life.Err() != nil:
-			p.Err = errClosed
-		case p.Ctx.Err() != nil:
-			p.Err = p.Ctx.Err()
-		default:
-			p.Err = errAgain
-		}
-	}
+	driver.Answer(group, s.life, err)
 }
 
 func (s *Store) write(group []*driver.Pending) (*tx, error) {
@@ -90,11 +49,11 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	if s.conns.frozen {
 		return nil, fmt.Errorf("%w: %s cannot be written", driver.ErrDenied, s.path)
 	}
-	ctx, stop := s.living(group[0].Ctx)
+	ctx, stop := s.life.Living(group[0].Ctx)
 	defer stop()
 	if !fault.Bug("deferred_transaction") {
 		if err := s.gate.Lock(ctx); err != nil {
-			return nil, left(ctx, err)
+			return nil, driver.Left(ctx, err)
 		}
 		defer s.gate.Unlock()
 	}
@@ -108,7 +67,7 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	if err := tx.run(ctx, group); err != nil {
 		s.known = state{}
 		_ = tx.conn.rollback()
-		return nil, left(ctx, explain(err, s.path))
+		return nil, driver.Left(ctx, explain(err, s.path))
 	}
 	s.known = tx.state
 	return tx, nil
@@ -139,14 +98,6 @@ func (s *Store) shorten() {
 	c.SetBusyTimeout(0) // readers of the log have precedence
 	_, _ = c.pragma(sql)
 	c.SetBusyTimeout(busyTimeout)
-}
-
-// left tells apart an error of the store from the end of the leader's context.
-func left(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return errLeft
-	}
-	return err
 }
 
 // A tx is the transaction of one group.

@@ -13,7 +13,7 @@ import (
 
 // Read implements driver.Store.
 func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	done, err := s.use()
+	done, err := s.life.Use()
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -151,37 +151,7 @@ func after(prefix string) (string, bool) {
 
 // Wait implements driver.Store.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
-	done, err := s.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	living, stop := s.living(ctx)
-	defer stop()
-
-	keys := make([]string, len(guards))
-	for i, g := range guards {
-		keys[i] = g.Key
-	}
-	sub := s.wake.Subscribe(keys)
-	defer sub.Close()
-	for {
-		holds, _, err := s.holding(living, guards)
-		if err == nil && !holds {
-			return nil
-		}
-		if err == nil {
-			err = sub.Wait(living)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case s.life.Err() != nil:
-			return errClosed
-		case err != nil:
-			return err
-		}
-	}
+	return local.Holding(s.holding).Wait(ctx, s.life, s.wake, guards)
 }
 
 // holding reports whether all guards hold, and at which revision.

@@ -37,7 +37,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -62,6 +61,7 @@ type Store struct {
 	safeFS bool
 	id     fs.FileInfo // of the file we opened
 
+	life  *driver.Life
 	group *driver.Group
 	gate  *local.Gate
 	wake  *local.Wake
@@ -69,13 +69,7 @@ type Store struct {
 	conns   *conns
 	commits int   // groups committed, under conns.main
 	known   state // after the last of them, under conns.main
-
-	using sync.RWMutex    // read-held by every call, taken by Close
-	life  context.Context // ends with Close
-	end   context.CancelFunc
 }
-
-var errClosed = errors.New("store is closed")
 
 // Open opens the database at path. Beside it, in the same folder, lie its log
 // and shared memory, the file "gate" and the folder "wake".
@@ -104,11 +98,11 @@ func newStore(path string, safeFS bool, poll time.Duration) *Store {
 	s := &Store{
 		path:   path,
 		safeFS: safeFS,
+		life:   driver.NewLife(),
 		gate:   local.NewGate(filepath.Join(folder, "gate")),
 		wake:   local.NewWake(filepath.Join(folder, "wake"), poll),
 	}
 	s.group = driver.NewGroup(s.apply)
-	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
 
@@ -241,27 +235,8 @@ func (s *Store) same() error {
 
 // Close ends all waits, finishes calls under way, and closes the database.
 func (s *Store) Close() error {
-	s.end()
-	s.using.Lock()
-	defer s.using.Unlock()
+	defer s.life.End()()
 	s.gate.Close()
 	s.wake.Close()
 	return s.conns.close()
-}
-
-// use keeps the store open during a call.
-func (s *Store) use() (done func(), err error) {
-	s.using.RLock()
-	if s.life.Err() != nil {
-		s.using.RUnlock()
-		return nil, errClosed
-	}
-	return s.using.RUnlock, nil
-}
-
-// living returns a context that ends with ctx, and with the store.
-func (s *Store) living(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
-	return ctx, func() { stop(); cancel() }
 }

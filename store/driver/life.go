@@ -1,0 +1,70 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrClosed is what a driver answers after Close.
+var ErrClosed = errors.New("store is closed")
+
+// A Life is how long a driver is open: every call keeps it so while it runs,
+// and Close ends it.
+type Life struct {
+	ctx   context.Context
+	end   context.CancelFunc
+	using sync.RWMutex // read-held by every call, taken by End
+}
+
+// NewLife begins one.
+func NewLife() *Life {
+	l := &Life{}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// Context ends with the life.
+func (l *Life) Context() context.Context { return l.ctx }
+
+// Over reports whether Close was called.
+func (l *Life) Over() bool { return l.ctx.Err() != nil }
+
+// End ends what waits, lets the calls under way return, and keeps new ones out.
+// done follows when everything is closed.
+func (l *Life) End() (done func()) {
+	l.end()
+	l.using.Lock()
+	return l.using.Unlock
+}
+
+// Use keeps the driver open during a call.
+func (l *Life) Use() (done func(), err error) {
+	l.using.RLock()
+	if l.Over() {
+		l.using.RUnlock()
+		return nil, ErrClosed
+	}
+	return l.using.RUnlock, nil
+}
+
+// Living returns a context that ends with ctx, and with the life.
+func (l *Life) Living(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(l.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Ended prefers the end of the caller's context, and of the life, to the error
+// that it brought about.
+func (l *Life) Ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case l.Over():
+		return ErrClosed
+	}
+	return err
+}
