@@ -227,10 +227,10 @@ func (s *Store) Close() error {
 // use keeps the store open during a call, and gives the call a context that
 // also ends with the store.
 func (s *Store) use(ctx context.Context) (living context.Context, done func(), err error) {
-	done, err = s.life.Use()
+	free, err := s.life.Use()
 	if err != nil {
 		return nil, nil, err
 	}
 	living, stop := s.life.Living(ctx)
-	return living, func() { stop(); done() }, nil
+	return living, func() { stop(); free() }, nil
 }
