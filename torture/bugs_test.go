@@ -3,9 +3,7 @@
 package torture
 
 import (
-	"errors"
-	"fmt"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,57 +13,66 @@ import (
 // processes at one place at one time.
 const attempts = 8
 
+// planted is a bug, and the run that brings it out.
+type planted struct {
+	name  string
+	shape func(*Config)
+}
+
+// plantedBugs are those in the rules, which all backends share.
+var plantedBugs = []planted{
+	{"release_unchecked", func(c *Config) { c.Keys, c.Probes = 2, 80 }},
+	{"no_compare", func(c *Config) { c.Tries = 100 }},
+	{"empty_is_free", func(c *Config) { c.Tries = 50 }},
+	{"reentrant_by_user", func(*Config) {}},
+}
+
+// planted lists the bugs that this backend's runs must catch.
+func (b backend) planted() []planted {
+	all := slices.Concat(plantedBugs, b.bugs)
+	if b.stepClock != nil {
+		all = append(all, planted{"wall_clock_only", func(c *Config) {
+			c.Disturb, c.DisturbEvery = b.stepClock(c.URL), 500*time.Millisecond
+		}})
+	}
+	if b.brief.modes == nil || full() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(p planted) bool { return !slices.Contains(b.brief.bugs, p.name) })
+}
+
 // TestPlantedBugs shows that the harness can fail: with each of these bugs in
 // the workers the run that is clean elsewhere must report a violation.
 func TestPlantedBugs(t *testing.T) {
-	for _, b := range []struct {
-		name  string
-		shape func(*Config)
-	}{
-		{"release_unchecked", func(c *Config) { c.Keys, c.Probes = 2, 80 }},
-		{"no_compare", func(c *Config) { c.Tries = 100 }},
-		{"deferred_transaction", func(c *Config) { c.Tries = 50 }},
-		{"empty_is_free", func(c *Config) { c.Tries = 50 }},
-		{"reentrant_by_user", func(*Config) {}},
-		{"wall_clock_only", func(c *Config) { c.Disturb, c.DisturbEvery = stepClock(c.URL), 500*time.Millisecond }},
-	} {
-		for _, mode := range []Mode{Library, Binary} {
-			t.Run(b.name+"/"+string(mode), func(t *testing.T) {
-				for seed := uint64(1); seed <= attempts; seed++ {
-					c := sqlite.run(t)
-					c.Mode, c.Binary, c.Bug, c.Seed = mode, command(t), b.name, seed
-					c.Processes, c.Rounds, c.Wait, c.Limit = 6, 15, 10*time.Second, 30*time.Second
-					if mode == Binary {
-						c.Rounds = 8
-					}
-					b.shape(&c)
-					r, err := Run(c)
-					must(t, err)
-					if len(r.Violations) > 0 {
-						first, _, _ := strings.Cut(r.Violations[0].String(), "\n")
-						t.Logf("caught with seed %d after %d grants: %s; first: %s", seed, r.Grants, r.Kinds(), first)
-						return
-					}
+	eachBackend(t, func(t *testing.T, b backend) {
+		for _, bug := range b.planted() {
+			for i, mode := range b.modes() {
+				if i > 0 && b.brief.modes != nil && !full() {
+					break
 				}
-				t.Fatal("the bug was not seen")
-			})
+				t.Run(bug.name+"/"+string(mode), func(t *testing.T) { mustCatch(t, b, bug, mode) })
+			}
 		}
-	}
+	})
 }
 
-// stepClock sets the wall clock of a SQLite store forward by an hour, as far
-// as its records can tell.
-func stepClock(url string) func() error {
-	if _, err := exec.LookPath("sqlite3"); err != nil {
-		return func() error { return errors.New("the sqlite3 shell is missing; run: apt-get install sqlite3") }
-	}
-	path := strings.TrimPrefix(url, "sqlite:")
-	return func() error {
-		out, err := exec.Command("sqlite3", "-cmd", ".timeout 10000", path,
-			"UPDATE record SET wall = wall - 3600000000000").CombinedOutput()
-		if err != nil && !strings.Contains(string(out), "no such table") {
-			return fmt.Errorf("sqlite3: %w: %s", err, out)
+func mustCatch(t *testing.T, b backend, bug planted, mode Mode) {
+	for seed := uint64(1); seed <= attempts; seed++ {
+		c := b.run(t, mode)
+		c.Bug, c.Seed = bug.name, seed
+		c.Processes, c.Rounds, c.Wait = min(6, c.Processes), min(15, c.Rounds), min(10*time.Second, c.Wait)
+		if mode == Binary {
+			c.Rounds = min(8, c.Rounds)
 		}
-		return nil
+		c.Limit = 30 * b.ttl
+		bug.shape(&c)
+		r, err := Run(c)
+		must(t, err)
+		if len(r.Violations) > 0 {
+			first, _, _ := strings.Cut(r.Violations[0].String(), "\n")
+			t.Logf("caught with seed %d after %d grants: %s; first: %s", seed, r.Grants, r.Kinds(), first)
+			return
+		}
 	}
+	t.Fatal("the bug was not seen")
 }

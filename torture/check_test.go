@@ -62,7 +62,7 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 
 // A damaged store is reported whatever the workers saw.
 func TestDamageIsReported(t *testing.T) {
-	c := sqlite.run(t)
+	c := sqlite.run(t, Library)
 	c.Processes, c.Rounds, c.KillEvery, c.PauseEvery = 2, 2, 0, 0
 	c.Damage = func() []string { return []string{"page 3 is never used"} }
 	if r := mustRun(t, c); r.Kinds() != "damage 1" {

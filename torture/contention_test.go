@@ -9,15 +9,25 @@ import (
 )
 
 // run is a run of workers over a new store.
-func (b backend) run(t *testing.T) Config {
+func (b backend) run(t *testing.T, mode Mode) Config {
 	t.Helper()
-	dir := t.TempDir()
-	return Config{
-		URL: b.url(dir), Dir: t.TempDir(), Worker: workerProgram(t),
+	p := b.place(t)
+	c := Config{
+		URL: p.url, Dir: t.TempDir(), Env: p.only, Worker: workerProgram(t), Mode: mode, Binary: command(t),
 		Jitter: true, Tries: 30, Batches: 20,
 		KillEvery: 300 * time.Millisecond, PauseEvery: 2 * time.Second,
-		Damage: func() []string { return append(b.damage(dir), b.doctor(command(t), dir)...) },
+		Damage: func() []string { return p.wrong(t) },
 	}
+	if c = c.withDefaults(); mode == Binary {
+		c.Rounds = 12
+	}
+	if full() {
+		c.long(500)
+	}
+	if b.race != nil {
+		b.race(&c)
+	}
+	return c
 }
 
 // long makes it the long form: more of everything, faults a little further
@@ -40,34 +50,32 @@ func mustRun(t *testing.T, c Config) *Report {
 // TestContention: no overlap, tokens grow, no BUSY, every waiter is served,
 // whatever is killed or stopped.
 func TestContention(t *testing.T) {
-	t.Run("library", func(t *testing.T) {
-		c := sqlite.run(t)
-		c.Seed = 1
-		if full() {
-			c.long(500)
+	eachBackend(t, func(t *testing.T, b backend) {
+		for _, mode := range b.modes() {
+			t.Run(string(mode), func(t *testing.T) {
+				c := b.run(t, mode)
+				c.Seed = uint64(len(mode)) // any will do
+				clean(t, c)
+			})
 		}
-		clean(t, c)
-	})
-	t.Run("binary", func(t *testing.T) {
-		c := sqlite.run(t)
-		c.Mode, c.Binary, c.Seed, c.Rounds = Binary, command(t), 2, 12
-		if full() {
-			c.long(500)
-		}
-		clean(t, c)
 	})
 }
 
 // TestClockSteps: the wall clock jumps again and again, and nobody loses a
 // lease for it.
 func TestClockSteps(t *testing.T) {
-	c := sqlite.run(t)
-	c.Processes, c.Rounds, c.Seed = 8, 15, 4
-	if full() {
-		c.long(200)
-	}
-	c.Disturb, c.DisturbEvery = stepClock(c.URL), 300*time.Millisecond
-	clean(t, c)
+	eachBackend(t, func(t *testing.T, b backend) {
+		if b.stepClock == nil {
+			t.Skip("its records cannot be dated back")
+		}
+		c := b.run(t, Library)
+		c.Processes, c.Rounds, c.Seed = 8, 15, 4
+		if full() {
+			c.long(200)
+		}
+		c.Disturb, c.DisturbEvery = b.stepClock(c.URL), 300*time.Millisecond
+		clean(t, c)
+	})
 }
 
 func clean(t *testing.T, c Config) {

@@ -149,6 +149,9 @@ func (c *controller) start(slot int) (row int, cmd *exec.Cmd, said *bytes.Buffer
 	}
 	cmd = exec.Command(c.Worker, "-test.run=^$")
 	cmd.Env = append(cleanEnv(), workerEnv+"="+string(spec))
+	if c.Env != nil {
+		cmd.Env = append(cmd.Env, c.Env(slot)...)
+	}
 	if c.Jitter {
 		cmd.Env = append(cmd.Env, "TASKLOCK_FAULT_JITTER=1")
 	}

@@ -53,7 +53,7 @@ var holderModel = porcupine.Model{
 	Init: func() any { return holderState{} },
 	Step: func(s, in, out any) (bool, any) {
 		now, q := s.(holderState), in.(question)
-		mine := now.held && now.token == q.token
+		mine := now.held && now.token == q.token && !now.ghost // a ghost's own token nobody knows
 		switch q.kind + " " + out.(string) {
 		case opAcquire + " " + isOK:
 			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && now.held && now.owner == q.took

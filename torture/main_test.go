@@ -33,7 +33,7 @@ var built struct {
 }
 
 // build compiles a program with failpoints, once.
-func build(t *testing.T, name string, args ...string) string {
+func build(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	built.Lock()
 	defer built.Unlock()
@@ -61,7 +61,7 @@ func build(t *testing.T, name string, args ...string) string {
 }
 
 // workerProgram is this test binary with failpoints.
-func workerProgram(t *testing.T) string {
+func workerProgram(t testing.TB) string {
 	t.Helper()
 	if fault.Enabled {
 		return "/proc/self/exe"
@@ -70,7 +70,7 @@ func workerProgram(t *testing.T) string {
 }
 
 // command is tasklock with failpoints.
-func command(t *testing.T) string {
+func command(t testing.TB) string {
 	t.Helper()
 	return build(t, "tasklock", "build", "../cmd/tasklock")
 }

@@ -85,7 +85,7 @@ func newDisk(t *testing.T, b backend) *disk {
 }
 
 func (d *disk) command(before []string, args ...string) *exec.Cmd {
-	line := append(append([]string{}, before...), d.binary, "--store", d.url(d.mount), "--json")
+	line := append(append([]string{}, before...), d.binary, "--store", d.at(d.mount), "--json")
 	line = append(line, args...)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = cleanEnv()
@@ -174,10 +174,10 @@ func (d *disk) remount() error {
 // whole requires that all these locks are there, and that tokens go on above
 // every one that was ever told.
 func (d *disk) whole(held map[string]int64) error {
-	if wrong := d.damage(d.mount); len(wrong) > 0 {
+	if wrong := d.damage(d.at(d.mount), d.mount); len(wrong) > 0 {
 		return fmt.Errorf("the store is not whole: %q", wrong)
 	}
-	all, err := ReadFresh(d.worker, d.url(d.mount))
+	all, err := ReadFresh(d.worker, d.at(d.mount))
 	if err != nil {
 		return err
 	}

@@ -21,18 +21,18 @@ import (
 
 // A field is a store and a register in which commands run under leases.
 type field struct {
+	place
 	binary string
-	url    string
-	dir    string
+	shared string // the folder with the register
 	reg    *register
 	ttl    time.Duration
 }
 
-func newField(t *testing.T, ttl time.Duration) *field {
+func newField(t *testing.T, b backend, ttl time.Duration) *field {
 	t.Helper()
-	f := &field{binary: command(t), url: sqlite.url(t.TempDir()), dir: t.TempDir(), ttl: ttl}
+	f := &field{place: b.place(t), binary: command(t), shared: t.TempDir(), ttl: ttl}
 	var err error
-	f.reg, err = openRegister(filepath.Join(f.dir, "register"))
+	f.reg, err = openRegister(filepath.Join(f.shared, "register"))
 	must(t, err)
 	return f
 }
@@ -40,7 +40,7 @@ func newField(t *testing.T, ttl time.Duration) *field {
 // tasklock runs a command and returns its exit code and what it said.
 func (f *field) tasklock(args ...string) (int, string) {
 	cmd := exec.Command(f.binary, append([]string{"--store", f.url, "--json"}, args...)...)
-	cmd.Env = cleanEnv()
+	cmd.Env = f.env(0)
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		return -1, err.Error()
@@ -65,7 +65,7 @@ type job struct {
 // start runs a command on the key that works for hold. before stands in front
 // of the command line, bug is planted.
 func (f *field) start(key, row int, hold time.Duration, deaf bool, bug string, before ...string) (*job, error) {
-	spec, err := json.Marshal(childSpec{Dir: f.dir, Keys: []string{keyName(key)}, Row: row, Hold: hold, Deaf: deaf})
+	spec, err := json.Marshal(childSpec{Dir: f.shared, Keys: []string{keyName(key)}, Row: row, Hold: hold, Deaf: deaf})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (f *field) start(key, row int, hold time.Duration, deaf bool, bug string, b
 	line := append(before, f.binary, "--store", f.url, "run", keyName(key), "--owner", rootOwner,
 		"--ttl", f.ttl.String(), "--wait", "1m", "--", self, "-test.run=^$")
 	j := &job{wrapper: exec.Command(line[0], line[1:]...), in: make(chan struct{}), done: make(chan struct{})}
-	j.wrapper.Env = append(cleanEnv(), childEnv+"="+string(spec), "TASKLOCK_FAULT_BUG="+bug, "GOMAXPROCS=1")
+	j.wrapper.Env = append(f.env(row), childEnv+"="+string(spec), "TASKLOCK_FAULT_BUG="+bug, "GOMAXPROCS=1")
 	j.wrapper.Stderr = &j.said
 	j.wrapper.WaitDelay = time.Second
 	out, err := j.wrapper.StdoutPipe()
@@ -152,21 +152,24 @@ func runs(pid int) bool {
 // its wrapper exits with 7, none of its writes is accepted, and its end
 // changes nothing.
 func TestStoppedHolder(t *testing.T) {
-	ttl, rounds, atOnce := 2*time.Second, 1, 4
-	if full() {
-		ttl, rounds, atOnce = 2*time.Second, 50, 8
-	}
-	type round struct{ whole, deaf bool }
-	var all []round
-	for i := range 4 * rounds {
-		all = append(all, round{whole: i%2 == 0, deaf: i/2%2 == 0})
-	}
-	inParallel(atOnce, all, func(r round) {
-		if err := newField(t, ttl).stopRound(r.whole, r.deaf); err != nil {
-			t.Errorf("everything stopped: %v, deaf to TERM: %v: %v", r.whole, r.deaf, err)
+	eachBackend(t, func(t *testing.T, b backend) {
+		t.Parallel() // they mostly sleep
+		ttl, rounds, atOnce := max(2*time.Second, b.ttl), 1, 4
+		if full() {
+			rounds, atOnce = max(1, 100/int(ttl/time.Second)), 8
 		}
+		type round struct{ whole, deaf bool }
+		var all []round
+		for i := range 4 * rounds {
+			all = append(all, round{whole: i%2 == 0, deaf: i/2%2 == 0})
+		}
+		inParallel(atOnce, all, func(r round) {
+			if err := newField(t, b, ttl).stopRound(r.whole, r.deaf); err != nil {
+				t.Errorf("everything stopped: %v, deaf to TERM: %v: %v", r.whole, r.deaf, err)
+			}
+		})
+		t.Logf("%d holders stopped for 3 x %v, half of them whole, half of them only the wrapper", len(all), ttl)
 	})
-	t.Logf("%d holders stopped for 3 x %v, half of them whole, half of them only the wrapper", len(all), ttl)
 }
 
 func (f *field) stopRound(whole, deaf bool) error {
@@ -191,7 +194,7 @@ func (f *field) stopRound(whole, deaf bool) error {
 		return err
 	}
 	defer next.end()
-	if err := within(f.ttl+5*time.Second, next.in); err != nil {
+	if err := within(2*f.ttl+5*time.Second, next.in); err != nil {
 		return fmt.Errorf("nobody can take over: %w: %s", err, &next.said)
 	}
 	if !whole && runs(old.child) {
@@ -210,7 +213,7 @@ func (f *field) stop(pids []int) (time.Time, error) {
 		signalAll(pids, syscall.SIGSTOP)
 		ctx, cancel := context.WithTimeout(context.Background(), f.ttl/2)
 		probe := exec.CommandContext(ctx, f.binary, "--store", f.url, "acquire", "free", "--owner", "probe", "--no-wait")
-		probe.Env = cleanEnv()
+		probe.Env = f.env(0)
 		err := probe.Run()
 		cancel()
 		if err == nil {
@@ -262,7 +265,7 @@ func (f *field) afterwards(key int, whole bool, old, next *job) error {
 func TestReplyComesLate(t *testing.T) {
 	needStrace(t)
 	for _, bug := range []string{"", "deadline_from_reply"} {
-		f := newField(t, time.Second)
+		f := newField(t, sqlite, time.Second)
 		if code, out := f.tasklock("acquire", "other", "--owner", "o", "--no-wait"); code != 0 { // makes the store
 			t.Fatal(out)
 		}
@@ -296,31 +299,37 @@ func TestReplyComesLate(t *testing.T) {
 // TestHeartbeatAfterBreak breaks the lock under a running command and gives
 // it to someone else: the next heartbeat must find out, and change nothing.
 func TestHeartbeatAfterBreak(t *testing.T) {
-	for _, bug := range []string{"", "renew_unchecked"} {
-		f := newField(t, time.Second)
-		old, err := f.start(0, 1, time.Minute, false, bug)
-		must(t, err)
-		if err := within(30*time.Second, old.in); err != nil {
-			t.Fatalf("the command does not start: %s", &old.said)
+	eachBackend(t, func(t *testing.T, b backend) {
+		t.Parallel()
+		for _, bug := range []string{"", "renew_unchecked"} {
+			newField(t, b, b.ttl).breakUnder(t, bug)
 		}
-		if code, out := f.tasklock("break", keyName(0), "--owner", "admin", "--reason", "torture"); code != 0 {
-			t.Fatal(out)
-		}
-		if code, out := f.tasklock("acquire", keyName(0), "--owner", "next", "--no-wait"); code != 0 {
-			t.Fatal(out)
-		}
-		token := fmt.Sprint(f.token(t))
-		time.Sleep(f.ttl)
-		code, out := f.tasklock("check", keyName(0), "--token", token)
-		switch {
-		case bug == "" && code != 0:
-			t.Errorf("the old holder took the lock back: exit %d, %s", code, out)
-		case bug == "" && (within(5*time.Second, old.done) != nil || old.wrapper.ProcessState.ExitCode() != 7):
-			t.Errorf("the old holder does not end with 7: %s", &old.said)
-		case bug != "" && code == 0:
-			t.Errorf("the bug %s was not seen", bug)
-		}
-		old.end()
+	})
+}
+
+func (f *field) breakUnder(t *testing.T, bug string) {
+	old, err := f.start(0, 1, time.Minute, false, bug)
+	must(t, err)
+	defer old.end()
+	if err := within(30*time.Second, old.in); err != nil {
+		t.Fatalf("the command does not start: %s", &old.said)
+	}
+	if code, out := f.tasklock("break", keyName(0), "--owner", "admin", "--reason", "torture"); code != 0 {
+		t.Fatal(out)
+	}
+	if code, out := f.tasklock("acquire", keyName(0), "--owner", "next", "--no-wait"); code != 0 {
+		t.Fatal(out)
+	}
+	token := fmt.Sprint(f.token(t))
+	time.Sleep(f.ttl)
+	code, out := f.tasklock("check", keyName(0), "--token", token)
+	switch {
+	case bug == "" && code != 0:
+		t.Errorf("the old holder took the lock back: exit %d, %s", code, out)
+	case bug == "" && (within(5*time.Second, old.done) != nil || old.wrapper.ProcessState.ExitCode() != 7):
+		t.Errorf("the old holder does not end with 7: %s", &old.said)
+	case bug != "" && code == 0:
+		t.Errorf("the bug %s was not seen", bug)
 	}
 }
 

@@ -136,7 +136,7 @@ func newStage(t *testing.T, b backend, o operation) *stage {
 // command is tasklock on the store in dir, with inject under strace. One
 // processor keeps the system calls on one thread, where strace counts them.
 func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
-	line := append([]string{s.binary, "--store", s.url(dir), "--json"}, args...)
+	line := append([]string{s.binary, "--store", s.at(dir), "--json"}, args...)
 	if inject != nil {
 		line = append(append([]string{"strace", "-f", "-qq"}, inject...), append([]string{"--"}, line...)...)
 	}
@@ -145,7 +145,7 @@ func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (s *stage) read(dir string) (Dump, error) { return ReadFresh(s.worker, s.url(dir)) }
+func (s *stage) read(dir string) (Dump, error) { return ReadFresh(s.worker, s.at(dir)) }
 
 // copy makes a copy of the prepared store.
 func (s *stage) copy(t *testing.T, name string) string {
@@ -186,7 +186,7 @@ func (s *stage) sound(dir string, acknowledged bool) error {
 	if used := max(d.MaxRev(), s.after.MaxRev()*b2i(acknowledged)); r.Data.Token <= used {
 		return fmt.Errorf("token %d, but %d was used before", r.Data.Token, used)
 	}
-	if wrong := append(s.damage(dir), s.leftovers(dir)...); len(wrong) > 0 {
+	if wrong := append(s.damage(s.at(dir), dir), s.leftovers(dir)...); len(wrong) > 0 {
 		return fmt.Errorf("the store is not whole: %q", wrong)
 	}
 	return nil

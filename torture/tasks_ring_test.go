@@ -15,10 +15,10 @@ import (
 
 // A ring is a store that processes race in.
 type ring struct {
-	t        *testing.T
-	binary   string
-	url, dir string
-	bug      string
+	place
+	t      *testing.T
+	binary string
+	bug    string
 
 	mu       sync.Mutex
 	commands int
@@ -28,10 +28,9 @@ type ring struct {
 	token    int64           // the last that was granted
 }
 
-func newRing(t *testing.T, bug string) *ring {
+func newRing(t *testing.T, b backend, bug string) *ring {
 	t.Helper()
-	dir := t.TempDir()
-	r := &ring{t: t, binary: command(t), dir: dir, url: sqlite.url(dir), bug: bug, exits: map[string]int{}, ids: map[string]bool{}}
+	r := &ring{t: t, place: b.place(t), binary: command(t), bug: bug, exits: map[string]int{}, ids: map[string]bool{}}
 	r.must("tasks", "add", "first")
 	return r
 }
@@ -56,9 +55,12 @@ type listed struct {
 	Token                 int64
 }
 
-func (r *ring) run(args ...string) verdict {
+func (r *ring) run(args ...string) verdict { return r.runOn(0, args...) }
+
+// runOn runs a command on the n-th machine.
+func (r *ring) runOn(n int, args ...string) verdict {
 	cmd := exec.Command(r.binary, append([]string{"--store", r.url, "--json"}, args...)...)
-	cmd.Env = append(cleanEnv(), "TASKLOCK_FAULT_BUG="+r.bug, "TASKLOCK_FAULT_JITTER=1", "GOMAXPROCS=1")
+	cmd.Env = append(r.env(n), "TASKLOCK_FAULT_BUG="+r.bug, "TASKLOCK_FAULT_JITTER=1", "GOMAXPROCS=1")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -97,7 +99,7 @@ func (r *ring) together(calls ...[]string) []verdict {
 	for i, args := range calls {
 		wg.Go(func() {
 			<-start
-			out[i] = r.run(args...)
+			out[i] = r.runOn(i, args...)
 		})
 	}
 	close(start)
@@ -137,7 +139,7 @@ func (r *ring) tally() string {
 
 // end looks at the store once more.
 func (r *ring) end() {
-	for _, p := range append(sqlite.damage(r.dir), sqlite.doctor(r.binary, r.dir)...) {
+	for _, p := range r.wrong(r.t) {
 		r.fault("%s", p)
 	}
 }

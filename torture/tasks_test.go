@@ -41,7 +41,7 @@ func TestTaskRaces(t *testing.T) {
 			if full() {
 				rounds = 200
 			}
-			r := newRing(t, "")
+			r := newRing(t, sqlite, "")
 			began := time.Now()
 			for n := range rounds {
 				c.round(r, n)
@@ -64,7 +64,7 @@ func TestTaskRacesCanFail(t *testing.T) {
 	for _, c := range taskRaces {
 		for _, bug := range c.bugs {
 			t.Run(c.name+"/"+bug, func(t *testing.T) {
-				r := newRing(t, bug)
+				r := newRing(t, sqlite, bug)
 				for n := 0; n < 200 && len(r.faults) == 0; n++ {
 					c.round(r, n)
 				}

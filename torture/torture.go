@@ -25,6 +25,10 @@ type Config struct {
 	Worker string // a program whose main calls [Serve]
 	Binary string // the tasklock command
 
+	// Env, if set, returns further variables for the environment of the workers
+	// of a slot: what makes it another machine.
+	Env func(slot int) []string
+
 	Processes int           // workers at a time; default 16
 	Rounds    int           // acquire, hold, release, for each of them; default 20
 	Keys      int           // that they race for; default 4
