@@ -129,6 +129,9 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	}
 	t := before.clone()
 	if t.Status == InProgress && t.ClaimLease == lk.LeaseID {
+		if !lock.Uses(owner, t.ClaimedBy) && !lock.Uses(t.ClaimedBy, owner) {
+			return Task{}, siblings(t, lk) // both use the lock of their parent
+		}
 		return t, nil // claimed before: the same request again, or re-entrant
 	}
 	now := tx.Now().UTC().Truncate(time.Microsecond)
@@ -140,6 +143,14 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 		return Task{}, err
 	}
 	return t, log(tx, Claim, id, owner, before.Status, InProgress, "")
+}
+
+// siblings refuses a task that another child of the lock's owner claimed.
+func siblings(t Task, lk *lock.Info) error {
+	return &lock.HeldError{
+		Key: t.ID, Owner: t.ClaimedBy, Lease: lk.LeaseID, Token: lk.Token, Since: *t.ClaimedAt, Until: lk.ExpiresAt,
+		LastSeen: lk.HeartbeatAt, Host: lk.Host, PID: lk.PID, Reason: lk.Reason, Worktree: t.Worktree,
+	}
 }
 
 // resolve turns what a person calls tasks into ids, once, before the claim:

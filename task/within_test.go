@@ -313,3 +313,20 @@ func TestWaitForATaskThatMoves(t *testing.T) {
 		})
 	}
 }
+
+// Two children may use what their parent holds; a task is still worked on by
+// one of them.
+func TestSiblingsUnderTheirParentsLock(t *testing.T) {
+	w := newWorld(t)
+	w.add(in("", "a"), in("", "b"))
+	w.acquire("P", "a")
+	w.claim("P/x", "a")
+	_, err := w.tryClaim("P/y", "a")
+	if held := as[*lock.HeldError](w, err); held.Owner != "P/x" {
+		t.Errorf("held by %s", held.Owner)
+	}
+	w.claim("P", "a")   // the parent
+	w.claim("P/x", "a") // and whoever claimed it, again
+	w.nextIs("P/y", "b")
+	w.must(w.do(task.Complete, "P/x", 0, "a"))
+}
