@@ -101,6 +101,7 @@ func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireR
 type acquireOptions struct {
 	leaseOptions
 	keepAlive int
+	attach    bool
 }
 
 func newAcquireCmd(a *App) *cobra.Command {
@@ -117,7 +118,13 @@ A coding agent does not wait unless told with --wait. After a wait that was too
 short the same command keeps its place in the queue.
 
 The lock lasts until release, or until --ttl passes without a heartbeat, or
-until the process of --keep-alive has ended.`,
+until the process of --keep-alive has ended.
+
+With --attach the command goes on: it renews the lock and releases it at the end
+of its input, or with SIGTERM, or when it is killed. Two of them exclude each
+other. With --json it prints a line for each event: acquired, then released or
+lost (exit 7), and for every empty line it reads one that says how long the lock
+may still be trusted.`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
   TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
@@ -126,11 +133,12 @@ until the process of --keep-alive has ended.`,
 	}
 	o.flags(cmd)
 	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the lock ends when process `PID` has ended")
+	o.attachFlag(cmd)
 	return cmd
 }
 
 func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
-	req, err := o.request(a, keys, false)
+	req, err := o.request(a, keys, o.attached(a))
 	if err != nil {
 		return err
 	}
@@ -144,6 +152,9 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	a.retry = o.again(a, "acquire", keys, req)
 	if o.keepAlive != 0 {
 		a.retry = append(a.retry, "--keep-alive", strconv.Itoa(o.keepAlive))
+	}
+	if o.attached(a) {
+		return o.hold(ctx, a, st, req)
 	}
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
@@ -163,6 +174,9 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 // process is the one whose death ends the lease: the one that was named, else
 // that of the coding agent, if it can be seen from here.
 func (o *acquireOptions) process(a *App) (host.Process, error) {
+	if o.attached(a) {
+		return host.Process{}, nil // lock.Hold names this one
+	}
 	if o.keepAlive != 0 {
 		p, err := host.Find(o.keepAlive)
 		if err != nil {

@@ -39,6 +39,7 @@ become ready. In a pipe the fields are separated by tabs: id, title, token.
 	o.acquireOptions.flags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	o.attachFlag(cmd)
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
 	f.BoolVar(&o.claim, "claim", false, "claim it")
@@ -47,7 +48,7 @@ become ready. In a pipe the fields are separated by tabs: id, title, token.
 }
 
 func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error {
-	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive"} {
+	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive", "attach"} {
 		if cmd.Flags().Changed(name) && !o.claim {
 			return usagef("--%s goes with --claim", name)
 		}
@@ -66,6 +67,9 @@ func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error
 		return err
 	}
 	a.retry = o.retry(a)
+	if o.attached(a) {
+		return o.holdNext(ctx, a, st, r)
+	}
 	out, err := o.take(ctx, a, st, r)
 	if err != nil {
 		return err
@@ -79,10 +83,14 @@ func (o *nextOptions) take(ctx context.Context, a *App, st *store.Store, r task.
 	defer signals.stop()
 	r.Waiting = func() {
 		signals.listen()
-		a.note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", exact(r.Wait))
+		o.tellWait(a, r.Wait)
 	}
 	out, err := task.Next(ctx, st, r)
 	return out, interrupted(ctx, err)
+}
+
+func (o *nextOptions) tellWait(a *App, wait time.Duration) {
+	a.note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", exact(wait))
 }
 
 // retry is the command line that waits.

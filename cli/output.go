@@ -17,6 +17,7 @@ import (
 
 // envelope is what --json prints, for every command and every error.
 type envelope struct {
+	Event   string     `json:"event,omitempty"` // of attached holders, which print several
 	Success bool       `json:"success"`
 	Command string     `json:"command"`
 	DryRun  bool       `json:"dryRun,omitempty"`
@@ -36,7 +37,7 @@ type errorBody struct {
 func (a *App) answer(data any, text func(*printer)) error {
 	switch {
 	case a.JSON:
-		return a.writeJSON(envelope{Success: true, Command: a.command, DryRun: a.DryRun, Data: data})
+		return a.writeJSON(envelope{Event: a.says, Success: true, Command: a.command, DryRun: a.DryRun, Data: data})
 	case a.Quiet:
 		return nil
 	}
@@ -70,7 +71,7 @@ func (a *App) refuse(err error) Exit {
 	next := a.next(err)
 	if a.JSON {
 		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}
-		if a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {
+		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {
 			return v.exit
 		}
 	}

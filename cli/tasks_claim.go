@@ -34,6 +34,7 @@ refused with exit 7 and change nothing.`,
 	}
 	o.flags(cmd)
 	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	o.attachFlag(cmd)
 	return cmd
 }
 
@@ -42,11 +43,18 @@ func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) e
 	if err != nil {
 		return err
 	}
+	if o.attached(a) {
+		return o.holdTasks(ctx, a, st, refs)
+	}
 	out, err := o.claim(ctx, a, st, refs, append([]string{"claim"}, refs...))
 	if err != nil {
 		return err
 	}
-	return a.answer(newClaimData(out), func(p *printer) {
+	return a.answer(newClaimData(out), a.claimedText(out))
+}
+
+func (a *App) claimedText(out task.ClaimResult) func(*printer) {
+	return func(p *printer) {
 		verb := a.did("Claimed", "Would claim")
 		for i, t := range out.Tasks {
 			if i == agentLimit {
@@ -55,16 +63,19 @@ func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) e
 			}
 			p.claimed(verb, t, out.Grant, a.DryRun)
 		}
-	})
+	}
 }
 
 // claimRequest is the lease of a claim by the flags of acquire.
 func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
-	req, err := o.request(a, nil, false)
+	if o.attached(a) && o.requestID != "" {
+		return lock.AcquireRequest{}, usagef("--request-id does not go with --attach: each is a claim of its own")
+	}
+	req, err := o.request(a, nil, o.attached(a))
 	if err != nil {
 		return req, err
 	}
-	if !o.ttl.given {
+	if !o.ttl.given && !o.attached(a) {
 		cfg, err := a.Config()
 		if err != nil {
 			return req, err

@@ -63,7 +63,7 @@ func (e *SectionError) Error() string {
 }
 
 // HoldNext is Next with Claim for a process that renews its claim itself. It
-// takes no exclusive section on the way: where the next task lies in one that
+// takes no exclusive section on the way unless the request says so: where the next task lies in one that
 // the owner does not hold the error is a [*SectionError], so that a worker can
 // take the section first and keep it from task to task.
 func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lock.Lease, error) {

@@ -20,6 +20,8 @@ type NextRequest struct {
 	Claim   bool          // claim it
 	Wait    time.Duration // for a task to become ready, in all
 
+	WithSection bool // with HoldNext: take an exclusive section together with the task
+
 	Acquire lock.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
 	Waiting func() // if set, told when the wait begins
@@ -139,7 +141,7 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	switch {
 	case !r.Claim:
 		return &NextResult{Task: t}, nil
-	case r.hold && r.apart[t.Section]:
+	case r.hold && r.apart[t.Section] && !r.WithSection:
 		return nil, &SectionError{Section: t.Section}
 	}
 	out, err := r.claim(ctx, st, t.ID, t.Section)

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func (o *acquireOptions) attachFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold until the end of input, and renew meanwhile")
+	cmd.MarkFlagsMutuallyExclusive("attach", "keep-alive")
+}
+
+// attached: a dry run holds nothing.
+func (o *acquireOptions) attached(a *App) bool { return o.attach && !a.DryRun }
+
+// hold is acquire --attach.
+func (o *acquireOptions) hold(ctx context.Context, a *App, st *store.Store, req lock.AcquireRequest) error {
+	if req.ID != "" {
+		req.Then = lock.Once(req.Owner, req.ID)
+	}
+	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
+		req.Waiting = waiting
+		lease, err := lock.Hold(ctx, st, req)
+		if err != nil {
+			return nil, err
+		}
+		g := lease.Grant()
+		return &taken{lease, g, func(p *printer) { p.grant(g, false) }}, nil
+	})
+}
+
+// holdTasks is tasks claim --attach.
+func (o *acquireOptions) holdTasks(ctx context.Context, a *App, st *store.Store, refs []string) error {
+	req, err := o.claimRequest(a)
+	if err != nil {
+		return err
+	}
+	a.retry = o.again(a, "tasks", append([]string{"claim"}, refs...), req)
+	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
+		req.Waiting = func(h lock.HeldError) {
+			a.learnTitles(ctx, st, refs)
+			waiting(h)
+		}
+		tasks, lease, err := task.HoldTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
+		if err != nil {
+			return nil, err
+		}
+		out := task.ClaimResult{Tasks: tasks, Grant: lease.Grant()}
+		return &taken{lease, newClaimData(out), a.claimedText(out)}, nil
+	})
+}
+
+// holdNext is next --claim --attach.
+func (o *nextOptions) holdNext(ctx context.Context, a *App, st *store.Store, r task.NextRequest) error {
+	r.WithSection = true
+	return a.attach(ctx, 0, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
+		r.Waiting = func() {
+			o.tellWait(a, r.Wait)
+			waiting(lock.HeldError{})
+		}
+		t, lease, err := task.HoldNext(ctx, st, r)
+		if err != nil {
+			return nil, err
+		}
+		g := lease.Grant()
+		return &taken{lease, nextData{newTaskData(t), tokenOf(g, t.ID), &g}, func(p *printer) {
+			p.claimed(a.did("Claimed", ""), t, g, false)
+		}}, nil
+	})
+}
+
+// taken is what an attached command has taken, and how it says so.
+type taken struct {
+	lease *lock.Lease
+	data  any
+	text  func(*printer)
+}
+
+// attach holds keys for whoever has the other end of our pipes, which is how
+// clients in other languages hold them. It says with one line each that they
+// were acquired, lost or released. The end of the input is the release, so that
+// the death of the client is one too; an empty line asks how long the lease may
+// be trusted, so that a client can keep a deadline of its own.
+func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) error {
+	a.retry = append(a.retry, "--attach")
+	signal.Ignore(syscall.SIGPIPE) // whoever reads our lines may die first: then the keys are given back, not left behind
+	ctx, signals := newListener(ctx)
+	defer signals.stop()
+	signals.listen()
+	in := listenTo(a.Stdin)
+	lease, err := a.take(ctx, in, wait, take)
+	if err != nil {
+		return err
+	}
+	if err = a.hold(in, lease); errors.Is(err, lock.ErrLost) {
+		a.says = "lost" // and nothing is asked of the store any more: the client must hear of it now
+		return err
+	}
+	a.says = ""
+	gone := lease.Release(ctx)
+	switch {
+	case errors.Is(gone, lock.ErrLost):
+		a.says = "lost"
+		return gone
+	case gone != nil:
+		return gone
+	case err != nil:
+		return err // nobody listens
+	}
+	out := gaveBack(lease.Grant())
+	a.says = "released"
+	return a.answer(newReleaseData(out), func(p *printer) { p.released("Released", "", out, false) })
+}
+
+// takeFunc acquires, and tells about the wait.
+type takeFunc func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error)
+
+// take acquires and says so. A client that is gone before that leaves the queue.
+func (a *App) take(ctx context.Context, in *input, wait time.Duration, take takeFunc) (*lock.Lease, error) {
+	ctx, leave := context.WithCancelCause(ctx)
+	var once sync.Once
+	w := a.waiting(wait)
+	got, err := take(ctx, func(h lock.HeldError) {
+		once.Do(func() { // input that was at its end from the start is no reason not to try
+			context.AfterFunc(in.ended, func() { leave(&signalError{os.Interrupt}) })
+		})
+		if wait > 0 {
+			w.update(h)
+		}
+	})
+	w.end(err == nil, err == nil && len(got.lease.Grant().TookOver) > 0)
+	if err != nil {
+		return nil, interrupted(ctx, err)
+	}
+	a.says = "acquired"
+	if err := a.answer(got.data, got.text); err != nil {
+		_ = got.lease.Release(ctx)
+		return nil, err
+	}
+	return got.lease, nil
+}
+
+// heldData answers an empty line.
+type heldData struct {
+	LeftSeconds float64 `json:"leftSeconds"` // the lease may be trusted so long without another heartbeat
+}
+
+// hold answers until the lease is lost or no longer wanted.
+func (a *App) hold(in *input, lease *lock.Lease) error {
+	ctx, stop := context.WithCancel(lease.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { lease.Notice(ctx) })
+	defer watch.Wait()
+	defer stop()
+	a.says = "held"
+	for {
+		select {
+		case <-lease.Context().Done(): // lost, or a signal
+			return lost(lease)
+		case <-in.ended.Done():
+			return lost(lease)
+		case <-in.asked:
+			if err := lost(lease); err != nil {
+				return err
+			}
+			left := max(0, lease.Left())
+			if err := a.answer(heldData{left.Seconds()}, func(p *printer) { p.line("Held, for %s at least.", rough(left)) }); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lost is nil unless the lease is.
+func lost(l *lock.Lease) error {
+	if err := l.Err(); errors.Is(err, lock.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// gaveBack is what the end of an attached holder gave back: nothing that a
+// parent had before.
+func gaveBack(g lock.Grant) (out lock.ReleaseResult) {
+	for _, k := range g.Keys {
+		if !k.Reentrant {
+			out.Released = append(out.Released, lock.Released{Key: k.Key, Owner: g.Owner, Token: k.Token})
+		}
+	}
+	return out
+}
+
+// input is the client's end of the pipe. Reading from it cannot be cancelled:
+// its goroutine ends with the pipe or with the process.
+type input struct {
+	ended context.Context
+	asked chan struct{}
+}
+
+func listenTo(r io.Reader) *input {
+	ended, end := context.WithCancel(context.Background())
+	in := &input{ended: ended, asked: make(chan struct{}, 1)}
+	go func() {
+		defer end()
+		buf := bufio.NewReader(r)
+		for {
+			line, err := buf.ReadSlice('\n')
+			if bytes.HasSuffix(line, []byte("\n")) {
+				select {
+				case in.asked <- struct{}{}:
+				default: // one answer is enough for many questions
+				}
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				return
+			}
+		}
+	}()
+	return in
+}
