@@ -135,9 +135,18 @@ func (r *AcquireRequest) needs() []string {
 		keys = append(keys, requestKind+r.lease())
 	}
 	for _, k := range r.Keys {
-		keys = append(keys, lockKind+k, queueKind+k)
+		keys = append(keys, recordOf(k), queueKind+k)
 	}
 	return append(keys, r.Need...)
+}
+
+// query is needs with what overlapping paths need.
+func (r *AcquireRequest) query() driver.Query {
+	q := driver.Query{Keys: r.needs()}
+	if slices.ContainsFunc(r.Keys, isPath) {
+		q.Ranges = []driver.Range{{Prefix: pathKind}, {Prefix: pathQueue}}
+	}
+	return q
 }
 
 // grantedBefore tells whether this is the repetition of a request that was
@@ -249,7 +258,7 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 // of one around it.
 func (r *AcquireRequest) nearest(blocked []blocker) HeldError {
 	for _, b := range blocked {
-		if slices.Contains(r.asked, b.held.Key) {
+		if slices.Contains(r.asked, b.held.Asked) {
 			return b.held
 		}
 	}
@@ -260,7 +269,7 @@ func (r *AcquireRequest) nearest(blocked []blocker) HeldError {
 // that belongs to no process.
 func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.Process, last bool) (g *Grant, blocked []blocker, err error) {
 	began := r.now()
-	rev, err := update(ctx, st, r.DryRun, driver.Query{Keys: r.needs()}, func(tx *store.Tx) (err error) {
+	rev, err := update(ctx, st, r.DryRun, r.query(), func(tx *store.Tx) (err error) {
 		g, blocked, err = take(tx, r)
 		if err != nil || len(blocked) == 0 || r.Wait == 0 {
 			return err

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 // maxCircle bounds how many tickets one search looks at.
@@ -17,7 +16,7 @@ const maxCircle = 256
 // without seeing the other. Only the youngest of the circle gets the error.
 func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
 	var found *CycleError
-	err := st.View(ctx, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
+	err := st.View(ctx, r.query(), func(tx *store.Tx) error {
 		s := search{tx: tx, me: r.lease(), owner: r.Owner, seen: map[string]bool{}, queues: map[string]queueRecord{}}
 		var err error
 		found, err = s.run()
@@ -88,27 +87,64 @@ func (s *search) edges(at *step, key string) (next []*step, closing bool, err er
 		return nil, closing, err
 	}
 	ahead, closing, err := s.batchesAhead(at, key)
+	if err == nil && !closing {
+		var more []store.Entry[leaseRecord]
+		more, closing, err = s.pathsAhead(at, key)
+		ahead = append(ahead, more...)
+	}
 	for _, t := range append(holders, ahead...) {
 		next = append(next, &step{ticket: t, key: key, prev: at})
 	}
 	return next, closing, err
 }
 
+// pathsAhead returns the tickets for overlapping paths that at stands behind,
+// and whether the caller's own is among them.
+func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
+	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, at.ticket.Key[len(leaseKind):])
+	for _, t := range ahead {
+		switch {
+		case t.Key == leaseKind+s.me:
+			return out, true, err
+		case s.fresh(t):
+			out = append(out, t)
+		}
+	}
+	return out, false, err
+}
+
 // held returns the tickets of whoever holds the key.
 func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, error) {
+	locks, err := overlapping(s.tx, key)
+	if err != nil {
+		return nil, false, err
+	}
 	lk, err := getLock(s.tx, key)
-	if err != nil || !lk.Exists() {
+	if err != nil {
 		return nil, false, err
 	}
-	ls, err := getLease(s.tx, lk.Value.Lease)
-	if err != nil || stateOf(ls) != Held || usable(lk.Value.Owner, at.ticket.Value.Owner) {
-		return nil, false, err
+	var out []store.Entry[leaseRecord]
+	for _, lk := range append(locks, lk) {
+		if !lk.Exists() || usable(lk.Value.Owner, at.ticket.Value.Owner) {
+			continue
+		}
+		ls, err := getLease(s.tx, lk.Value.Lease)
+		if err != nil {
+			return nil, false, err
+		}
+		if stateOf(ls) != Held {
+			continue
+		}
+		if at.prev != nil && usable(lk.Value.Owner, s.owner) {
+			return nil, true, nil
+		}
+		found, err := s.ticketsOf(lk.Value.Owner)
+		if err != nil {
+			return nil, false, err
+		}
+		out = append(out, found...)
 	}
-	if at.prev != nil && usable(lk.Value.Owner, s.owner) {
-		return nil, true, nil
-	}
-	found, err := s.ticketsOf(lk.Value.Owner)
-	return found, false, err
+	return out, false, nil
 }
 
 // ticketsOf returns the live tickets of an owner and its children: while one

@@ -94,7 +94,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 func lockKeys(keys []string) []string {
 	out := make([]string, len(keys))
 	for i, k := range keys {
-		out[i] = lockKind + k
+		out[i] = recordOf(k)
 	}
 	return out
 }

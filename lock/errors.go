@@ -20,7 +20,8 @@ var ErrQueueFull = errors.New("queue full")
 // HeldError says who is in the way. It is an answer, not a failure: another
 // owner holds the key, or waits for it longer than the caller.
 type HeldError struct {
-	Key      string
+	Key      string    // what is held
+	Asked    string    // what was asked for: another path, if Key overlaps it
 	Owner    string    // who holds it; empty when the key is free but others wait for it
 	Lease    string    // of the holder
 	Token    int64     // of the holder

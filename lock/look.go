@@ -1,7 +1,9 @@
 package lock
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +51,8 @@ type CheckRequest struct {
 	Mine   string // if set: does this owner, or a parent of it, hold the key?
 }
 
-// CheckResult: Locked means that others are kept out.
+// CheckResult: Locked means that others are kept out. The lock on a path may be
+// one on another path that overlaps it.
 type CheckResult struct {
 	Key    string `json:"key"`
 	Locked bool   `json:"locked"`
@@ -70,9 +73,12 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		}
 	}
 	out := CheckResult{Key: key}
-	err = st.View(ctx, driver.Query{Keys: []string{lockKind + key, queueKind + key}}, func(tx *store.Tx) error {
+	err = st.View(ctx, driver.Query{Keys: []string{recordOf(key), queueKind + key}}, func(tx *store.Tx) error {
 		out = CheckResult{Key: key}
 		info, err := Look(tx, key)
+		if err == nil && (info == nil || info.State != Held) && r.Token == 0 && r.Latest == 0 {
+			info, err = lookAround(tx, key, r.Mine, info)
+		}
 		if err != nil {
 			return err
 		}
@@ -139,7 +145,7 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 		return ShowResult{}, err
 	}
 	out := ShowResult{Key: key}
-	err = st.View(ctx, driver.Query{Keys: []string{lockKind + key, queueKind + key}}, func(tx *store.Tx) error {
+	err = st.View(ctx, driver.Query{Keys: []string{recordOf(key), queueKind + key}}, func(tx *store.Tx) error {
 		out = ShowResult{Key: key, Waiters: []Waiter{}}
 		if out.Lock, err = Look(tx, key); err != nil {
 			return err
@@ -192,11 +198,12 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 			return nil
 		})
 	})
+	slices.SortFunc(out.Locks, func(a, b Info) int { return cmp.Compare(a.Key, b.Key) })
 	return out, err
 }
 
 // everything about locks, read at one revision.
-var everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
+var everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
 
 // eachLock visits all locks with their leases and queues, guarding none.
 func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leaseRecord], queueRecord) error) error {
@@ -212,7 +219,11 @@ func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leas
 	if err != nil {
 		return err
 	}
-	for _, rec := range locks {
+	paths, err := tx.Scan(pathKind, 0)
+	if err != nil {
+		return err
+	}
+	for _, rec := range slices.Concat(locks, paths) {
 		lk, err := store.Decode[lockRecord](tx, rec)
 		if err != nil {
 			return err

@@ -93,7 +93,9 @@ func CheckKey(key string) (string, error) {
 		}
 	}
 	if kind == Path {
-		return bad("path locks are not supported by this version")
+		if _, err := ParseGlob(name); err != nil {
+			return "", err
+		}
 	}
 	return key, nil
 }

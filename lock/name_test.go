@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 		{"", ""},
 		{"section:", ""},
 		{"job:", ""},
-		{"path:src/**", ""}, // not in this version
+		{"path:src/**", "path:src/**"},
 		{".", ""},
 		{"..", ""},
 		{"../../etc/x", ""},

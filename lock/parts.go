@@ -29,7 +29,7 @@ func Locks(tx *store.Tx) (map[string]Info, error) {
 func NeedLook(keys ...string) driver.Query {
 	q := driver.Query{}
 	for _, k := range keys {
-		q.Keys = append(q.Keys, lockKind+k, queueKind+k)
+		q.Keys = append(q.Keys, recordOf(k), queueKind+k)
 	}
 	return q
 }
@@ -122,7 +122,7 @@ func BreakKey(tx *store.Tx, key, by, reason string) error {
 func Uses(caller, owner string) bool { return usable(owner, caller) }
 
 // Guard holds until the lock ends.
-func (i Info) Guard() driver.Guard { return driver.Guard{Key: lockKind + i.Key, Rev: i.Token} }
+func (i Info) Guard() driver.Guard { return driver.Guard{Key: recordOf(i.Key), Rev: i.Token} }
 
 // Granted returns the keys that a request of that id holds, if any. If it was
 // granted and has ended, the error is [ErrLost].

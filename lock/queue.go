@@ -15,11 +15,11 @@ const maxQueue = 1000
 // blockedByHolder describes a live holder. Who is first in the queue waits on
 // the lock and its lease; everyone else waits on the ticket before it, so that
 // one release does not wake a thousand.
-func (r *AcquireRequest) blockedByHolder(tx *store.Tx, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
+func (r *AcquireRequest) blockedByHolder(tx *store.Tx, key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
 	l := ls.Value
 	b := &blocker{
 		held: HeldError{
-			Key: lk.Value.Key, Owner: lk.Value.Owner, Lease: lk.Value.Lease, Token: lk.Rev,
+			Key: lk.Value.Key, Asked: key, Owner: lk.Value.Owner, Lease: lk.Value.Lease, Token: lk.Rev,
 			Since: lk.Value.Since, Until: ls.Time.Add(l.ttl()).UTC(), LastSeen: ls.Time.UTC(),
 			Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree,
 		},
@@ -30,7 +30,7 @@ func (r *AcquireRequest) blockedByHolder(tx *store.Tx, lk store.Entry[lockRecord
 	if l.kept { // nobody says when the last of its users dies
 		b.ends = min(b.ends, time.Second)
 	}
-	t, err := r.ticketAhead(tx, lk.Value.Key, &b.held)
+	t, err := r.ticketAhead(tx, key, &b.held)
 	if err == nil && t != nil {
 		b.waitOn(*t)
 	}
@@ -39,7 +39,7 @@ func (r *AcquireRequest) blockedByHolder(tx *store.Tx, lk store.Entry[lockRecord
 
 // blockedByTicket describes who waits longer for a key that nobody holds.
 func (r *AcquireRequest) blockedByTicket(tx *store.Tx, key string) (*blocker, error) {
-	b := &blocker{held: HeldError{Key: key}}
+	b := &blocker{held: HeldError{Key: key, Asked: key}}
 	t, err := r.ticketAhead(tx, key, &b.held)
 	if err != nil || t == nil {
 		return nil, err
@@ -98,7 +98,12 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 			}
 		}
 	}
-	return nil, nil
+	around, err := ticketsFor(tx, key, r.Owner, r.lease())
+	if err != nil || len(around) == 0 {
+		return nil, err
+	}
+	held.Ahead += len(around)
+	return &around[len(around)-1], nil
 }
 
 // place returns where the request stands in a queue, or -1. A call that was
@@ -145,7 +150,7 @@ func leaseKeys(names []string) []string {
 // overtakes reports whether owner need not wait behind the ticket: it has one
 // of the keys that the ticket waits for, so the ticket could never be first.
 func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
-	if len(t.WaitsFor) < 2 {
+	if len(t.WaitsFor) < 2 && !slices.ContainsFunc(t.WaitsFor, isPath) {
 		return false, nil // it waits for the very key the owner asks for
 	}
 	if err := tx.Want(lockKeys(t.WaitsFor)...); err != nil {
@@ -156,8 +161,14 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if lk.Exists() && usable(lk.Value.Owner, owner) {
-			return true, nil
+		around, err := overlapping(tx, k)
+		if err != nil {
+			return false, err
+		}
+		for _, lk := range append(around, lk) {
+			if lk.Exists() && usable(lk.Value.Owner, owner) {
+				return true, nil
+			}
 		}
 	}
 	return false, nil
@@ -182,8 +193,10 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 		}
 		joined = joined || wrote
 		for i := range blocked {
-			if blocked[i].held.Key == key {
-				blocked[i].held.Position = place
+			if h := &blocked[i].held; h.Asked == key {
+				if h.Position = place; isPath(key) { // others wait for paths that overlap it
+					h.Position = max(place, h.Ahead+1)
+				}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // The kinds of records of this package.
 const (
-	lockKind    = "lock/"
+	lockKind    = "lock/" // except those on paths: see path.go
 	leaseKind   = "lease/"
 	queueKind   = "queue/"
 	eventKind   = "event/"
@@ -69,7 +69,7 @@ const (
 // Check tells a damaged record from one that says something: what cannot be
 // understood must not count as free.
 func (l lockRecord) Check(key string) error {
-	if lockKind+l.Key != key || l.Owner == "" || l.Owner != leaseOwner(l.Lease) {
+	if recordOf(l.Key) != key || l.Owner == "" || l.Owner != leaseOwner(l.Lease) {
 		return errors.New("no lock of an owner's lease on that key")
 	}
 	return nil
@@ -203,7 +203,7 @@ func (q queueRecord) put(tx *store.Tx, key string) error {
 }
 
 func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
-	return store.Get[lockRecord](tx, lockKind+key)
+	return store.Get[lockRecord](tx, recordOf(key))
 }
 
 func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {

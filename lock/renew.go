@@ -117,7 +117,7 @@ func (r *RenewRequest) need() driver.Query {
 	}
 	keys := append(lockKeys(r.Keys), leaseKeys(r.names)...)
 	for k := range r.tokens {
-		keys = append(keys, lockKind+k)
+		keys = append(keys, recordOf(k))
 	}
 	return driver.Query{Keys: keys}
 }

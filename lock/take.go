@@ -59,8 +59,8 @@ type blocker struct {
 
 // victim is a lease that a grant replaces, found by one of its keys.
 type victim struct {
-	lease, key string
-	why        State
+	lease, key, owner string
+	why               State
 }
 
 // take grants all keys of the request, or says what is in the way of each.
@@ -110,20 +110,28 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 				continue
 			}
 			if state == Held && !repeated {
-				b, err := r.blockedByHolder(tx, lk, ls)
+				b, err := r.blockedByHolder(tx, key, lk, ls)
 				if err != nil {
 					return nil, nil, err
 				}
 				blockers, r.wanted = append(blockers, *b), append(r.wanted, key)
 				continue
 			}
-			victims = append(victims, victim{lease: lk.Value.Lease, key: key, why: state})
-			g.TookOver = append(g.TookOver, TakenOver{Key: key, Owner: lk.Value.Owner, Why: state})
+			victims = append(victims, victim{lease: lk.Value.Lease, key: key, owner: lk.Value.Owner, why: state})
 		}
 		if repeated {
 			return nil, nil, r.over(key, "not held any more")
 		}
 		r.wanted = append(r.wanted, key)
+		around, over, err := r.rivals(tx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		victims = append(victims, over...)
+		if len(around) > 0 {
+			blockers = append(blockers, around...)
+			continue
+		}
 		b, err := r.blockedByTicket(tx, key)
 		if err != nil {
 			return nil, nil, err
@@ -138,9 +146,13 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if len(blockers) > 0 {
 		return nil, blockers, nil
 	}
+	for _, v := range victims {
+		g.TookOver = append(g.TookOver, TakenOver{Key: v.key, Owner: v.owner, Why: v.why})
+	}
 	if err := r.takeOver(tx, victims); err != nil {
 		return nil, nil, err
 	}
+	guardPaths(tx, fresh)
 	for _, name := range renew {
 		if ls, err := getLease(tx, name); err != nil || !ls.Exists() { // it relied on one of those
 			again, blockers, err := take(tx, r)
@@ -206,7 +218,7 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		g.leases = append(g.leases, r.lease())
 	}
 	for _, key := range fresh {
-		if err := tx.Put(lockKind+key, lockRecord{Key: key, Lease: r.lease(), Owner: r.Owner, Since: g.AcquiredAt}); err != nil {
+		if err := tx.Put(recordOf(key), lockRecord{Key: key, Lease: r.lease(), Owner: r.Owner, Since: g.AcquiredAt}); err != nil {
 			return err
 		}
 	}
