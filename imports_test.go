@@ -14,7 +14,7 @@ const module = "github.com/tasklock/tasklock/"
 // outside: they see the contract, and only cmd sees them.
 var layers = [][]string{
 	{"fault"},
-	{"host"},
+	{"host", "repo"},
 	{"store/driver"},
 	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store"},
 	{"lock"},

@@ -111,8 +111,12 @@ func newAcquireCmd(a *App) *cobra.Command {
 		Short: "Take keys, all or none; wait for them if need be",
 		Long: `Take one or more keys, all or none.
 
-A bare key names a task; section:NAME and job:NAME name the other kinds. If
-another owner holds a key, acquire waits in its queue, 30 minutes unless the
+A bare key names a task; section:NAME and job:NAME name the other kinds. The key
+path:GLOB keeps others out of files: it excludes every path that overlaps it.
+It counts from the root of the repository (path:./x from here) and is the same
+in all worktrees; *, ? and ** are understood, and a folder covers what is below.
+
+If another owner holds a key, acquire waits in its queue, 30 minutes unless the
 configuration or --wait says otherwise; Ctrl+C leaves the queue (exit 130).
 A coding agent does not wait unless told with --wait. After a wait that was too
 short the same command keeps its place in the queue.
@@ -127,9 +131,10 @@ lost (exit 7), and for every empty line it reads one that says how long the lock
 may still be trusted.`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
+  tasklock acquire 'path:src/api/**' --reason "new endpoints"
   TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
 		Args: someKeys,
-		RunE: a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+		RunE: a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
 	o.flags(cmd)
 	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the lock ends when process `PID` has ended")

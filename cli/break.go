@@ -25,7 +25,7 @@ the history.`,
 		Args:              someKeys,
 		ValidArgsFunction: a.heldKeys,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+	cmd.RunE = a.forKeys(func(ctx context.Context, keys []string) error {
 		if cmd.Flags().Changed("token") && o.token <= 0 {
 			return usagef("--token: must be a positive number")
 		}

@@ -29,7 +29,7 @@ not. With --mine: exit 0 if the caller or a parent of it holds the key, else 7.`
 		Args:              oneKey,
 		ValidArgsFunction: a.heldKeys,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+	cmd.RunE = a.forKeys(func(ctx context.Context, keys []string) error {
 		if !o.mine {
 			if err := o.fill(a, cmd, keys); err != nil {
 				return err
@@ -61,9 +61,12 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		return err
 	}
 	err = a.answer(out, func(p *printer) {
-		if out.Locked {
+		switch {
+		case out.Locked && out.Lock.Key != out.Key:
+			p.line("%s is locked as part of %s by %s, token %d, expires %s.", out.Key, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
+		case out.Locked:
 			p.line("%s is locked by %s, token %d, expires %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
-		} else {
+		default:
 			p.line("%s is free.", out.Key)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -138,7 +139,7 @@ func (a *App) configFiles() ([]configFile, error) {
 	}
 	files := []configFile{{Scope: "project", Path: projectConfigFile(folder)}, {Scope: "user", Path: userConfigFile(a.Env)}}
 	for i, f := range files {
-		files[i].Exists = f.Path != "" && exists(f.Path)
+		files[i].Exists = f.Path != "" && repo.Exists(f.Path)
 	}
 	return files, nil
 }

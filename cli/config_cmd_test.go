@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tasklock/tasklock/repo"
 )
 
 func read(t *testing.T, path string) string {
@@ -61,7 +63,7 @@ func TestConfigCommands(t *testing.T) {
 	project, user := d.path(".tasklock/config.yaml"), d.path("home/.config/tasklock/config.yaml")
 	d.want(0, "1h\n", "config", "get", "locking.taskTimeout")
 	d.want(0, "Would set", "config", "set", "locking.taskTimeout", "45m", "--dry-run")
-	if exists(d.path(".tasklock")) {
+	if repo.Exists(d.path(".tasklock")) {
 		t.Error("--dry-run made the folder")
 	}
 	d.want(0, "Set locking.taskTimeout to 45m", "config", "set", "locking.taskTimeout", "2700s")

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -60,7 +61,7 @@ func strangers(path string, err error) error {
 func readSmall(path string) ([]byte, error) {
 	fi, err := os.Stat(path)
 	switch {
-	case err != nil && absent(err):
+	case err != nil && repo.Absent(err):
 		return nil, nil
 	case errors.Is(err, fs.ErrPermission):
 		return nil, strangers(path, err)

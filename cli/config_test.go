@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -25,7 +26,7 @@ func newPlace(t *testing.T) *place {
 	root := t.TempDir()
 	p := &place{env: map[string]string{"XDG_CONFIG_HOME": filepath.Join(root, "xdg"), "HOME": root}}
 	p.in = configInput{
-		Folder: filepath.Join(root, "work", storeDir),
+		Folder: filepath.Join(root, "work", repo.StoreDir),
 		Env:    func(k string) string { return p.env[k] },
 		Flags:  map[string]string{},
 	}

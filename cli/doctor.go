@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
 )
 
 func newDoctorCmd(app *App) *cobra.Command {
@@ -104,7 +105,7 @@ func (x *examination) config() {
 // bestConfig is what can be said about the store when the files cannot be
 // read: flags still count, and the environment up to its first mistake.
 func (a *App) bestConfig() *Config {
-	folder, _ := storeFolder(a.Dir)
+	folder, _ := repo.StoreFolder(a.Dir)
 	cfg := defaultConfig(folder)
 	_ = cfg.addEnv(a.Env)
 	_ = cfg.addFlags(a.flags)

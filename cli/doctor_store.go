@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -30,7 +31,7 @@ func (x *examination) folder() bool {
 	dir := filepath.Dir(x.path)
 	fi, err := os.Lstat(dir)
 	switch {
-	case err != nil && absent(err):
+	case err != nil && repo.Absent(err):
 		x.none(fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir))
 		if above := existing(dir); writable(above) != nil {
 			x.readOnly(above, writable(above), ownStore)
@@ -41,7 +42,7 @@ func (x *examination) folder() bool {
 		x.fail("folder", "ls -ld "+shellQuote(dir), refused(err))
 		return false
 	case fi.Mode()&fs.ModeSymlink != 0:
-		x.fail("folder", "tasklock --store sqlite:"+shellQuote(filepath.Join(canonical(dir), filepath.Base(x.path)))+" doctor",
+		x.fail("folder", "tasklock --store sqlite:"+shellQuote(filepath.Join(repo.Canonical(dir), filepath.Base(x.path)))+" doctor",
 			fmt.Errorf("%w: %s is a symbolic link; nothing is written through it", driver.ErrUnsafe, dir))
 		return false
 	case !fi.IsDir():
@@ -71,7 +72,7 @@ const noRoom = 128 << 10
 
 // existing is the nearest folder above dir that is there, or dir itself.
 func existing(dir string) string {
-	for !exists(dir) && dir != filepath.Dir(dir) {
+	for !repo.Exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	return dir
@@ -91,9 +92,9 @@ func (x *examination) permissions(dir string, fi fs.FileInfo) {
 		x.readOnly(dir, writable(dir), ownStore)
 	case writable(dir) != nil:
 		x.readOnly(dir, writable(dir), "chmod u+rwx "+quoted)
-	case exists(x.path) && writable(x.path) != nil:
+	case repo.Exists(x.path) && writable(x.path) != nil:
 		x.readOnly(x.path, writable(x.path), "chmod u+w "+shellQuote(x.path))
-	case owned && mode&0o055 != 0 && filepath.Base(dir) == storeDir: // one with another name may hold more than a store
+	case owned && mode&0o055 != 0 && filepath.Base(dir) == repo.StoreDir: // one with another name may hold more than a store
 		x.warn("folder", "chmod go-rwx "+quoted, "%s can be read by others (%04o)", dir, mode)
 	default:
 		x.ok("folder", "%s (%04o)", dir, mode)

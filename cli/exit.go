@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -73,6 +74,7 @@ func judge(err error) verdict {
 		missing *task.NotFoundError
 		several *task.AmbiguousError
 		running *runner.RunningError
+		outside *repo.OutsideError
 	)
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -96,7 +98,7 @@ func judge(err error) verdict {
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case errors.As(err, &config):
 		return verdict{ExitSetup, "INVALID_CONFIG"}
-	case errors.As(err, &invalid), errors.As(err, &usage), is(driver.ErrTooLarge), is(driver.ErrInvalid):
+	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
 	case errors.As(err, &state):
 		return verdict{ExitState, "INVALID_STATE"}
@@ -142,6 +144,8 @@ func lockedCode(key string) string {
 		return "SECTION_LOCKED"
 	case lock.Job:
 		return "JOB_LOCKED"
+	case lock.Path:
+		return "PATH_LOCKED"
 	}
 	return "TASK_LOCKED"
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -40,6 +41,8 @@ func TestJudge(t *testing.T) {
 		{&lock.HeldError{Key: "x"}, 6, "TASK_LOCKED"},
 		{&lock.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED"},
 		{&lock.HeldError{Key: "job:x"}, 6, "JOB_LOCKED"},
+		{&lock.HeldError{Key: "path:x"}, 6, "PATH_LOCKED"},
+		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS"},
 		{&lock.CycleError{}, 6, "DEADLOCK"},
 		{lock.ErrQueueFull, 6, "QUEUE_FULL"},
 		{&lock.LostError{}, 7, "LEASE_LOST"},

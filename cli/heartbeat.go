@@ -22,7 +22,7 @@ taken over, or that was never held, is refused with exit 7: stop the work.`,
   while sleep 300; do tasklock heartbeat --all || break; done`,
 		ValidArgsFunction: a.heldKeys,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+	cmd.RunE = a.forKeys(func(ctx context.Context, keys []string) error {
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}

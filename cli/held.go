@@ -8,7 +8,12 @@ import (
 )
 
 // lockedText says in one sentence who is in the way.
-func lockedText(h *lock.HeldError) string { return lockedAs(named(h.Key), h) }
+func lockedText(h *lock.HeldError) string {
+	if kind, _ := lock.KindOf(h.Key); kind == lock.Path && h.Asked != "" && h.Asked != h.Key {
+		return lockedAs(named(h.Asked)+" overlaps "+named(h.Key)+", which", h)
+	}
+	return lockedAs(named(h.Key), h)
+}
 
 // lockedText is the same, with the title of a task that the command is about.
 func (a *App) lockedText(h *lock.HeldError) string {

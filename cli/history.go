@@ -21,7 +21,7 @@ func newHistoryCmd(a *App) *cobra.Command {
 and why. With KEY only that key, with --owner only that owner and its children.`,
 		Args:              atMostOneKey,
 		ValidArgsFunction: a.heldKeys,
-		RunE:              a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
 	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0: all")
 	return cmd

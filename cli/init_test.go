@@ -3,12 +3,14 @@ package cli
 import (
 	"os"
 	"testing"
+
+	"github.com/tasklock/tasklock/repo"
 )
 
 func TestInit(t *testing.T) {
 	d := newDesk(t)
 	d.want(0, "Would make the store sqlite:"+d.path(".tasklock/tasklock.db"), "init", "--dry-run")
-	if exists(d.path(".tasklock")) {
+	if repo.Exists(d.path(".tasklock")) {
 		t.Fatal("--dry-run made it")
 	}
 	d.want(0, "Made the store sqlite:"+d.path(".tasklock/tasklock.db"), "init")

@@ -42,19 +42,19 @@ last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 	f := cmd.Flags()
 	o.olderThan = durationFlag{min: time.Second, max: 3650 * 24 * time.Hour}
 	f.BoolVar(&o.mine, "mine", false, "only what the caller holds")
-	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section or job")
+	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
 	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
 	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *listOptions) run(ctx context.Context, a *App) error {
 	r := lock.ListRequest{Owner: a.Owner, Kind: lock.Kind(o.kind)}
 	switch r.Kind {
-	case "", lock.Task, lock.Section, lock.Job:
+	case "", lock.Task, lock.Section, lock.Job, lock.Path:
 	default:
-		return usagef("--kind: must be task, section or job, not %q", short(o.kind, 40))
+		return usagef("--kind: must be task, section, job or path, not %q", short(o.kind, 40))
 	}
 	if o.limit < 0 {
 		return usagef("--limit: must not be negative")

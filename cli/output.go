@@ -144,6 +144,7 @@ func heldDetails(h *lock.HeldError) map[string]any {
 			d[name] = v
 		}
 	}
+	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
 	put("lockedAt", h.Since, !h.Since.IsZero())
 	put("expiresAt", h.Until, !h.Until.IsZero())
 	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())

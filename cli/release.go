@@ -29,7 +29,7 @@ and is kept in the history.`,
   tasklock release fix-bug --force --reason "its machine burned down"`,
 		ValidArgsFunction: a.heldKeys,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+	cmd.RunE = a.forKeys(func(ctx context.Context, keys []string) error {
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}

@@ -52,7 +52,11 @@ started, 128+n for signal n. stdout belongs to the command.`,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
 		dash := cmd.ArgsLenAtDash()
-		return o.run(ctx, a, args[:dash:dash], args[dash:])
+		keys, err := a.paths(args[:dash:dash])
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, a, keys, args[dash:])
 	})
 	o.flags(cmd)
 	o.grace = durationFlag{max: lock.MaxTTL}

@@ -17,7 +17,7 @@ func newShowCmd(a *App) *cobra.Command {
 		Short:             "Show everything about one key: its lock and who waits",
 		Args:              oneKey,
 		ValidArgsFunction: a.heldKeys,
-		RunE:              a.does(func(ctx context.Context, keys []string) error { return show(ctx, a, keys[0]) }),
+		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return show(ctx, a, keys[0]) }),
 	}
 }
 

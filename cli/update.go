@@ -23,7 +23,7 @@ life too: the expiry moves. An empty text removes what was there.`,
 		Example:           `  tasklock update fix-bug --worktree ../fix-bug`,
 		ValidArgsFunction: a.heldKeys,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, keys []string) error {
+	cmd.RunE = a.forKeys(func(ctx context.Context, keys []string) error {
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ the command ends another worker may hold a key again. To get it, use acquire.`,
 		Example:           `  tasklock wait section:Backend --wait 2h && make release`,
 		Args:              someKeys,
 		ValidArgsFunction: a.heldKeys,
-		RunE:              a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
 	o.wait = durationFlag{max: lock.MaxTTL}
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait")
@@ -115,7 +115,7 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lock.HeldE
 func pause(ctx context.Context, st *store.Store, h *lock.HeldError, atMost time.Duration) error {
 	wctx, cancel := context.WithTimeout(ctx, min(atMost, 2*time.Second))
 	defer cancel()
-	err := st.Wait(wctx, []driver.Guard{{Key: "lock/" + h.Key, Rev: h.Token}})
+	err := st.Wait(wctx, []driver.Guard{lock.Info{Key: h.Key, Token: h.Token}.Guard()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

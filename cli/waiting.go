@@ -143,7 +143,7 @@ func (w *waiting) facts() string {
 
 // plain is the same for a pipe.
 func (w *waiting) plain() string {
-	s := w.a.lockedText(&lock.HeldError{Key: w.held.Key, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
+	s := w.a.lockedText(&lock.HeldError{Key: w.held.Key, Asked: w.held.Asked, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
 	if waited := time.Since(w.started); waited < time.Second {
 		s += ". Waiting up to " + exact(w.wait)
 	} else {

@@ -134,7 +134,7 @@ func TestOverlapByEnumeration(t *testing.T) {
 		re := reference(p)
 		sets[i] = make([]uint64, len(paths)/64+1)
 		for j, path := range paths {
-			if re.MatchString("/"+path) {
+			if re.MatchString("/" + path) {
 				sets[i][j/64] |= 1 << (j % 64)
 			}
 			if got := globs[i].Overlaps(File(path)); got != re.MatchString("/"+path) {

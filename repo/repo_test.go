@@ -1,4 +1,4 @@
-package cli
+package repo
 
 import (
 	"errors"
@@ -44,6 +44,14 @@ func (y yard) mkdir(p string) {
 	}
 }
 
+func (y yard) put(p, text string) {
+	y.t.Helper()
+	y.mkdir(filepath.Dir(p))
+	if err := os.WriteFile(y.path(p), []byte(text), 0o600); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
 // commit makes a repository with one commit.
 func (y yard) commit(dir string) {
 	y.t.Helper()
@@ -55,8 +63,8 @@ func (y yard) commit(dir string) {
 // store checks that dir has its store in the folder root.
 func (y yard) store(dir, root string) {
 	y.t.Helper()
-	got, err := storeFolder(y.path(dir))
-	if want := filepath.Join(y.path(root), storeDir); err != nil || got != want {
+	got, err := StoreFolder(y.path(dir))
+	if want := filepath.Join(y.path(root), StoreDir); err != nil || got != want {
 		y.t.Errorf("store of %s: %q, %v\nwant %q", dir, got, err, want)
 	}
 }
@@ -160,13 +168,13 @@ func TestStoreOfLostWorktree(t *testing.T) {
 	if err := os.Rename(y.path("main"), y.path("moved")); err != nil {
 		t.Fatal(err)
 	}
-	var bad *ConfigError
-	if got, err := storeFolder(y.path("tree")); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--store") {
+	var bad *Error
+	if got, err := StoreFolder(y.path("tree")); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--store") {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, text := range []string{"", "garbage", "gitdir:", "gitdir: /nowhere", "gitdir: .", "\x00\xff"} {
-		put(t, y.path("odd/.git"), text)
-		if got, err := storeFolder(y.path("odd")); !errors.As(err, &bad) {
+		y.put("odd/.git", text)
+		if got, err := StoreFolder(y.path("odd")); !errors.As(err, &bad) {
 			t.Errorf(".git with %q: %q, %v", text, got, err)
 		}
 	}

@@ -1,8 +1,27 @@
-package cli
+// Package repo finds out which git repository a path belongs to, and what the
+// path is called in it, without running git: it reads what git wrote.
+//
+// # Guarantee
+//
+// All worktrees of a repository have one store folder ([StoreFolder]), and a
+// file has one name in all of them ([Tree.Name]): relative to the root of the
+// worktree it is in, with symbolic links resolved.
+//
+// # Limit
+//
+// Clones of a repository are repositories of their own here; they share names,
+// because those are relative, and share a store only where one is configured.
+//
+// # Failure
+//
+// What cannot be found is an error, never a guess: a worktree with a store of
+// its own would let two worktrees work on one task.
+package repo
 
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,26 +30,24 @@ import (
 	"syscall"
 )
 
-// storeDir is the name of the folder that holds store and configuration.
-const storeDir = ".tasklock"
+// StoreDir is the name of the folder that holds store and configuration.
+const StoreDir = ".tasklock"
 
-// projectFolder is the store's folder for the current one. Where it cannot be
-// found and a store was named, there is none, and no project file either.
-func (a *App) projectFolder() (string, error) {
-	folder, err := storeFolder(a.Dir)
-	var bad *ConfigError
-	switch {
-	case err == nil:
-		return folder, nil
-	case a.StoreURL != "" || a.Env("TASKLOCK_STORE") != "":
-		return "", nil
-	case errors.As(err, &bad):
-		return "", err
-	}
-	return "", &ConfigError{File: a.Dir, Msg: err.Error()}
+// Error says what is wrong with a repository and where.
+type Error struct {
+	File string
+	Line int // 0: it concerns the whole file
+	Msg  string
 }
 
-// storeFolder returns the folder of the store that belongs to cwd, whether it
+func (e *Error) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
+	}
+	return e.File + ": " + e.Msg
+}
+
+// StoreFolder returns the folder of the store that belongs to cwd, whether it
 // exists or not. It reads what git wrote and runs nothing.
 //
 //   - In a repository: at the root of its main worktree, so that all worktrees
@@ -44,34 +61,12 @@ func (a *App) projectFolder() (string, error) {
 //
 // A worktree whose repository cannot be found is an error: a store of its own
 // would let two worktrees work on one task.
-func storeFolder(cwd string) (string, error) {
-	cwd, err := filepath.Abs(cwd)
+func StoreFolder(cwd string) (string, error) {
+	t, err := TreeOf(cwd)
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(cwd); err == nil {
-		cwd = real // one place, one name
-	}
-	nearest := ""
-	for dir := cwd; ; dir = filepath.Dir(dir) {
-		root, err := repositoryRoot(dir)
-		if err != nil {
-			return "", err
-		}
-		if root != "" {
-			return filepath.Join(root, storeDir), nil
-		}
-		if nearest == "" && exists(filepath.Join(dir, storeDir)) {
-			nearest = dir
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-	}
-	if nearest == "" {
-		nearest = cwd
-	}
-	return filepath.Join(nearest, storeDir), nil
+	return filepath.Join(t.Home, StoreDir), nil
 }
 
 // repositoryRoot returns where the store of the repository at dir lies, empty
@@ -84,7 +79,7 @@ func repositoryRoot(dir string) (string, error) {
 		return mainRoot(git), nil
 	case err == nil && fi.Mode().IsRegular():
 		return linkedRoot(git)
-	case err != nil && !absent(err):
+	case err != nil && !Absent(err):
 		return "", err
 	case isRepository(dir):
 		return mainRoot(dir), nil
@@ -102,7 +97,7 @@ func linkedRoot(git string) (string, error) {
 	target, ok := strings.CutPrefix(line, "gitdir:")
 	target = strings.TrimSpace(target)
 	if !ok || target == "" {
-		return "", &ConfigError{File: git, Line: 1, Msg: "is not a file that git wrote (no gitdir)"}
+		return "", &Error{File: git, Line: 1, Msg: "is not a file that git wrote (no gitdir)"}
 	}
 	own := resolve(filepath.Dir(git), target)
 	common := own
@@ -110,11 +105,11 @@ func linkedRoot(git string) (string, error) {
 	switch {
 	case err == nil:
 		common = resolve(own, shared)
-	case !absent(err):
+	case !Absent(err):
 		return "", err
 	}
 	if !isRepository(common) {
-		return "", &ConfigError{File: git, Line: 1, Msg: "its repository " + common +
+		return "", &Error{File: git, Line: 1, Msg: "its repository " + common +
 			" is not here; make it visible (git worktree repair, or mount it), or name a store with --store"}
 	}
 	return mainRoot(common), nil
@@ -124,14 +119,14 @@ func linkedRoot(git string) (string, error) {
 // repository itself where that cannot be known.
 func mainRoot(common string) string {
 	if tree := configuredWorktree(filepath.Join(common, "config")); tree != "" {
-		if tree = resolve(common, tree); isDir(tree) {
-			return canonical(tree)
+		if tree = resolve(common, tree); IsDir(tree) {
+			return Canonical(tree)
 		}
 	}
 	if filepath.Base(common) == ".git" {
-		return canonical(filepath.Dir(common))
+		return Canonical(filepath.Dir(common))
 	}
-	return canonical(common)
+	return Canonical(common)
 }
 
 // configuredWorktree reads core.worktree, which git sets for submodules.
@@ -167,7 +162,7 @@ func unquote(s string) string {
 
 // isRepository tells a git repository as git does: by what is in it.
 func isRepository(dir string) bool {
-	return exists(filepath.Join(dir, "HEAD")) && isDir(filepath.Join(dir, "objects")) && isDir(filepath.Join(dir, "refs"))
+	return Exists(filepath.Join(dir, "HEAD")) && IsDir(filepath.Join(dir, "objects")) && IsDir(filepath.Join(dir, "refs"))
 }
 
 func resolve(base, path string) string {
@@ -178,7 +173,8 @@ func resolve(base, path string) string {
 	return filepath.Clean(path)
 }
 
-func canonical(dir string) string {
+// Canonical is the one name of a folder, without symbolic links.
+func Canonical(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real
 	}
@@ -200,17 +196,19 @@ func firstLine(path string) (string, error) {
 	return strings.TrimRight(line, "\r"), nil
 }
 
-func exists(path string) bool {
+// Exists reports whether there is anything at a path.
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-func isDir(path string) bool {
+// IsDir reports whether there is a folder at a path.
+func IsDir(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.IsDir()
 }
 
-// absent reports that there is nothing at a path, in whatever words.
-func absent(err error) bool {
+// Absent reports that there is nothing at a path, in whatever words.
+func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,0 +1,189 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Tree is a folder in which one repository, or a project without one, keeps
+// its files.
+type Tree struct {
+	Top  string // its root: of this worktree
+	Home string // root of the main worktree: the same for all of a repository
+}
+
+// TreeOf returns the tree that a folder lies in: its worktree, outside git the
+// nearest parent that has a store, else the folder itself.
+func TreeOf(dir string) (Tree, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Tree{}, err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // one place, one name
+	}
+	nearest := ""
+	for at := dir; ; at = filepath.Dir(at) {
+		root, err := repositoryRoot(at)
+		if err != nil {
+			return Tree{}, err
+		}
+		if root != "" {
+			return Tree{Top: at, Home: root}, nil
+		}
+		if nearest == "" && Exists(filepath.Join(at, StoreDir)) {
+			nearest = at
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	if nearest == "" {
+		nearest = dir
+	}
+	return Tree{Top: nearest, Home: nearest}, nil
+}
+
+// OutsideError: a path does not belong to the repository.
+type OutsideError struct {
+	Path string // as it was given
+	Why  string
+}
+
+func (e *OutsideError) Error() string { return fmt.Sprintf("path %q %s", e.Path, e.Why) }
+
+// Name is what a file or folder is called in every worktree of the repository:
+// relative to the root of its own worktree, with "/" between the parts, and
+// "." for the root itself. A relative path counts from dir. Whatever is not in
+// this repository is an [*OutsideError].
+func (t Tree) Name(dir, path string) (string, error) {
+	abs := filepath.FromSlash(path)
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(dir, abs)
+	}
+	real, err := Real(abs)
+	if err != nil {
+		return "", &OutsideError{Path: path, Why: "cannot be resolved: " + err.Error()}
+	}
+	if rel, ok := below(t.Top, real); ok && !t.nested(rel) {
+		return rel, nil
+	}
+	own, err := TreeOf(existing(real))
+	if err != nil || own.Home != t.Home {
+		return "", &OutsideError{Path: path, Why: "is outside the repository " + t.Top}
+	}
+	if rel, ok := below(own.Top, real); ok {
+		return rel, nil
+	}
+	return "", &OutsideError{Path: path, Why: "is outside the repository " + t.Top}
+}
+
+// nested reports whether one of the folders above a file is a repository or
+// worktree of its own: a submodule, or a worktree inside this one.
+func (t Tree) nested(rel string) bool {
+	for i, c := range rel + "/" {
+		if c == '/' && rel[:i] != "." && Exists(filepath.Join(t.Top, filepath.FromSlash(rel[:i]), ".git")) {
+			return true
+		}
+	}
+	return false
+}
+
+// Pattern is Name for the name of a path lock, in which the part behind the
+// first wildcard is kept as it is. Without "./", "../" or "/" at its beginning
+// it counts from the root of the repository, wherever dir is.
+func (t Tree) Pattern(dir, pattern string) (string, error) {
+	base := t.Top
+	for _, p := range []string{".", "..", "./", "../"} {
+		if pattern == p || len(p) > 1 && p != ".." && strings.HasPrefix(pattern, p) {
+			base = dir
+		}
+	}
+	var fixed, rest []string
+	for part := range strings.SplitSeq(strings.TrimSuffix(pattern, "/"), "/") {
+		if rest != nil || strings.ContainsAny(part, "*?") {
+			rest = append(rest, part)
+		} else {
+			fixed = append(fixed, part)
+		}
+	}
+	if base == t.Top && strings.HasPrefix(pattern, "/") && len(fixed) == 0 || pattern == "" {
+		return "", &OutsideError{Path: pattern, Why: "names no file of the repository"}
+	}
+	place := strings.Join(fixed, "/")
+	if place == "" && len(fixed) > 0 {
+		place = "/"
+	}
+	name, err := t.Name(base, place)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case rest == nil && name == ".":
+		return "**", nil
+	case rest == nil:
+		return name, nil
+	case name == ".":
+		return strings.Join(rest, "/"), nil
+	}
+	return name + "/" + strings.Join(rest, "/"), nil
+}
+
+// below returns path relative to root, if it is not outside.
+func below(root, path string) (string, bool) {
+	rel, err := filepath.Rel(root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return "", false
+	}
+	return filepath.ToSlash(rel), true
+}
+
+// existing is the nearest folder at or above a path.
+func existing(path string) string {
+	for !IsDir(path) && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+	}
+	return path
+}
+
+// maxLinks bounds how many symbolic links one path may lead through.
+const maxLinks = 40
+
+// Real resolves the symbolic links in a path, also where what it names, or
+// what a link points to, does not exist yet: writing there would make it.
+func Real(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return realPath(path, maxLinks)
+}
+
+func realPath(path string, links int) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) && !Absent(err) {
+		return real, err
+	}
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path, nil
+	}
+	if dir, err = realPath(dir, links); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	target, err := os.Readlink(path)
+	switch {
+	case err != nil:
+		return path, nil
+	case links == 0:
+		return "", errors.New("too many symbolic links")
+	case !filepath.IsAbs(target):
+		target = filepath.Join(dir, target)
+	}
+	return realPath(target, links-1)
+}
