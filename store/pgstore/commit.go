@@ -1,0 +1,282 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
+)
+
+// maxTold is how much NOTIFY carries. More than that is "anything".
+const maxTold = 7000
+
+// Commit implements driver.Store.
+func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	done, err := s.life.Use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if len(b.Writes) == 0 {
+		rev, err := local.Holding(s.holding).Check(ctx, b)
+		return rev, s.life.Ended(ctx, err)
+	}
+	for _, w := range b.Writes {
+		if bytes.IndexByte(w.Value, 0) >= 0 { // would end the message
+			return 0, fmt.Errorf("%w: the value of record %q is not JSON", driver.ErrInvalid, w.Key)
+		}
+	}
+	return s.group.Commit(ctx, b)
+}
+
+// apply carries out the batches of a group in one transaction.
+func (s *Store) apply(group []*driver.Pending) {
+	joint, cancel := driver.Joint(group)
+	defer cancel()
+	err := s.write(joint, group)
+	if err != nil && len(group) > 1 && errors.Is(err, driver.ErrInvalid) { // one of them spoils it for the others
+		for _, p := range group {
+			s.apply([]*driver.Pending{p})
+		}
+		return
+	}
+	if err != nil {
+		for _, p := range group {
+			p.Rev, p.Err = 0, s.life.Ended(p.Ctx, err)
+		}
+	}
+}
+
+func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
+	ctx, stop := s.limited(ctx)
+	defer stop()
+	fault.Point("pg.connect")
+	for n := 0; ; n++ {
+		c, err := s.pool.get(ctx, true)
+		if err != nil {
+			return s.explain(err)
+		}
+		fault.Point("pg.commit")
+		err = s.send(ctx, c, group)
+		if code(err) != "" && !c.pg.IsClosed() { // rolled back, and waiting to be told so
+			_, _ = c.exec(ctx, "ROLLBACK")
+		}
+		s.pool.put(c)
+		if !passing(err) {
+			return s.explain(err)
+		}
+		if err := pause(ctx, time.Millisecond, n); err != nil {
+			return s.explain(err)
+		}
+	}
+}
+
+// send sends all batches as one message, so that the server begins nothing
+// that it cannot finish, and reads the one answer.
+func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) error {
+	calls := plan(group)
+	if len(calls) == 0 {
+		return nil
+	}
+	var sql strings.Builder
+	sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED;")
+	for _, call := range calls {
+		call.write(&sql, s.names.quoted)
+	}
+	sql.WriteString("COMMIT")
+	rows, err := c.exec(ctx, sql.String())
+	if err != nil {
+		return err
+	}
+	if len(rows) != len(calls) {
+		return fmt.Errorf("the server gave %d answers to %d questions", len(rows), len(calls))
+	}
+	for i, call := range calls {
+		if err := call.answer(rows[i][0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan divides a group into calls. Batches of one call are decided together, so
+// none may touch what an earlier one of the same call writes; whoever does opens
+// the next call.
+func plan(group []*driver.Pending) []*call {
+	var calls []*call
+	now := &call{wrote: map[string]bool{}}
+	for _, p := range group {
+		if p.Err = p.Ctx.Err(); p.Err != nil {
+			continue
+		}
+		if now.touches(p.Batch) {
+			calls = append(calls, now)
+			now = &call{wrote: map[string]bool{}}
+		}
+		now.add(p)
+	}
+	if len(now.batches) > 0 {
+		calls = append(calls, now)
+	}
+	return calls
+}
+
+// A call is batches that have nothing to do with each other.
+type call struct {
+	batches []*driver.Pending
+	wrote   map[string]bool // keys and kinds
+	told    []string        // keys
+
+	floors                    []int64
+	guards, kinds             guards
+	writes, deletes, changing []int // batch of each
+	writeKeys, deleteKeys     []string
+	values                    [][]byte
+	changed                   []string
+}
+
+type guards struct {
+	batch []int
+	key   []string
+	rev   []int64
+}
+
+func (g *guards) add(batch int, guard driver.Guard) {
+	g.batch, g.key, g.rev = append(g.batch, batch), append(g.key, guard.Key), append(g.rev, guard.Rev)
+}
+
+func (c *call) touches(b driver.Batch) bool {
+	for _, g := range b.Guards {
+		if c.wrote[g.Key] {
+			return true
+		}
+	}
+	for _, w := range b.Writes {
+		if c.wrote[w.Key] {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *call) add(p *driver.Pending) {
+	c.batches = append(c.batches, p)
+	n := len(c.batches)
+	c.floors = append(c.floors, p.Batch.Floor)
+	for _, g := range p.Batch.Guards {
+		if g.IsKind() {
+			c.kinds.add(n, g)
+		} else {
+			c.guards.add(n, g)
+		}
+	}
+	kinds := map[string]bool{}
+	for _, w := range p.Batch.Writes {
+		if w.Value == nil {
+			c.deletes, c.deleteKeys = append(c.deletes, n), append(c.deleteKeys, w.Key)
+		} else {
+			c.writes, c.writeKeys, c.values = append(c.writes, n), append(c.writeKeys, w.Key), append(c.values, w.Value)
+		}
+		if kind := driver.Kind(w.Key); !kinds[kind] {
+			kinds[kind], c.wrote[kind] = true, true
+			c.changing, c.changed = append(c.changing, n), append(c.changed, kind)
+		}
+		c.wrote[w.Key] = true
+		c.told = append(c.told, w.Key)
+	}
+}
+
+// write appends the call as SQL.
+func (c *call) write(sql *strings.Builder, schema string) {
+	sql.WriteString("SELECT " + schema + ".commit(")
+	for i, arg := range [][]byte{
+		numberArray(c.floors),
+		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev),
+		numberArray(c.kinds.batch), textArray(c.kinds.key), numberArray(c.kinds.rev),
+		numberArray(c.writes), textArray(c.writeKeys), valueArray(c.values),
+		numberArray(c.deletes), textArray(c.deleteKeys),
+		numberArray(c.changing), textArray(c.changed),
+		tell(c.told),
+	} {
+		if i > 0 {
+			sql.WriteByte(',')
+		}
+		writeLiteral(sql, arg)
+	}
+	sql.WriteString(");")
+}
+
+// answer gives each batch its revision.
+func (c *call) answer(text string) error {
+	revs := strings.Split(strings.Trim(text, "{}"), ",")
+	if len(revs) != len(c.batches) {
+		return fmt.Errorf("the server gave %d revisions for %d commits", len(revs), len(c.batches))
+	}
+	for i, p := range c.batches {
+		if p.Rev = number(revs[i]); p.Rev == 0 {
+			p.Err = driver.ErrConflict
+		}
+	}
+	return nil
+}
+
+// tell is what listeners hear: the keys, or nothing if they are too many.
+func tell(keys []string) []byte {
+	if fault.Bug("lost_notify") {
+		return []byte("[]")
+	}
+	size := 2
+	for _, k := range keys {
+		size += 6*len(k) + 3 // every byte escaped, at worst
+	}
+	if size > 6*maxTold {
+		return nil
+	}
+	b, err := json.Marshal(keys)
+	if err != nil || len(b) > maxTold {
+		return nil
+	}
+	return b
+}
+
+func valueArray(values [][]byte) []byte {
+	b := []byte{'{'}
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendQuoted(b, string(v))
+	}
+	return append(b, '}')
+}
+
+func writeLiteral(sql *strings.Builder, b []byte) {
+	sql.WriteByte('\'')
+	for {
+		i := bytes.IndexByte(b, '\'')
+		if i < 0 {
+			break
+		}
+		sql.Write(b[:i+1])
+		sql.WriteByte('\'')
+		b = b[i+1:]
+	}
+	sql.Write(b)
+	sql.WriteByte('\'')
+}
+
+// parseKinds reads the revision that last changed each kind.
+func parseKinds(text string) (map[string]int64, error) {
+	var kinds map[string]int64
+	if err := json.Unmarshal([]byte(text), &kinds); err != nil {
+		return nil, err
+	}
+	return kinds, nil
+}

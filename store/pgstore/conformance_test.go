@@ -1,0 +1,36 @@
+package pgstore_test
+
+import (
+	"testing"
+
+	"github.com/tasklock/tasklock/lock/locktest"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/pgstore"
+	"github.com/tasklock/tasklock/store/pgstore/pgtest"
+)
+
+func harness() drivertest.Harness {
+	return drivertest.Harness{
+		Place: func(t testing.TB) string { return pgtest.Shared(t).Place() },
+		Open: func(t testing.TB, place string) driver.Store {
+			s, err := pgstore.Open(t.Context(), place, &pgstore.Options{Create: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Processes: true,
+	}
+}
+
+func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+
+// The rules of locks are linearizable over this store, each client with a
+// handle of its own.
+func TestLinearizable(t *testing.T) {
+	h := harness()
+	place := h.Place(t)
+	locktest.Linearizable(t, func() *store.Store { return store.New(h.Open(t, place)) })
+}

@@ -1,0 +1,216 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// How long a server that was there, and one that says it is starting, is waited
+// for.
+const (
+	patience      = 10 * time.Second
+	startPatience = 5 * time.Second
+)
+
+// prepareAfter is how often a statement is sent whole before the server is
+// told to remember it: most commands ask once and go.
+const prepareAfter = 2
+
+// A conn is one connection. It is used by one call at a time.
+type conn struct {
+	pg     *pgconn.PgConn
+	pooled bool
+	rested bool              // it was used before
+	used   time.Time         // when it was
+	asked  map[string]int    // statements, and how often
+	names  map[string]string // of those that the server remembers
+}
+
+func newConn(pg *pgconn.PgConn) *conn {
+	return &conn{pg: pg, used: time.Now(), asked: map[string]int{}, names: map[string]string{}}
+}
+
+// connect makes a connection and looks whether our schema is there. A server
+// that was there before is waited for.
+func (s *Store) connect(ctx context.Context) (*conn, error) {
+	began := time.Now()
+	for n := 0; ; n++ {
+		c, err := s.attempt(ctx)
+		if err == nil || driver.Refusal(err) || ctx.Err() != nil {
+			s.heard(err == nil)
+			return c, err
+		}
+		soon := starting(err) && time.Since(began) < startPatience
+		if !soon && !s.patient() {
+			return nil, err
+		}
+		if err := pause(ctx, 20*time.Millisecond, n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) attempt(ctx context.Context) (*conn, error) {
+	c, err := s.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.greet(ctx, c); err != nil {
+		s.pool.drop(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// dial makes a connection.
+func (s *Store) dial(ctx context.Context) (*conn, error) {
+	pg, err := pgconn.ConnectConfig(ctx, s.cfg)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	return newConn(pg), nil
+}
+
+// greet looks whether the schema is there and ours to use. A pooler gives away
+// that it is one by another process number than the server's.
+func (s *Store) greet(ctx context.Context, c *conn) error {
+	rows, err := c.exec(ctx, s.names.greet)
+	switch code(err) {
+	case "3F000", "42P01":
+		version, err := s.version(ctx, c)
+		if err != nil {
+			return err
+		}
+		if version > noTables { // made just now
+			return fmt.Errorf("%s is being made", s.where)
+		}
+		return fmt.Errorf("%w: there is no %s", driver.ErrMissing, s.where)
+	}
+	switch {
+	case err != nil:
+		return s.explain(err)
+	case len(rows) != 1:
+		return fmt.Errorf("%w: the table state in %s has %d rows, not one; restore it from a backup", driver.ErrDamaged, s.where, len(rows))
+	}
+	if version := int(number(rows[0][0])); version > len(steps) {
+		return s.newer(version)
+	} else if version < len(steps) {
+		return errOlder
+	}
+	if encoding := c.pg.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
+		return s.wrongEncoding(encoding)
+	}
+	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
+	s.mu.Lock()
+	s.pooled = c.pooled
+	s.mu.Unlock()
+	return nil
+}
+
+// heard notes whether the server answers.
+func (s *Store) heard(up bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if up {
+		s.met, s.down = true, time.Time{}
+	}
+}
+
+// patient reports whether a server that cannot be reached is worth waiting for.
+// All calls share the same patience, so that a server that stays away is said
+// to be away.
+func (s *Store) patient() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down.IsZero() {
+		s.down = time.Now()
+	}
+	return s.met && time.Since(s.down) < patience
+}
+
+// exec sends SQL as one message and returns the rows of all its results, as
+// text.
+func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
+	results := c.pg.Exec(ctx, sql)
+	var rows [][]string
+	for results.NextResult() {
+		r := results.ResultReader()
+		for r.NextRow() {
+			var row []string
+			for _, v := range r.Values() {
+				row = append(row, string(v))
+			}
+			rows = append(rows, row)
+		}
+		_, _ = r.Close() // its error is that of all
+	}
+	if err := results.Close(); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// binary asks for every column as the server keeps it.
+var binary = []int16{1}
+
+// query runs one statement and gives each row to f, which must copy what it
+// keeps.
+func (c *conn) query(ctx context.Context, sql string, params [][]byte, f func(row [][]byte) error) error {
+	var r *pgconn.ResultReader
+	name, err := c.prepared(ctx, sql)
+	switch {
+	case err != nil:
+		return err
+	case name == "":
+		r = c.pg.ExecParams(ctx, sql, params, nil, nil, binary)
+	default:
+		r = c.pg.ExecPrepared(ctx, name, params, nil, binary)
+	}
+	for r.NextRow() && err == nil {
+		err = f(r.Values())
+	}
+	_, closed := r.Close()
+	return errors.Join(closed, err)
+}
+
+// prepared returns the name of a statement that the server remembers, or none.
+func (c *conn) prepared(ctx context.Context, sql string) (string, error) {
+	c.asked[sql]++
+	switch {
+	case c.pooled || c.asked[sql] <= prepareAfter:
+		return "", nil
+	case c.names[sql] != "":
+		return c.names[sql], nil
+	}
+	name := "tasklock" + strconv.Itoa(len(c.names))
+	if _, err := c.pg.Prepare(ctx, name, sql, nil); err != nil {
+		return "", err
+	}
+	c.names[sql] = name
+	return name, nil
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// pause waits with full jitter before the n-th repetition.
+func pause(ctx context.Context, unit time.Duration, n int) error {
+	t := time.NewTimer(rand.N(min(unit<<min(n, 10), 500*time.Millisecond)) + 1)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

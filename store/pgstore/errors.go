@@ -1,0 +1,75 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// explain turns the server's words into an answer of the contract, where there
+// is one, and names the place.
+func (s *Store) explain(err error) error {
+	switch {
+	case err == nil || driver.Refusal(err) || strings.HasPrefix(err.Error(), s.where):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// Not the caller's: that is looked at last, and preferred.
+		return fmt.Errorf("%s: no answer within %v", s.where, s.timeout)
+	}
+	switch c := code(err); c {
+	case "":
+		return fmt.Errorf("%s: %w", s.where, err)
+	case "28P01", "28000":
+		return fmt.Errorf("%w: user %s may not log in to %s: %s; look at the password and at pg_hba.conf", driver.ErrDenied, s.cfg.User, s.where, words(err))
+	case "42501":
+		return fmt.Errorf("%w: user %s in %s: %s; an administrator can: %s", driver.ErrDenied, s.cfg.User, s.where, words(err), s.grants())
+	case "25006":
+		return fmt.Errorf("%w: %s can only be read: it is a standby, or default_transaction_read_only is on; name the primary, or add target_session_attrs=read-write to the URL",
+			driver.ErrDenied, s.where)
+	case "3D000":
+		return fmt.Errorf("%w: there is no database %s at %s; make it: createdb -E UTF8 %s", driver.ErrMissing, s.cfg.Database, s.cfg.Host, s.cfg.Database)
+	case "3F000", "42P01", "42883", "42703", "42804", "P0002", "P0003", "2201B", "XX001", "XX002":
+		// Our statements are fixed: if one is wrong, the tables are.
+		return fmt.Errorf("%w: %s has not our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
+	case "53100":
+		return fmt.Errorf("the server's disk is full, nothing was written to %s: %w", s.where, err)
+	default:
+		if strings.HasPrefix(c, "22") {
+			return fmt.Errorf("%w: %s", driver.ErrInvalid, words(err))
+		}
+	}
+	return fmt.Errorf("%s: %w", s.where, err)
+}
+
+// words are what the server said, without the machinery around it.
+func words(err error) string {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	if e.Detail != "" {
+		return e.Message + ": " + e.Detail
+	}
+	return e.Message
+}
+
+// passing reports that the server rolled back because of others, and would do
+// the same once more.
+func passing(err error) bool {
+	switch code(err) {
+	case "40001", "40P01", "55P03":
+		return true
+	}
+	return false
+}
+
+// starting reports that the server says it will be there soon.
+func starting(err error) bool { return code(err) == "57P03" }
+
+// errOlder: the schema was made by an older tasklock.
+var errOlder = fmt.Errorf("%w: made by an older tasklock", driver.ErrMissing)

@@ -1,0 +1,46 @@
+package pgstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/pgstore"
+)
+
+func TestMain(m *testing.M) {
+	drivertest.Main(m, func(place string) (driver.Store, error) {
+		return pgstore.Open(context.Background(), place, &pgstore.Options{Create: true})
+	})
+}
+
+func open(t testing.TB, url string) *pgstore.Store {
+	t.Helper()
+	return openWith(t, url, pgstore.Options{Create: true})
+}
+
+func openWith(t testing.TB, url string, o pgstore.Options) *pgstore.Store {
+	t.Helper()
+	s, err := pgstore.Open(t.Context(), url, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func put(key, value string) driver.Batch {
+	return driver.Batch{Writes: []driver.Write{{Key: key, Value: []byte(value)}}}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,162 @@
+// Package pgstore keeps records in a schema of a PostgreSQL database: the store
+// for workers on many machines that share a server they already trust.
+//
+// # Guarantees
+//
+// A commit that returned is in the server's log, as durable as the server makes
+// it; where a session has synchronous_commit off it is switched on for the
+// commit. Commits are serialisable and their revisions follow the order in
+// which they become visible: every commit begins by locking the one row that
+// holds the revision, and looks at its guards afterwards.
+//
+// A commit is one message and one answer. The server begins nothing before it
+// has all of the message and then finishes it whatever becomes of the client,
+// so a connection that breaks never leaves the lock behind. Concurrent commits
+// of one process go down together.
+//
+// Time is the server's clock_timestamp(), for the age of records and for now.
+//
+// # Limits
+//
+// All commits in one schema take turns, so processes that write a lot are
+// limited by how fast the server syncs its log; use several schemas for things
+// that have nothing to do with each other. A step of the server's clock, or a
+// standby with another clock that takes over, makes leases longer or shorter by
+// that much. Write.TTL is not used: records stay until deleted.
+//
+// Behind a pooler LISTEN does not work: waiters then look once a second. So
+// do named prepared statements, which are not used there.
+//
+// # Failure
+//
+// A server that restarts is waited for, ten seconds at most. A connection that
+// is lost during a commit leaves its outcome unknown. A standby or a role that
+// may not write is driver.ErrDenied, a missing schema driver.ErrMissing, tables
+// that are not ours or were edited into something we do not write
+// driver.ErrDamaged. When the server was restored from a backup or a standby was
+// promoted, revisions go on far above all that may have been lost.
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPoll    = 5 * time.Second
+	DefaultTimeout = 10 * time.Second
+)
+
+// pooledPoll is how often a waiter looks where nothing can notify.
+const pooledPoll = time.Second
+
+// Options change how [Open] opens. Nil means the zero value.
+type Options struct {
+	// Create makes the schema where there is none. Otherwise that is
+	// driver.ErrMissing.
+	Create bool
+	// Poll is how often a waiter looks for itself, below all notification.
+	// 0 means DefaultPoll, and a second behind a pooler.
+	Poll time.Duration
+	// Timeout ends a call that the server does not answer. 0 means
+	// DefaultTimeout.
+	Timeout time.Duration
+}
+
+// A Store is a schema in a database. It implements driver.Store.
+type Store struct {
+	cfg     *pgconn.Config
+	names   names
+	where   string // the place, for messages
+	poll    time.Duration
+	timeout time.Duration
+
+	life  *driver.Life
+	group *driver.Group
+	pool  *pool
+	hub   *hub
+
+	mu     sync.Mutex
+	met    bool      // the server has answered once
+	down   time.Time // since when it does not; zero if it does
+	pooled bool      // a pooler stands between us and the server
+}
+
+// Open opens the store that a connection string names: a libpq URL, or keywords
+// and values, with the parameter "schema" for a schema other than "tasklock".
+// What it leaves out comes from PGHOST and the like, the service file and the
+// password file.
+func Open(ctx context.Context, url string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s, err := newStore(url, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx, o.Create); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(url string, o *Options) (*Store, error) {
+	cfg, schema, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		cfg: cfg, names: newNames(schema), where: place(cfg, schema),
+		poll: o.Poll, timeout: o.Timeout, life: driver.NewLife(),
+	}
+	if s.timeout <= 0 {
+		s.timeout = DefaultTimeout
+	}
+	if cfg.ConnectTimeout <= 0 {
+		cfg.ConnectTimeout = s.timeout
+	}
+	s.group = driver.NewGroup(s.apply)
+	s.pool = newPool(s)
+	s.hub = newHub(s)
+	return s, nil
+}
+
+// begin makes the first connection, and the schema if it may.
+func (s *Store) begin(ctx context.Context, create bool) error {
+	c, err := s.pool.get(ctx, false)
+	if errors.Is(err, errOlder) || create && errors.Is(err, driver.ErrMissing) {
+		if err = s.create(ctx); err == nil {
+			c, err = s.pool.get(ctx, false)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.pool.put(c)
+	return nil
+}
+
+// Close ends all waits, finishes calls under way, and closes the connections.
+func (s *Store) Close() error {
+	done := s.life.End()
+	defer done()
+	s.hub.close()
+	s.pool.close()
+	return nil
+}
+
+// limited returns a context that ends with ctx, with the store, and when the
+// server has had long enough to answer.
+func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	living, stop := s.life.Living(ctx)
+	limited, cancel := context.WithTimeout(living, s.timeout)
+	return limited, func() { cancel(); stop() }
+}

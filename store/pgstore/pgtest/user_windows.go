@@ -1,0 +1,5 @@
+package pgtest
+
+import "os/exec"
+
+func (*Server) as(*exec.Cmd) {}

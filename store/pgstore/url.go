@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// DefaultSchema holds the records unless the URL names another.
+const DefaultSchema = "tasklock"
+
+// maxSchema is the longest name that PostgreSQL does not cut.
+const maxSchema = 63
+
+// parse reads a connection string. Its own errors may quote the string, which
+// may hold a password in a place where nobody expects it: so they are not passed
+// on.
+func parse(url string) (cfg *pgconn.Config, schema string, err error) {
+	cfg, err = pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: the PostgreSQL URL cannot be read%s; it is postgres://USER@HOST:PORT/DATABASE?schema=NAME, with special characters as %%XX",
+			driver.ErrInvalid, reason(err))
+	}
+	schema = cfg.RuntimeParams["schema"]
+	delete(cfg.RuntimeParams, "schema")
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	if len(schema) > maxSchema || strings.ContainsFunc(schema, func(r rune) bool { return r < ' ' }) {
+		return nil, "", fmt.Errorf("%w: the schema in the PostgreSQL URL must be a name of at most %d bytes", driver.ErrInvalid, maxSchema)
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "tasklock"
+	}
+	// What our literals rely on. Poolers know and keep both.
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
+	cfg.RuntimeParams["standard_conforming_strings"] = "on"
+	return cfg, schema, nil
+}
+
+// reason is the part of a parse error that cannot quote the string.
+func reason(err error) string {
+	var number *strconv.NumError
+	var file *os.PathError
+	switch {
+	case errors.As(err, &file):
+		return ": " + file.Error()
+	case errors.As(err, &number):
+		return ": a number is none"
+	}
+	for _, word := range []string{"service", "sslmode", "sslrootcert", "target_session_attrs", "host", "port"} {
+		if msg := errors.Unwrap(err); msg != nil && strings.Contains(msg.Error(), word) {
+			return ": look at " + word
+		}
+	}
+	return ""
+}
+
+// place says where the records are, without anything secret.
+func place(cfg *pgconn.Config, schema string) string {
+	host := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+	if strings.HasPrefix(cfg.Host, "/") {
+		host = cfg.Host
+	}
+	return fmt.Sprintf("schema %s of database %s at %s", schema, cfg.Database, host)
+}
+
+// names are what SQL calls the things of one store.
+type names struct {
+	schema string // as it is
+	quoted string // as an identifier, of the channel too
+	text   string // as a literal
+	listen int64  // advisory lock that listeners share
+	create int64  // advisory lock of whoever changes the schema
+	greet  string
+	read   string
+	scan   string
+	guards string
+}
+
+func newNames(schema string) names {
+	n := names{schema: schema, quoted: `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`}
+	n.text = literal(schema)
+	n.listen, n.create = advisory("listen", schema), advisory("create", schema)
+	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges, &n.guards: sqlGuards} {
+		*to = strings.ReplaceAll(sql, "@", n.quoted)
+	}
+	return n
+}
+
+// advisory numbers a lock of ours among all those of a database.
+func advisory(what, schema string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("tasklock " + what + " " + schema))
+	return int64(h.Sum64())
+}
+
+// literal quotes a text for SQL, with standard_conforming_strings on.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
