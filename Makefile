@@ -18,14 +18,14 @@ demo: build ## two workers race, one waits, one is killed: on SQLite, in a scrat
 	@scripts/demo bin/tasklock
 
 test: build cross ## all tests, short forms: what CI runs
-	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare
+	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
 	go test -p 1 -timeout 20m ./... # one package at a time: many of them race processes against deadlines
 	$(MAKE) --no-print-directory race
 
 race: ## the library's tests under the race detector
-	@scripts/need go gcc
+	@scripts/need go gcc pg_ctl pgbouncer
 	CGO_ENABLED=1 go test -p 1 -race -short -timeout 15m $(LIBRARY)
 
 cross: ## it builds for macOS and Windows too
@@ -33,7 +33,7 @@ cross: ## it builds for macOS and Windows too
 	GOOS=windows go build ./...
 
 torture: build ## the long forms: races, kills, pauses, crashes at every system call
-	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare
+	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 120m ./torture
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
 

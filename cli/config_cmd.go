@@ -106,10 +106,25 @@ func (a *App) configShow(context.Context, []string) error {
 	})
 }
 
-// withoutPassword hides what a URL may hold and nobody else should see.
+// withoutPassword hides what a URL may hold and nobody else should see. One
+// that cannot be read may hold it anywhere.
 func withoutPassword(s string) string {
 	u, err := url.Parse(s)
-	if err != nil || u.User == nil {
+	scheme, _, remote := strings.Cut(s, "://")
+	switch {
+	case err != nil && remote:
+		return scheme + "://…"
+	case err != nil:
+		return s
+	case strings.Contains(u.RawQuery, "password"):
+		pairs := strings.Split(u.RawQuery, "&")
+		for i, pair := range pairs {
+			if key, _, _ := strings.Cut(pair, "="); strings.Contains(key, "password") {
+				pairs[i] = key + "=xxxxx"
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&")
+	case u.User == nil:
 		return s
 	}
 	return u.Redacted()

@@ -12,4 +12,9 @@ type InspectReport struct {
 	Bytes       int64    // of the records
 	LogBytes    int64    // of the log beside them
 	Problems    []string // damage that leaves the rest readable
+	Facts       string   // of a server, in place of those above
+	Warnings    []Warning
 }
+
+// A Warning is about something that works and could be better.
+type Warning struct{ Text, Remedy string }

@@ -157,7 +157,13 @@ func (x *examination) files(ctx context.Context) {
 			break
 		}
 	}
-	facts := fmt.Sprintf("format %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
+	for _, w := range r.Warnings {
+		x.warn("server", w.Remedy, "%s", w.Text)
+	}
+	facts := r.Facts
+	if facts == "" {
+		facts = fmt.Sprintf("format %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
+	}
 	switch {
 	case len(r.Problems) > 0:
 	case r.LogBytes > largeLog:

@@ -55,7 +55,10 @@ func (d *desk) run(args ...string) (code int, out string) {
 		},
 		Inspect: func(ctx context.Context, url string) (InspectReport, error) {
 			r, err := sqlitestore.Inspect(ctx, local(url))
-			return InspectReport(r), err
+			return InspectReport{
+				Path: r.Path, FileSystem: r.FileSystem, SafeFS: r.SafeFS, JournalMode: r.JournalMode,
+				Version: r.Version, Bytes: r.Bytes, LogBytes: r.LogBytes, Problems: r.Problems,
+			}, err
 		},
 	})
 	for _, s := range open {

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tasklock/tasklock/cli"
-	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/sqlitestore"
+	"github.com/tasklock/tasklock/cmd/backend"
+	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,24 +28,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tasklock": tasklock})
 }
 
-// tasklock is the command with its default store and nothing else.
-func tasklock() {
-	dir, _ := os.Getwd()
-	os.Exit(cli.Main(os.Args[1:], cli.App{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ(), Dir: dir, Now: time.Now,
-		Open: func(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
-			st, err := sqlitestore.Open(ctx, strings.TrimPrefix(url, "sqlite:"), &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll})
-			if err != nil {
-				return nil, err
-			}
-			return st, nil
-		},
-		Inspect: func(ctx context.Context, url string) (cli.InspectReport, error) {
-			r, err := sqlitestore.Inspect(ctx, strings.TrimPrefix(url, "sqlite:"))
-			return cli.InspectReport(r), err
-		},
-	}))
-}
+// tasklock is the command as it is, without what only tasklock-plus can do.
+func tasklock() { os.Exit(cli.Main(os.Args[1:], backend.App(""))) }
 
 // TestScript runs testdata/script, which says what the command does. Beside
 // the commands of testscript there are:
@@ -56,6 +39,7 @@ func tasklock() {
 //	json PATH VALUE            the value at that path of the JSON on stdout, as jq would print it
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
+//	postgres                   $PG is a store in PostgreSQL that is not made yet, $PGHOST and $PGPORT its server, $SCHEMA its schema
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -69,8 +53,18 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
+			"postgres": func(ts *testscript.TestScript, _ bool, _ []string) { setPostgres(ts, pgtest.Shared(t)) },
 		},
 	})
+}
+
+func setPostgres(ts *testscript.TestScript, s *pgtest.Server) {
+	place := s.Place()
+	ts.Setenv("PG", place)
+	ts.Setenv("SCHEMA", place[strings.LastIndex(place, "=")+1:])
+	ts.Setenv("PGHOST", s.Dir)
+	ts.Setenv("PGPORT", strconv.Itoa(s.Port))
+	ts.Setenv("PGUSER", "postgres")
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

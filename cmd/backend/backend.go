@@ -17,6 +17,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/filestore"
 	"github.com/tasklock/tasklock/store/gitstore"
+	"github.com/tasklock/tasklock/store/pgstore"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
@@ -48,6 +49,8 @@ func Open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 	case "git":
 		remote, branch, _ := strings.Cut(place, "#")
 		return Opened(gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Create: o.Create, Poll: o.Poll}))
+	case "postgres", "postgresql":
+		return Opened(pgstore.Open(ctx, place, &pgstore.Options{Create: o.Create, Poll: o.Poll}))
 	case "etcd", "etcds":
 		return nil, ErrPlus
 	}
@@ -76,20 +79,31 @@ func Inspect(ctx context.Context, url string) (cli.InspectReport, error) {
 	switch scheme {
 	case "file":
 		r, err := filestore.Inspect(ctx, place)
-		return cli.InspectReport(r), err
+		return onDisk(sqlitestore.Report(r)), err
 	case "git":
 		remote, branch, _ := strings.Cut(place, "#")
 		r, err := gitstore.Inspect(ctx, remote, &gitstore.Options{Branch: branch})
-		return cli.InspectReport{Path: url, SafeFS: true, Problems: r.Problems}, err
+		facts := fmt.Sprintf("git %s, revision %d, %d records, history of %d commits", r.GitVersion, r.Revision, r.Records, r.Commits)
+		return cli.InspectReport{Path: url, SafeFS: true, Facts: facts, Problems: r.Problems}, err
+	case "postgres", "postgresql":
+		return postgres(ctx, place)
 	case "etcd", "etcds":
 		return cli.InspectReport{}, ErrPlus
 	}
 	r, err := sqlitestore.Inspect(ctx, place)
-	return cli.InspectReport(r), err
+	return onDisk(r), err
+}
+
+func onDisk(r sqlitestore.Report) cli.InspectReport {
+	return cli.InspectReport{
+		Path: r.Path, FileSystem: r.FileSystem, SafeFS: r.SafeFS, JournalMode: r.JournalMode,
+		Version: r.Version, Bytes: r.Bytes, LogBytes: r.LogBytes, Problems: r.Problems,
+	}
 }
 
 // Split takes a store's name apart: sqlite:PATH or a bare path, file:FOLDER,
-// git:REMOTE or git:REMOTE#branch, etcd://HOST:PORT/PREFIX.
+// git:REMOTE or git:REMOTE#branch, postgres://USER@HOST/DATABASE,
+// etcd://HOST:PORT/PREFIX.
 func Split(url string) (scheme, place string, err error) {
 	scheme, place, ok := strings.Cut(url, ":")
 	if !ok || len(scheme) == 1 { // a drive letter
@@ -99,13 +113,13 @@ func Split(url string) (scheme, place string, err error) {
 	case "sqlite", "file":
 		place = strings.TrimPrefix(place, "//")
 	case "git":
-	case "etcd", "etcds":
+	case "etcd", "etcds", "postgres", "postgresql":
 		place = url
 	default:
 		place = ""
 	}
 	if place == "" {
-		return "", "", &lock.InvalidError{What: "store " + scheme + ":", Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE, etcd://HOST:PORT/PREFIX or a path"} // the rest may hold a password
+		return "", "", &lock.InvalidError{What: "store " + scheme + ":", Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE, postgres://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or a path"} // the rest may hold a password
 	}
 	return scheme, place, nil
 }

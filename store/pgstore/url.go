@@ -91,10 +91,13 @@ func newNames(schema string) names {
 	n.text = literal(schema)
 	n.listen, n.create = advisory("listen", schema), advisory("create", schema)
 	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges, &n.guards: sqlGuards} {
-		*to = strings.ReplaceAll(sql, "@", n.quoted)
+		*to = n.sql(sql)
 	}
 	return n
 }
+
+// sql puts the schema's name in place of "@".
+func (n names) sql(text string) string { return strings.ReplaceAll(text, "@", n.quoted) }
 
 // advisory numbers a lock of ours among all those of a database.
 func advisory(what, schema string) int64 {

@@ -1,0 +1,78 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A Report is what [Inspect] found.
+type Report struct {
+	Place         string // without credentials
+	Server        string // its version
+	Version       int    // of the schema
+	Revision      int64
+	Records       int64
+	Bytes         int64 // of the tables and their indexes
+	Pooled        bool  // a pooler stands in between: waiters ask instead of listening
+	ReadOnly      bool  // a standby, or a session that may not write
+	NotDurable    bool  // fsync or full_page_writes is off: a crash may lose commits
+	MayWrite      bool  // the role's rights suffice
+	OldestSeconds int64 // age of the oldest transaction that keeps dead rows from being removed
+	Problems      []string
+}
+
+const sqlInspect = `SELECT current_setting('server_version'), s.version, s.rev,
+  (SELECT count(*) FROM @.record), pg_total_relation_size('@.record') + pg_total_relation_size('@.state'),
+  pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
+  current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off',
+  has_table_privilege('@.record', 'SELECT, INSERT') AND has_table_privilege('@.record', 'UPDATE')
+    AND has_table_privilege('@.record', 'DELETE') AND has_table_privilege('@.state', 'UPDATE'),
+  (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE backend_xmin IS NOT NULL)
+FROM @.state s`
+
+const sqlProblems = `SELECT 'record ' || key || ' is not a JSON object' FROM @.record WHERE json_typeof(value) <> 'object'
+UNION ALL SELECT 'record ' || key || ' is at revision ' || r.rev || ' and the store at ' || s.rev FROM @.record r, @.state s WHERE r.rev > s.rev OR r.rev < 1
+UNION ALL SELECT 'record ' || key || ' is dated ' || time || ', which is to come' FROM @.record WHERE time > clock_timestamp() + interval '1 minute'
+LIMIT 100`
+
+// Inspect examines a store for a person who wants to know what is wrong with
+// it. It changes nothing. Damage that leaves the tables readable is listed in
+// the report; an error means that there was nothing to examine.
+func Inspect(ctx context.Context, url string) (Report, error) {
+	s, err := newStore(url, &Options{})
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = s.Close() }()
+	r := Report{Place: s.where}
+	ctx, stop := s.limited(ctx)
+	defer stop()
+	c, err := s.connect(ctx)
+	if errors.Is(err, errOlder) {
+		return r, fmt.Errorf("%w: %s was made by an older tasklock; upgrade it: tasklock init", driver.ErrMissing, s.where)
+	}
+	if err != nil {
+		return r, err
+	}
+	defer s.pool.drop(c)
+	r.Pooled = c.pooled
+	rows, err := c.exec(ctx, s.names.sql(sqlInspect))
+	if err != nil {
+		return r, s.explain(err)
+	}
+	if len(rows) != 1 {
+		return r, s.damaged(fmt.Sprintf("the table state has %d rows, not one", len(rows)))
+	}
+	row := rows[0]
+	r.Server, r.Version, r.Revision = row[0], int(number(row[1])), number(row[2])
+	r.Records, r.Bytes = number(row[3]), number(row[4])
+	r.ReadOnly, r.NotDurable, r.MayWrite, r.OldestSeconds = row[5] == "t", row[6] == "t", row[7] == "t", number(row[8])
+	rows, err = c.exec(ctx, s.names.sql(sqlProblems))
+	for _, row := range rows {
+		r.Problems = append(r.Problems, row[0])
+	}
+	return r, s.explain(err)
+}
