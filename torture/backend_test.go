@@ -76,6 +76,15 @@ func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {
 	}
 }
 
+// eachFolder runs a test on those that are nothing but a folder.
+func eachFolder(t *testing.T, test func(t *testing.T, b backend)) {
+	for _, b := range backends {
+		if b.at != nil {
+			t.Run(b.name, func(t *testing.T) { test(t, b) })
+		}
+	}
+}
+
 // openURL opens a store of any backend.
 func openURL(ctx context.Context, url string) (driver.Store, error) {
 	scheme, _, _ := strings.Cut(url, ":")

@@ -17,18 +17,25 @@ import (
 // and goes on from there.
 func TestKillAtEverySystemCall(t *testing.T) {
 	needStrace(t)
-	for _, o := range operations {
-		t.Run(o.what, func(t *testing.T) {
-			s := newStage(t, sqlite, o)
-			points := s.points()
-			kills := s.killAt(t, points, func(p point, err error) { t.Errorf("killed at %s %d: %v", p.call, p.k, err) })
-			t.Logf("%s: killed at %d of %d system calls, %d times nothing had happened and %d times all of it",
-				o.what, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
-			if kills < len(points)/2 || s.isBefore.Load() == 0 || s.isAfter.Load() == 0 {
-				t.Error("that shows nothing")
-			}
-		})
-	}
+	eachStage(t, func(t *testing.T, s *stage) {
+		o := s.operation
+		points := s.points()
+		kills := s.killAt(t, points, func(p point, err error) { t.Errorf("killed at %s %d: %v", p.call, p.k, err) })
+		t.Logf("%s: killed at %d of %d system calls, %d times nothing had happened and %d times all of it",
+			o.what, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
+		if kills < len(points)/2 || s.isBefore.Load() == 0 || s.isAfter.Load() == 0 {
+			t.Error("that shows nothing")
+		}
+	})
+}
+
+// eachStage runs a test for each operation on each backend that is a folder.
+func eachStage(t *testing.T, test func(t *testing.T, s *stage)) {
+	eachFolder(t, func(t *testing.T, b backend) {
+		for _, o := range operations {
+			t.Run(o.what, func(t *testing.T) { test(t, newStage(t, b, o)) })
+		}
+	})
 }
 
 // TestKillFindsHalfAnOperation plants an acquire that writes in two steps: the
@@ -36,14 +43,16 @@ func TestKillAtEverySystemCall(t *testing.T) {
 func TestKillFindsHalfAnOperation(t *testing.T) {
 	needStrace(t)
 	i := slices.IndexFunc(operations, func(o operation) bool { return o.what == "acquire" })
-	s := newStage(t, sqlite, operations[i])
-	s.bug = "empty_is_free"
-	var found atomic.Int64
-	s.killAt(t, s.points(), func(point, error) { found.Add(1) })
-	if found.Load() == 0 {
-		t.Fatal("the bug was not seen")
-	}
-	t.Logf("caught at %d system calls", found.Load())
+	eachFolder(t, func(t *testing.T, b backend) {
+		s := newStage(t, b, operations[i])
+		s.bug = "empty_is_free"
+		var found atomic.Int64
+		s.killAt(t, s.points(), func(point, error) { found.Add(1) })
+		if found.Load() == 0 {
+			t.Fatal("the bug was not seen")
+		}
+		t.Logf("caught at %d system calls", found.Load())
+	})
 }
 
 // killAt ends the operation at each point, and tells where the store was not
@@ -82,6 +91,8 @@ var failures = map[string][]string{
 	"fallocate": {"ENOSPC"},
 	"mkdirat":   {"ENOSPC", "EROFS"},
 	"renameat":  {"EIO", "ENOSPC"},
+	"renameat2": {"EIO", "ENOSPC"},
+	"unlinkat":  {"EIO"},
 	"open":      {"EMFILE", "EIO"},
 	"flock":     {"ENOLCK"},
 }
@@ -91,50 +102,47 @@ var failures = map[string][]string{
 // a clear error with its exit code, and when the fault is gone all goes on.
 func TestErrorAtEverySystemCall(t *testing.T) {
 	needStrace(t)
-	for _, o := range operations {
-		t.Run(o.what, func(t *testing.T) {
-			s := newStage(t, sqlite, o)
-			type fault struct {
-				point
-				errno, more string
+	eachStage(t, func(t *testing.T, s *stage) {
+		type fault struct {
+			point
+			errno, more string
+		}
+		var faults []fault
+		for _, p := range s.points() {
+			for _, errno := range failures[p.call] {
+				faults = append(faults, fault{p, errno, ""}, fault{p, errno, "+"})
 			}
-			var faults []fault
-			for _, p := range s.points() {
-				for _, errno := range failures[p.call] {
-					faults = append(faults, fault{p, errno, ""}, fault{p, errno, "+"})
-				}
+		}
+		if !full() {
+			faults = slices.DeleteFunc(faults, func(f fault) bool { return (f.k+len(f.errno)+len(f.more))%3 != 0 })
+		}
+		codes := [256]atomic.Int64{}
+		inParallel(4, faults, func(f fault) {
+			name := fmt.Sprintf("%s-%d%s-%s", f.call, f.k, f.more, f.errno)
+			dir := s.copy(t, name)
+			defer os.RemoveAll(dir)
+			out, err := s.command(dir, inject(f.point, "error="+f.errno, f.more), s.args...).Output()
+			code, text := 0, ""
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				code, text = exit.ExitCode(), string(out)+string(exit.Stderr)
 			}
-			if !full() {
-				faults = slices.DeleteFunc(faults, func(f fault) bool { return (f.k+len(f.errno)+len(f.more))%3 != 0 })
+			codes[code&255].Add(1)
+			if !slices.Contains(exitCodes(f.call), code) || code != 0 && text == "" || acknowledged(out) != (code == 0) {
+				t.Errorf("%s: exit %d, %s", name, code, text)
 			}
-			codes := [256]atomic.Int64{}
-			inParallel(4, faults, func(f fault) {
-				name := fmt.Sprintf("%s-%d%s-%s", f.call, f.k, f.more, f.errno)
-				dir := s.copy(t, name)
-				defer os.RemoveAll(dir)
-				out, err := s.command(dir, inject(f.point, "error="+f.errno, f.more), s.args...).Output()
-				code, text := 0, ""
-				if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-					code, text = exit.ExitCode(), string(out)+string(exit.Stderr)
-				}
-				codes[code&255].Add(1)
-				if !slices.Contains(exitCodes(f.call), code) || code != 0 && text == "" || acknowledged(out) != (code == 0) {
-					t.Errorf("%s: exit %d, %s", name, code, text)
-				}
-				if err := s.sound(dir, acknowledged(out)); err != nil {
-					t.Errorf("%s, exit %d: %v", name, code, err)
-				}
-			})
-			seen := map[int]int64{}
-			for i := range codes {
-				if n := codes[i].Load(); n > 0 {
-					seen[i] = n
-				}
+			if err := s.sound(dir, acknowledged(out)); err != nil {
+				t.Errorf("%s, exit %d: %v", name, code, err)
 			}
-			t.Logf("%s: %d faults, exit codes %v, %d times nothing had happened and %d times all of it",
-				o.what, len(faults), seen, s.isBefore.Load(), s.isAfter.Load())
 		})
-	}
+		seen := map[int]int64{}
+		for i := range codes {
+			if n := codes[i].Load(); n > 0 {
+				seen[i] = n
+			}
+		}
+		t.Logf("%s: %d faults, exit codes %v, %d times nothing had happened and %d times all of it",
+			s.what, len(faults), seen, s.isBefore.Load(), s.isAfter.Load())
+	})
 }
 
 // exitCodes are those that a failed call may lead to. A file that cannot be

@@ -21,38 +21,42 @@ import (
 // TestPowerLoss cuts the power of a disk in the middle of the work, again and
 // again: what was acknowledged is there afterwards, and no token comes twice.
 func TestPowerLoss(t *testing.T) {
-	d := newDisk(t, sqlite)
-	cuts := 2
-	if full() {
-		cuts = 50
-	}
-	kept := 0
-	for range cuts {
-		n, err := d.cut(nil)
-		if err != nil {
-			t.Fatal(err)
+	eachFolder(t, func(t *testing.T, b backend) {
+		d := newDisk(t, b)
+		cuts := 2
+		if full() {
+			cuts = 50
 		}
-		kept += n
-	}
-	if kept == 0 {
-		t.Fatal("nothing was acknowledged before any cut: that shows nothing")
-	}
-	t.Logf("%d cuts, %d acknowledged locks, all of them survived", cuts, kept)
+		kept := 0
+		for range cuts {
+			n, err := d.cut(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept += n
+		}
+		if kept == 0 {
+			t.Fatal("nothing was acknowledged before any cut: that shows nothing")
+		}
+		t.Logf("%d cuts, %d acknowledged locks, all of them survived", cuts, kept)
+	})
 }
 
 // TestPowerLossNeedsSync turns fsync into a lie: now locks must get lost, or
 // the test above could not see it.
 func TestPowerLossNeedsSync(t *testing.T) {
 	needStrace(t)
-	d := newDisk(t, sqlite)
 	lie := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:retval=0", "--"}
-	for range 5 {
-		if _, err := d.cut(lie); err != nil {
-			t.Logf("caught: %v", err)
-			return
+	eachFolder(t, func(t *testing.T, b backend) {
+		d := newDisk(t, b)
+		for range 5 {
+			if _, err := d.cut(lie); err != nil {
+				t.Logf("caught: %v", err)
+				return
+			}
 		}
-	}
-	t.Fatal("without fsync nothing was lost in five cuts: the test cannot fail")
+		t.Fatal("without fsync nothing was lost in five cuts: the test cannot fail")
+	})
 }
 
 // A disk is a file system on a loop device whose power can be cut.

@@ -44,6 +44,7 @@ type operation struct {
 	what    string
 	prepare [][]string
 	wait    time.Duration // until the prepared leases have expired
+	moved   bool          // the store was copied since, which some backends take for a restart
 	args    []string
 }
 
@@ -57,6 +58,12 @@ var operations = []operation{
 	{
 		what:    "acquire",
 		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
+		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
+	},
+	{
+		what:    "acquire after a move",
+		prepare: [][]string{{"acquire", "other", "--owner", "o", "--no-wait"}},
+		moved:   true,
 		args:    []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
 	},
 	{
@@ -80,6 +87,15 @@ var operations = []operation{
 		prepare: [][]string{{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
 		args:    []string{"release", "k", "--owner", "a"},
 	},
+	{
+		what: "complete",
+		prepare: [][]string{
+			{"tasks", "add", "one", "--id", "k", "--owner", "o"},
+			{"tasks", "add", "two", "--id", "k2", "--depends-on", "k", "--owner", "o"},
+			{"tasks", "claim", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"},
+		},
+		args: []string{"tasks", "complete", "k", "--owner", "a", "--summary", "done"},
+	},
 }
 
 // A stage holds an operation ready to be done again and again on copies of
@@ -88,7 +104,7 @@ type stage struct {
 	backend
 	operation
 	worker, binary    string
-	bug               string // planted in the operation
+	bug               string // planted in the operation when it is disturbed
 	dir               string // holds the prepared store, and copies of it
 	before, after     Dump
 	counts            map[string]int // how often each system call is done
@@ -141,7 +157,10 @@ func (s *stage) command(dir string, inject []string, args ...string) *exec.Cmd {
 		line = append(append([]string{"strace", "-f", "-qq"}, inject...), append([]string{"--"}, line...)...)
 	}
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(cleanEnv(), "GOMAXPROCS=1", "TASKLOCK_FAULT_BUG="+s.bug)
+	cmd.Env = append(cleanEnv(), "GOMAXPROCS=1")
+	if inject != nil {
+		cmd.Env = append(cmd.Env, "TASKLOCK_FAULT_BUG="+s.bug)
+	}
 	return cmd
 }
 
@@ -154,6 +173,11 @@ func (s *stage) copy(t *testing.T, name string) string {
 	out, err := exec.Command("cp", "-a", filepath.Join(s.dir, "ready"), dir).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if !s.moved && s.prepare != nil {
+		if out, err := s.command(dir, nil, "acquire", "warm", "--owner", "w", "--request-id", "w", "--no-wait").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	return dir
 }
@@ -223,14 +247,18 @@ type point struct {
 	k    int
 }
 
-// points lists all of them. Those of fcntl, which locks and unlocks, are many
-// and alike: the short form takes every tenth.
+// points lists all of them. Those of fcntl, which locks and unlocks, and those
+// that open a file are many and alike: the short form takes some.
 func (s *stage) points() []point {
 	var all []point
 	for call, n := range s.counts {
 		step := 1
-		if call == "fcntl" && !full() {
+		switch {
+		case full():
+		case call == "fcntl":
 			step = 10
+		case call == "openat":
+			step = 6
 		}
 		for k := 1; k <= n; k += step {
 			all = append(all, point{call, k})
