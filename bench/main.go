@@ -2,7 +2,7 @@
 // other ways to do the same, all measured in one run on one machine. Only the
 // ratios mean something; none of them is a test.
 //
-// Usage: bench DIR, where DIR holds the tasklock binary.
+// Usage: bench DIR [SECTION…], where DIR holds the tasklock binary.
 package main
 
 import (
@@ -22,8 +22,8 @@ func main() {
 		worker(os.Args[2], os.Args[3:])
 		return
 	}
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|files|git…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -32,12 +32,17 @@ func main() {
 	check(err)
 	defer os.RemoveAll(dir)
 	b := &bench{dir: dir, bin: bin}
-	b.startup()
-	b.sqlite()
-	b.processes()
-	b.wakeup()
-	b.scale()
-	b.tasks()
+	for _, s := range []struct {
+		name string
+		run  func()
+	}{
+		{"startup", b.startup}, {"sqlite", b.sqlite}, {"processes", b.processes}, {"wakeup", b.wakeup},
+		{"scale", b.scale}, {"tasks", b.tasks}, {"files", b.files}, {"git", b.git},
+	} {
+		if len(os.Args) == 2 || slices.Contains(os.Args[2:], s.name) {
+			s.run()
+		}
+	}
 	fmt.Printf("\n%d of %d within the aim\n", b.met, b.rows)
 }
 
