@@ -43,7 +43,9 @@ func (b *bench) git() {
 		library = append(library, took(func() { pair(st, "me", "key") }))
 	}
 	one, before := percentile(push, 0.5), percentile(theirs, 0.5)
-	ratio := func(d []time.Duration, base time.Duration) float64 { return float64(percentile(d, 0.5)) / float64(base) }
+	ratio := func(d []time.Duration, base time.Duration) float64 {
+		return float64(percentile(d, 0.5)) / float64(base)
+	}
 	b.note("one push", one.Round(time.Millisecond/10).String())
 	b.note("the script of seed 003", fmt.Sprintf("%s = %.1f pushes", before.Round(time.Millisecond/10), ratio(theirs, one)))
 	b.row("tasklock acquire, tasklock release", fmt.Sprintf("%s = %.2f of it, %.1f pushes", percentile(ours, 0.5).Round(time.Millisecond/10), ratio(ours, before), ratio(ours, one)),

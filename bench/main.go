@@ -36,8 +36,14 @@ func main() {
 		name string
 		run  func()
 	}{
-		{"startup", b.startup}, {"sqlite", b.sqlite}, {"processes", b.processes}, {"wakeup", b.wakeup},
-		{"scale", b.scale}, {"tasks", b.tasks}, {"files", b.files}, {"git", b.git},
+		{"startup", b.startup},
+		{"sqlite", b.sqlite},
+		{"processes", b.processes},
+		{"wakeup", b.wakeup},
+		{"scale", b.scale},
+		{"tasks", b.tasks},
+		{"files", b.files},
+		{"git", b.git},
 	} {
 		if len(os.Args) == 2 || slices.Contains(os.Args[2:], s.name) {
 			s.run()
