@@ -1,0 +1,169 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+const formatVersion = 1
+
+// restored is how far revisions jump when the cluster is not the one that the
+// store was last seen in: more than anyone can have written since the backup.
+const restored = 1 << 32
+
+// format is one key: the version, and how our revisions follow from etcd's.
+// Every commit is made under the condition that it has not changed.
+//
+// An era begins with the commit that wrote it, and from there on our revision is
+// etcd's plus its base. A new one begins when Floor asks for more than that,
+// and when the cluster is another than before: a backup was restored there, or its keys
+// were copied, and etcd's revisions may have gone back. Bases only grow, so
+// ours never do.
+type format struct {
+	Version int    `json:"format"`
+	Cluster string `json:"cluster"` // etcd's id of it
+	Eras    []era  `json:"eras"`
+
+	mod int64 // etcd's revision of this key: there the last era begins
+}
+
+type era struct {
+	From int64 `json:"from,omitempty"` // etcd's revision; of the last one, that of the key itself
+	Base int64 `json:"base"`
+}
+
+func (f *format) last() era { return f.Eras[len(f.Eras)-1] }
+
+// rev is our revision for one of etcd's.
+func (f *format) rev(mod int64) int64 {
+	for i := len(f.Eras) - 1; i > 0; i-- {
+		if mod >= f.Eras[i].From {
+			return mod + f.Eras[i].Base
+		}
+	}
+	return mod + f.Eras[0].Base
+}
+
+// mod is etcd's revision for one of ours or, where no commit can have it, the
+// one before; whole says which.
+func (f *format) modOf(rev int64) (mod int64, whole bool) {
+	i := len(f.Eras) - 1
+	for i > 0 && rev < f.Eras[i].From+f.Eras[i].Base {
+		i--
+	}
+	mod = rev - f.Eras[i].Base
+	if i+1 < len(f.Eras) && mod >= f.Eras[i+1].From {
+		return f.Eras[i+1].From - 1, false
+	}
+	return mod, true
+}
+
+// raised is the format with a new era, to be written by a commit that will have
+// at least etcd's revision next.
+func (f *format) raised(base int64, cluster string) *format {
+	r := &format{Version: f.Version, Cluster: cluster}
+	r.Eras = append(append(r.Eras, f.Eras...), era{Base: base})
+	return r
+}
+
+func (f *format) encode() string {
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // numbers and a word
+	}
+	return string(b)
+}
+
+// written is the format after its commit.
+func (f *format) written(mod int64) *format {
+	w := *f
+	w.Eras = append([]era(nil), f.Eras...)
+	if w.mod = mod; len(w.Eras) > 1 {
+		w.Eras[len(w.Eras)-1].From = mod
+	}
+	return &w
+}
+
+// parseFormat reads the key, or says that it is missing.
+func parseFormat(key string, kvs []*mvccpb.KeyValue) (*format, error) {
+	if len(kvs) == 0 {
+		return nil, fmt.Errorf("%w: etcd has no key %q", driver.ErrMissing, key)
+	}
+	f := &format{}
+	err := json.Unmarshal(kvs[0].Value, f)
+	switch {
+	case err == nil && f.Version > formatVersion:
+		return nil, fmt.Errorf("%w: format %d, we know %d", driver.ErrNewer, f.Version, formatVersion)
+	case err != nil || f.Version < 1 || len(f.Eras) == 0:
+		return nil, fmt.Errorf("%w: etcd key %q is not as tasklock writes it", driver.ErrDamaged, key)
+	}
+	return f.written(kvs[0].ModRevision), nil
+}
+
+// load asks for the format. Records without one are damage: someone deleted it,
+// and with it the revisions.
+func (s *Store) load(ctx context.Context) (*format, error) {
+	resp, err := s.client.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.format()),
+		clientv3.OpGet(s.keys.record(""), clientv3.WithRange(s.keys.end("")), clientv3.WithLimit(1), clientv3.WithKeysOnly()),
+	).Commit()
+	if err != nil {
+		return nil, failed("read", err)
+	}
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if records := resp.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 && len(records) > 0 {
+		return nil, fmt.Errorf("%w: etcd has records below %q and no key %q", driver.ErrDamaged, string(s.keys), s.keys.format())
+	}
+	f, err := parseFormat(s.keys.format(), kvs)
+	if err != nil {
+		return nil, err
+	}
+	return s.here(ctx, f, cluster(resp.Header.ClusterId))
+}
+
+// cluster is etcd's id of a cluster as etcdctl prints it; empty if a proxy hides it.
+func cluster(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatUint(id, 16)
+}
+
+// create makes the store, or finds that someone else just has.
+func (s *Store) create(ctx context.Context) (*format, error) {
+	status, err := s.client.Get(ctx, s.keys.format())
+	if err != nil {
+		return nil, failed("read", err)
+	}
+	f := &format{Version: formatVersion, Cluster: cluster(status.Header.ClusterId), Eras: []era{{}}}
+	_, err = s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", 0)).
+		Then(clientv3.OpPut(s.keys.format(), f.encode())).
+		Commit()
+	if err != nil {
+		return nil, failed("create", err)
+	}
+	return s.load(ctx)
+}
+
+// here begins a new era if the cluster is another than the store's.
+func (s *Store) here(ctx context.Context, f *format, now string) (*format, error) {
+	if now == "" || now == f.Cluster {
+		return f, nil
+	}
+	_, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", f.mod)).
+		Then(clientv3.OpPut(s.keys.format(), f.raised(f.last().Base+restored, now).encode())).
+		Commit()
+	if err != nil {
+		return nil, failed("begin a new era", err)
+	}
+	return s.load(ctx)
+}

@@ -1,0 +1,43 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// denials are etcd's words for not being let in.
+var denials = []error{
+	rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+	rpctypes.ErrInvalidAuthToken, rpctypes.ErrRoleNotFound, rpctypes.ErrPermissionNotGranted,
+}
+
+// failed says what an error of the client means. What is none of these leaves
+// open what the server has done.
+func failed(what string, err error) error {
+	known := rpctypes.Error(err)
+	is := func(target error) bool { return errors.Is(known, target) }
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case slices.ContainsFunc(denials, is):
+		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, known)
+	case is(rpctypes.ErrRequestTooLarge), is(rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%w: %w; raise --max-request-bytes or --max-txn-ops of etcd to its defaults at least", driver.ErrTooLarge, known)
+	case is(rpctypes.ErrCorrupt):
+		return fmt.Errorf("%w: %w", driver.ErrDamaged, known)
+	case is(rpctypes.ErrNoSpace):
+		err = fmt.Errorf("%w; compact and defragment etcd, then etcdctl alarm disarm", known)
+	case status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.PermissionDenied:
+		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, err)
+	}
+	return fmt.Errorf("etcd: %s: %w", what, err)
+}

@@ -1,0 +1,180 @@
+// Package etcdstore keeps records in etcd: the store for workers on many
+// machines that already have an etcd, or want their locks to survive the death
+// of any one server.
+//
+// # Guarantees
+//
+// A commit is one Txn, so it is on the disks of a majority when it returns.
+// Reads are linearizable, whatever member answers. A record's revision is
+// etcd's own revision of the commit that wrote it, plus a number that Floor
+// raises and that a restored cluster raises by itself (see eras.go): there is no
+// counter on which commits that have nothing to do with each other could meet.
+//
+// Expiry belongs to the server. A record that is written with a ttl hangs on a
+// lease of etcd and disappears with it: never before its ttl, and at most
+// ten seconds and a leader's election after it. Whoever waits for it hears that by
+// the same watch that tells of a release. No clock of a client has a say.
+//
+// # Limits
+//
+// etcd takes 1.5 MB and, level by level, 128 operations in one Txn; our limits
+// fit into its defaults. It keeps every version of every key until someone
+// compacts: without automatic compaction it fills up, and [Inspect] says so.
+// The age of a record without a ttl, and the age that is shown of one with a ttl,
+// goes by the clocks of its writer and its reader; no expiry depends on it.
+//
+// # Failure
+//
+// A time-out or a lost connection during a commit leaves its outcome unknown. A
+// refused password or a missing permission is driver.ErrDenied. What stands below our
+// prefix and is not as we write it is driver.ErrDamaged. A watch that is cut, or
+// whose past was compacted away, makes the waiter look again.
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPoll    = 5 * time.Second
+	DefaultTimeout = 3 * time.Second
+)
+
+// Options change how [Open] opens. Nil means the zero value.
+type Options struct {
+	// Create makes the store where there is none. Otherwise that is
+	// driver.ErrMissing.
+	Create bool
+	// Poll is how often a waiter looks by itself, in case a watch is silent
+	// for no good reason. 0 means DefaultPoll.
+	Poll time.Duration
+	// Timeout ends a request that takes longer. 0 means DefaultTimeout.
+	Timeout time.Duration
+}
+
+// A Store is a prefix in etcd. It implements driver.Store.
+type Store struct {
+	client  *clientv3.Client
+	keys    keyspace
+	poll    time.Duration
+	timeout time.Duration
+
+	mu     sync.Mutex
+	format *format // the newest we know
+
+	leases pool
+	life   *driver.Life
+}
+
+// Open opens the store at a URL, see [Parse]. It makes one round trip.
+func Open(ctx context.Context, url string, o *Options) (*Store, error) {
+	s, err := connect(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx, o != nil && o.Create); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// connect makes the client, which asks the server for nothing but, with a user
+// name, a token.
+func connect(ctx context.Context, url string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	place, err := Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		keys: keyspace(place.Prefix), poll: o.Poll, timeout: o.Timeout,
+		leases: newPool(), life: driver.NewLife(),
+	}
+	if s.poll == 0 {
+		s.poll = DefaultPoll
+	}
+	if s.timeout == 0 {
+		s.timeout = DefaultTimeout
+	}
+	tls, err := place.tls()
+	if err != nil {
+		return nil, err
+	}
+	s.client, err = clientv3.New(clientv3.Config{
+		Endpoints: place.Endpoints, TLS: tls, Username: place.User, Password: place.password,
+		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: s.timeout,
+		MaxUnaryRetries: 1, // repeating is for package store to decide
+		Logger:          zap.NewNop(),
+		Context:         context.WithoutCancel(ctx),
+	})
+	if err != nil {
+		return nil, failed("connect", err)
+	}
+	return s, nil
+}
+
+// begin reads the format, and makes the store if it may.
+func (s *Store) begin(ctx context.Context, create bool) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	f, err := s.load(ctx)
+	if errors.Is(err, driver.ErrMissing) && create {
+		f, err = s.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s.learn(f)
+	return nil
+}
+
+// learn keeps the format if it is newer than what we know.
+func (s *Store) learn(f *format) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.format == nil || f.mod > s.format.mod {
+		s.format = f
+	}
+}
+
+func (s *Store) known() *format {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.format
+}
+
+// call prepares one request: it ends with ctx, with the store, and in time.
+func (s *Store) call(ctx context.Context) (context.Context, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	done, err := s.life.Use()
+	if err != nil {
+		return nil, nil, err
+	}
+	living, end := s.life.Living(ctx)
+	return living, func() { end(); done() }, nil
+}
+
+// Close ends the connection. Leases stay: they end with their ttl, or were the
+// last sign of life of a record that is to outlive us.
+func (s *Store) Close() error {
+	done := s.life.End()
+	defer done()
+	err := s.client.Close()
+	if errors.Is(err, context.Canceled) { // what Close itself brought about
+		return nil
+	}
+	return err
+}

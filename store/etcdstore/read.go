@@ -1,0 +1,175 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// page is how many records of a range one answer holds.
+const page = 1000
+
+// Read implements driver.Store: one Txn for everything, and one more request for
+// each further page, at the revision of the first.
+func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	living, done, err := s.call(ctx)
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	defer done()
+	for {
+		snap, err := s.read(living, q)
+		if !errors.Is(err, rpctypes.ErrCompacted) { // else: between two pages
+			return snap, s.life.Ended(ctx, err)
+		}
+	}
+}
+
+func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	ops := []clientv3.Op{clientv3.OpGet(s.keys.format())}
+	for _, k := range q.Keys {
+		ops = append(ops, clientv3.OpGet(s.keys.record(k)))
+	}
+	for _, r := range q.Ranges {
+		ops = append(ops, s.first(r))
+	}
+	answer, err := s.ask(ctx, ops)
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	parts := flatten(nil, answer.Responses)
+	f, err := s.formatOf(ctx, answer, parts[0])
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	at := answer.Header.Revision
+	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now()}
+	add := func(kvs []*mvccpb.KeyValue) error {
+		for _, kv := range kvs {
+			r, err := s.decode(kv, f, snap.Now)
+			if err != nil {
+				return err
+			}
+			snap.Records = append(snap.Records, r)
+		}
+		return nil
+	}
+	for i, part := range parts[1:] {
+		kvs := part.Kvs
+		if i >= len(q.Keys) {
+			if kvs, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
+				return snap, err
+			}
+		}
+		if err := add(kvs); err != nil {
+			return snap, err
+		}
+	}
+	return snap, nil
+}
+
+// ask sends one Txn that reads.
+func (s *Store) ask(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.client.Txn(ctx).Then(nest(ops, 0)...).Commit()
+	return resp, failed("read", err)
+}
+
+// formatOf is the format at the revision of an answer.
+func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part *pb.RangeResponse) (*format, error) {
+	f, err := parseFormat(s.keys.format(), part.Kvs)
+	if err != nil {
+		return nil, err
+	}
+	if f, err = s.here(ctx, f, cluster(answer.Header.ClusterId)); err != nil {
+		return nil, err
+	}
+	s.learn(f)
+	return f, nil
+}
+
+// first asks for the first page of a range, or the last records of it.
+func (s *Store) first(r driver.Range) clientv3.Op {
+	opts := []clientv3.OpOption{clientv3.WithRange(s.keys.end(r.Prefix))}
+	switch {
+	case r.Limit < 0:
+		opts = append(opts, clientv3.WithLimit(int64(-r.Limit)), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+	case r.Limit > 0:
+		opts = append(opts, clientv3.WithLimit(int64(min(page, r.Limit))))
+	default:
+		opts = append(opts, clientv3.WithLimit(page))
+	}
+	return clientv3.OpGet(s.keys.record(r.Prefix), opts...)
+}
+
+// rest is the whole range whose first page is there.
+func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]*mvccpb.KeyValue, error) {
+	kvs := first.Kvs
+	if r.Limit < 0 {
+		slices.Reverse(kvs)
+		return kvs, nil
+	}
+	for more := first.More; more && (r.Limit == 0 || len(kvs) < r.Limit); {
+		limit := page
+		if r.Limit > 0 {
+			limit = min(page, r.Limit-len(kvs))
+		}
+		resp, err := s.next(ctx, string(kvs[len(kvs)-1].Key)+"\x00", s.keys.end(r.Prefix), limit, at)
+		if err != nil {
+			return nil, err
+		}
+		kvs, more = append(kvs, resp.Kvs...), resp.More
+	}
+	return kvs, nil
+}
+
+func (s *Store) next(ctx context.Context, from, end string, limit int, at int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)), clientv3.WithRev(at))
+	return resp, failed("read", err)
+}
+
+// maxOps is what etcd takes in a Txn, --max-txn-ops: conditions or operations,
+// whichever are more, and what a Txn uses up is missing in those within it.
+const maxOps = 128
+
+// nest packs operations into as few as etcd takes beside so many conditions: as
+// they are, or two levels of Txn within the Txn, which all happen at once.
+func nest(ops []clientv3.Op, conditions int) []clientv3.Op {
+	if len(ops) <= maxOps {
+		return ops
+	}
+	top := max(conditions, maxOps/3)
+	leaf := (maxOps - top) / 2
+	return txns(txns(ops, leaf), maxOps-top-leaf)
+}
+
+// txns makes one Txn without conditions of each n operations.
+func txns(ops []clientv3.Op, n int) (packed []clientv3.Op) {
+	for chunk := range slices.Chunk(ops, n) {
+		packed = append(packed, clientv3.OpTxn(nil, chunk, nil))
+	}
+	return packed
+}
+
+// flatten undoes nest in the answers to reads.
+func flatten(parts []*pb.RangeResponse, responses []*pb.ResponseOp) []*pb.RangeResponse {
+	for _, r := range responses {
+		if inner := r.GetResponseTxn(); inner != nil {
+			parts = flatten(parts, inner.Responses)
+			continue
+		}
+		parts = append(parts, r.GetResponseRange())
+	}
+	return parts
+}

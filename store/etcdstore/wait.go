@@ -1,0 +1,130 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Wait implements driver.Store: it looks, then watches from the revision of that
+// look on, so nothing falls between. A record that etcd drops with its lease is
+// an event like any other.
+func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
+	living, done, err := s.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for {
+		at, holds, err := s.look(living, guards)
+		if err != nil {
+			return s.life.Ended(ctx, err)
+		}
+		if !holds || s.watch(living, guards, at+1) {
+			return nil
+		}
+		if living.Err() != nil {
+			return s.life.Ended(ctx, living.Err())
+		}
+	}
+}
+
+// look says whether the guards hold, and since which of etcd's revisions one must
+// watch them.
+func (s *Store) look(ctx context.Context, guards []driver.Guard) (at int64, holds bool, err error) {
+	for chunk := range slices.Chunk(guards, driver.MaxGuards) {
+		rev, holds, err := s.check(ctx, chunk)
+		if err != nil || !holds {
+			return 0, false, err
+		}
+		if at == 0 {
+			at = rev
+		}
+	}
+	return at, true, nil
+}
+
+func (s *Store) check(ctx context.Context, guards []driver.Guard) (at int64, holds bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for {
+		t := txn{store: s, format: s.known()}
+		if !t.guard(guards) {
+			return 0, false, nil
+		}
+		resp, err := s.client.Txn(ctx).If(t.conditions...).Else(clientv3.OpGet(s.keys.format())).Commit()
+		if err != nil {
+			return 0, false, failed("read", err)
+		}
+		if resp.Succeeded {
+			return resp.Header.Revision, true, nil
+		}
+		if err := s.refused(t.format, resp); !errors.Is(err, errEra) {
+			return 0, false, ignoreConflict(err)
+		}
+	}
+}
+
+func ignoreConflict(err error) error {
+	if errors.Is(err, driver.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// watch returns true when something happened to one of the guards since that
+// revision, and false when it is time to look again: after a while in any case,
+// and when a watch ended, because the member lost its leader or because what it would
+// have to tell was compacted away.
+func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.poll/2+rand.N(s.poll))
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel()
+	news := make(chan bool, len(guards))
+	for _, g := range guards {
+		key := s.keys.record(g.Key)
+		if g.IsKind() {
+			key = s.keys.kind(g.Key)
+		}
+		watches.Go(func() { news <- s.changed(ctx, key, from) })
+	}
+	select {
+	case happened := <-news:
+		if !happened && ctx.Err() == nil { // not as fast as it can fail
+			pause(ctx, 200*time.Millisecond)
+		}
+		return happened
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// changed waits for an event of one key, and says whether there was one.
+func (s *Store) changed(ctx context.Context, key string, from int64) bool {
+	for r := range s.client.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(from)) {
+		switch {
+		case len(r.Events) > 0:
+			return true
+		case r.Err() != nil:
+			return false
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
