@@ -37,6 +37,8 @@ type App struct {
 	// Plus goes on as tasklock-plus, which has what is slow to load, and returns
 	// only when it cannot. In tasklock-plus it is nil.
 	Plus func() error
+	// Elsewhere reports whether only tasklock-plus has the driver for a URL.
+	Elsewhere func(url string) bool
 
 	// Flags of every command.
 	JSON     bool

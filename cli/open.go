@@ -16,7 +16,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Config is the configuration, read once when it is first asked for.
+// Config is the configuration, read once when it is first asked for. That is
+// also when another program may have to go on: every command asks before it has
+// said anything, or read its input.
 func (a *App) Config() (*Config, error) {
 	if a.cfg == nil && a.cfgErr == nil {
 		folder, err := a.projectFolder()
@@ -25,6 +27,11 @@ func (a *App) Config() (*Config, error) {
 			return nil, err
 		}
 		a.cfg, a.cfgErr = loadConfig(configInput{Folder: folder, Env: a.Env, Flags: a.flags})
+		if a.cfgErr == nil && a.Plus != nil && a.Elsewhere != nil {
+			if url, _ := a.cfg.Store(); a.Elsewhere(url) {
+				_ = a.Plus() // else opening the store will say why not
+			}
+		}
 	}
 	return a.cfg, a.cfgErr
 }

@@ -144,6 +144,9 @@ func (o *descriptionFlags) read(a *App, cmd *cobra.Command) (text string, given 
 // than most, so that what checks the size can refuse it.
 func (a *App) readFile(name string, most int64) ([]byte, error) {
 	in := a.Stdin
+	if _, err := a.Config(); err != nil { // another program may have to go on, and read it
+		return nil, err
+	}
 	if name != "-" {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(a.Dir, name)

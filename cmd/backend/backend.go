@@ -101,6 +101,12 @@ func onDisk(r sqlitestore.Report) cli.InspectReport {
 	}
 }
 
+// Elsewhere reports whether the driver for a URL is part of tasklock-plus.
+func Elsewhere(url string) bool {
+	scheme, _, err := Split(url)
+	return err == nil && (scheme == "etcd" || scheme == "etcds")
+}
+
 // Split takes a store's name apart: sqlite:PATH or a bare path, file:FOLDER,
 // git:REMOTE or git:REMOTE#branch, postgres://USER@HOST/DATABASE,
 // etcd://HOST:PORT/PREFIX.

@@ -4,14 +4,38 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/tasklock/tasklock/cli"
 	"github.com/tasklock/tasklock/cmd/backend"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/etcdstore"
 )
 
 var version string // set by the linker
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:], backend.App(version)))
+	app := backend.App(version)
+	app.Open, app.Inspect = open, inspect
+	os.Exit(cli.Main(os.Args[1:], app))
+}
+
+func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
+	if backend.Elsewhere(url) {
+		return backend.Opened(etcdstore.Open(ctx, url, &etcdstore.Options{Create: o.Create, Poll: o.Poll}))
+	}
+	return backend.Open(ctx, url, o)
+}
+
+func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
+	if !backend.Elsewhere(url) {
+		return backend.Inspect(ctx, url)
+	}
+	r, err := etcdstore.Inspect(ctx, url)
+	out := cli.InspectReport{SafeFS: true, Problems: r.Problems, Facts: r.Facts()}
+	for _, w := range r.Warnings {
+		out.Warnings = append(out.Warnings, cli.Warning(w))
+	}
+	return out, err
 }

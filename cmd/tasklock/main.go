@@ -15,12 +15,12 @@ var version string // set by the linker
 
 func main() {
 	app := backend.App(version)
-	app.Open, app.Inspect, app.Plus = open, inspect, plus
+	app.Open, app.Inspect, app.Plus, app.Elsewhere = open, inspect, plus, backend.Elsewhere
 	os.Exit(cli.Main(os.Args[1:], app))
 }
 
-// open leaves stores whose driver is slow to load to tasklock-plus. A command
-// opens its store before it has done anything else, so it can begin again.
+// open says why a store whose driver is slow to load was not left to
+// tasklock-plus, which the command has tried before.
 func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
 	d, err := backend.Open(ctx, url, o)
 	if errors.Is(err, backend.ErrPlus) {
