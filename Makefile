@@ -8,23 +8,26 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./runner/... ./agent/...
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test race cross torture bench lint fuzz install clean help
+.PHONY: build etcd demo test race cross torture bench lint fuzz install clean help
 
-build: ## build bin/tasklock
+build: ## build bin/tasklock and bin/tasklock-plus
 	@scripts/need go git
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+etcd: ## build the etcd server that tests run, into the user's cache folder
+	go test -count=1 -run TestServerIsBuilt -timeout 20m ./store/etcdstore/etcdtest
 
 demo: build ## two workers race, one waits, one is killed: on SQLite, in a scratch folder
 	@scripts/demo bin/tasklock
 
-test: build cross ## all tests, short forms: what CI runs
+test: build cross etcd ## all tests, short forms: what CI runs
 	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
 	go test -p 1 -timeout 20m ./... # one package at a time: many of them race processes against deadlines
 	$(MAKE) --no-print-directory race
 
-race: ## the library's tests under the race detector
+race: etcd ## the library's tests under the race detector
 	@scripts/need go gcc pg_ctl pgbouncer
 	CGO_ENABLED=1 go test -p 1 -race -short -timeout 15m $(LIBRARY)
 
@@ -32,12 +35,12 @@ cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...
 	GOOS=windows go build ./...
 
-torture: build ## the long forms: races, kills, pauses, crashes at every system call
+torture: build etcd ## the long forms: races, kills, pauses, crashes at every system call
 	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 120m ./torture
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
 
-bench: build ## ratios to the raw limit and to peers, in one run
+bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc
 	@[ -f /usr/include/sqlite3.h ] || scripts/need libsqlite3-dev
 	cd bench && go run . ../bin

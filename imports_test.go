@@ -16,7 +16,7 @@ var layers = [][]string{
 	{"fault"},
 	{"host", "repo"},
 	{"store/driver"},
-	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store/pgstore/pgtest", "store"},
+	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store/pgstore/pgtest", "store/etcdstore/etcdtest", "store"},
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},

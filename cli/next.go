@@ -10,13 +10,14 @@ import (
 )
 
 // commandLine returns a tasklock command line that can be typed as it stands. It
-// repeats --owner and --store where the caller gave them.
+// repeats --owner and --store where the caller gave them; only a password is left
+// for the caller to fill in.
 func (a *App) commandLine(args ...string) string {
 	words := []string{"tasklock"}
 	words = append(words, args...)
 	var global []string
 	if a.StoreURL != "" {
-		global = append(global, "--store", a.StoreURL)
+		global = append(global, "--store", withoutPassword(a.StoreURL))
 	}
 	if a.Owner != "" {
 		global = append(global, "--owner", a.Owner)
