@@ -3,6 +3,7 @@ module github.com/tasklock/tasklock
 go 1.26.0
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/creack/pty v1.1.24
 	github.com/fsnotify/fsnotify v1.10.1
