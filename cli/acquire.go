@@ -58,7 +58,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session,
 		TTL: o.ttl.value, MaxHold: o.maxHold.value, Wait: o.wait.value,
 		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
-		Within: task.Within,
+		Within: task.Within, Times: cfg.Times(),
 	}
 	if !o.wait.given && !o.noWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()

@@ -31,6 +31,7 @@ type App struct {
 	Dir            string              // current folder
 	Open           Opener
 	Inspect        Inspector // for doctor; nil: nothing to look into
+	Special        Special
 	Now            func() time.Time
 	Version        string // empty: what the Go toolchain recorded
 
@@ -48,6 +49,10 @@ type App struct {
 	Owner    string // --owner; empty: by the chain of package agent
 	StoreURL string // --store; empty: by the configuration
 	UnsafeFS bool   // --allow-unsafe-fs
+
+	offline bool      // --offline, of commands that look
+	asOf    time.Time // of when that is
+	args    []string  // of the command
 
 	command string            // the command that runs: "locks list"
 	flags   map[string]string // those above that were given and can be configured
@@ -72,6 +77,19 @@ type Opener func(ctx context.Context, url string, o OpenOptions) (driver.Store, 
 // An Inspector examines the store that a URL names and changes nothing. An
 // error means that there was nothing to examine.
 type Inspector func(ctx context.Context, url string) (InspectReport, error)
+
+// Special is what only some kinds of stores can do, by the URL of the store.
+// Those that cannot say errors.ErrUnsupported; nil: none can.
+type Special struct {
+	// Compact drops the history that the store keeps for people, and says how many commits it had.
+	Compact func(ctx context.Context, url string, dry bool) (commits int64, err error)
+	// Raise goes on from what is there, although this machine saw a later state.
+	Raise func(ctx context.Context, url string) (rev int64, err error)
+	// Offline returns what this machine last saw, and when: for looking only.
+	Offline func(ctx context.Context, url string) (driver.Store, time.Time, error)
+	// Files returns those of a branch on a git remote that are under a path; "" is the branch it shows first.
+	Files func(ctx context.Context, remote, branch, under string) (map[string][]byte, error)
+}
 
 // OpenOptions are the same for every kind of store.
 type OpenOptions struct {

@@ -18,6 +18,7 @@ type cleanupOptions struct {
 	stale    staleFlag
 	force    bool
 	archived bool
+	compact  bool
 }
 
 // staleFlag is a number of minutes, 0 included.
@@ -57,7 +58,9 @@ wants such a lock takes it over.
 
 --stale-minutes also breaks locks that are in force but gave no sign of life for
 so long. Their holders may still be working, so it asks first, or needs --force.
---archived instead frees the locks of archived tasks, and no others.`,
+--archived instead frees the locks of archived tasks, and no others. --compact
+instead drops the history of the branch that a git store keeps; what the records
+and ` + "`tasklock history`" + ` say stays.`,
 		Example: `  tasklock cleanup --dry-run
   tasklock cleanup --stale-minutes 5 --force`,
 		Args: noArgs,
@@ -66,11 +69,15 @@ so long. Their holders may still be working, so it asks first, or needs --force.
 	cmd.Flags().Var(&o.stale, "stale-minutes", "also break locks that were silent for so many minutes")
 	cmd.Flags().BoolVar(&o.force, "force", false, "do not ask")
 	cmd.Flags().BoolVar(&o.archived, "archived", false, "free the locks of archived tasks, and no others")
-	cmd.MarkFlagsMutuallyExclusive("archived", "stale-minutes")
+	cmd.Flags().BoolVar(&o.compact, "compact", false, "drop the commits of a git store but the last")
+	cmd.MarkFlagsMutuallyExclusive("archived", "stale-minutes", "compact")
 	return cmd
 }
 
 func (o *cleanupOptions) run(ctx context.Context, a *App) error {
+	if o.compact {
+		return compact(ctx, a)
+	}
 	id := a.Identity()
 	st, err := a.Store(ctx, false)
 	if err != nil {

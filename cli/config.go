@@ -26,7 +26,10 @@ type configValue struct {
 	file   string // set where a file said it
 }
 
-const originDefault = "default"
+const (
+	originDefault = "default"
+	originFar     = "default for git"
+)
 
 // configInput is what the configuration is made from.
 type configInput struct {
@@ -67,7 +70,41 @@ func loadConfig(in configInput) (*Config, error) {
 	if err := c.addEnv(env); err != nil {
 		return nil, err
 	}
-	return c, c.addFlags(in.Flags)
+	if err := c.addFlags(in.Flags); err != nil {
+		return nil, err
+	}
+	c.addTimes()
+	return c, nil
+}
+
+// addTimes fits the defaults to the store.
+func (c *Config) addTimes() {
+	if !c.far() {
+		return
+	}
+	for key, ttl := range map[string]time.Duration{
+		"locking.taskTimeout": lock.Far.Task, "locking.sectionTimeout": lock.Far.Section, "locking.jobTimeout": lock.Far.Job,
+	} {
+		if c.values[key].origin == originDefault {
+			c.values[key] = configValue{text: exact(ttl), origin: originFar}
+		}
+	}
+}
+
+// far reports a store on a git remote.
+func (c *Config) far() bool {
+	url, _ := c.Store()
+	return isGit(url)
+}
+
+func isGit(url string) bool { return strings.HasPrefix(url, "git:") }
+
+// Times are the defaults for leases in this store.
+func (c *Config) Times() lock.Times {
+	if c.far() {
+		return lock.Far
+	}
+	return lock.Near
 }
 
 func defaultConfig(folder string) *Config {
@@ -130,13 +167,16 @@ const defaultDB = "tasklock.db"
 func (c *Config) Store() (url string, named bool) {
 	v := c.values["store"]
 	if v.text == "" {
-		return "sqlite:" + filepath.Join(c.folder, defaultDB), false
+		return c.defaultStore(), false
 	}
 	if v.file == "" {
 		return v.text, true
 	}
 	return anchor(v.text, filepath.Dir(v.file)), true
 }
+
+// defaultStore is the store of the project where nobody names another.
+func (c *Config) defaultStore() string { return "sqlite:" + filepath.Join(c.folder, defaultDB) }
 
 // anchor makes the path in a URL start at the folder of the file that holds
 // it: the same file must mean the same store wherever a command is run.
@@ -145,7 +185,8 @@ func anchor(url, dir string) string {
 	if !ok || len(scheme) == 1 { // a plain path, perhaps with a drive letter
 		scheme, path = "", url
 	}
-	if scheme != "" && scheme != "sqlite" && scheme != "file" || path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "//") {
+	ours := scheme == "" || scheme == "sqlite" || scheme == "file" || scheme == "git" && strings.HasPrefix(path, ".")
+	if !ours || path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "//") {
 		return url
 	}
 	return strings.TrimPrefix(scheme+":"+filepath.Join(dir, path), ":")

@@ -70,7 +70,7 @@ func judge(err error) verdict {
 		inUse   *lock.InUseError
 		state   *task.StateError
 		circle  *task.CycleError
-		busy    *task.BusyError
+		busy    *lock.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
 		running *runner.RunningError
@@ -98,7 +98,7 @@ func judge(err error) verdict {
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case errors.As(err, &config):
 		return verdict{ExitSetup, "INVALID_CONFIG"}
-	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid):
+	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid), is(store.ErrSame):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
 	case errors.As(err, &state):
 		return verdict{ExitState, "INVALID_STATE"}
@@ -124,6 +124,10 @@ func judge(err error) verdict {
 		return verdict{ExitSetup, "NEWER_FORMAT"}
 	case is(store.ErrMoved):
 		return verdict{ExitSetup, "STORE_MOVED"}
+	case is(store.ErrFilling):
+		return verdict{ExitSetup, "STORE_INCOMPLETE"}
+	case is(store.ErrNotEmpty):
+		return verdict{ExitState, "STORE_NOT_EMPTY"}
 	case is(driver.ErrDenied):
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case is(driver.ErrDamaged):

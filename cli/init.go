@@ -6,20 +6,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
 func newInitCmd(app *App) *cobra.Command {
-	return &cobra.Command{
+	raise := false
+	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the store, if there is none, and say where it is",
 		Long: "Make the store. Without this the first lock makes it; what is there already is left alone.\n\n" +
 			"Without --store it is a database in .tasklock at the root of the main worktree, so that all worktrees\n" +
 			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git it is in the\n" +
-			"nearest parent that has a .tasklock, else in the current folder. Git ignores the folder.",
+			"nearest parent that has a .tasklock, else in the current folder. Git ignores the folder.\n\n" +
+			"--raise is for a store that other tools have put back to an older state: it lifts the revision by 2^32,\n" +
+			"so that no token of the time that is lost is ever given out again.",
 		Args: noArgs,
-		RunE: app.does(app.initStore),
+		RunE: app.does(func(ctx context.Context, _ []string) error {
+			if raise {
+				return app.raise(ctx)
+			}
+			return app.initStore(ctx)
+		}),
 	}
+	cmd.Flags().BoolVar(&raise, "raise", false, "lift the revision, after a restore by other tools")
+	return cmd
 }
 
 // initResult is what init did.
@@ -28,7 +39,7 @@ type initResult struct {
 	Created bool   `json:"created"` // with --dry-run: it would be
 }
 
-func (a *App) initStore(ctx context.Context, _ []string) error {
+func (a *App) initStore(ctx context.Context) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
@@ -37,6 +48,7 @@ func (a *App) initStore(ctx context.Context, _ []string) error {
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	r := initResult{Store: withoutPassword(url)}
 	_, err = a.Open(ctx, url, o)
+	err = cfg.blame(err)
 	if errors.Is(err, driver.ErrMissing) {
 		r.Created, err = true, nil
 		if !a.DryRun {
@@ -61,4 +73,46 @@ func (a *App) initStore(ctx context.Context, _ []string) error {
 			p.line("Next: %s", a.commandLine("acquire", "TASK"))
 		}
 	})
+}
+
+// raiseResult is what init --raise did.
+type raiseResult struct {
+	Store    string `json:"store"`
+	Revision int64  `json:"revision"` // 0 with --dry-run
+}
+
+// raise lifts the revision. A store that remembers how far it was does so
+// itself: it refuses everything else.
+func (a *App) raise(ctx context.Context) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	url, _ := cfg.Store()
+	r := raiseResult{Store: withoutPassword(url)}
+	err = errors.ErrUnsupported
+	if a.Special.Raise != nil && isGit(url) && !a.DryRun {
+		r.Revision, err = a.Special.Raise(ctx, url)
+	}
+	if errors.Is(err, errors.ErrUnsupported) && !(a.DryRun && isGit(url)) {
+		r.Revision, err = a.raiseHere(ctx, url)
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return cfg.blame(err)
+	}
+	return a.answer(r, func(p *printer) {
+		if a.DryRun {
+			p.line("Would lift the revision of %s by 2^32.", r.Store)
+			return
+		}
+		p.line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
+	})
+}
+
+func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {
+	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS()})
+	if err != nil || a.DryRun {
+		return 0, err
+	}
+	return store.New(d).Raise(ctx)
 }

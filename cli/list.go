@@ -45,6 +45,7 @@ last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
 	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
 	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	a.offlineFlag(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

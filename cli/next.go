@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -69,6 +70,15 @@ func shellQuote(s string) string {
 
 // next is the command that helps after an error, or nothing.
 func (a *App) next(err error) string {
+	var elsewhere *placeError
+	if errors.As(err, &elsewhere) {
+		there := *a
+		there.StoreURL = withoutPassword(elsewhere.url)
+		if errors.Is(err, store.ErrNotEmpty) || errors.Is(err, driver.ErrMissing) {
+			return there.commandLine("doctor")
+		}
+		return there.next(elsewhere.err)
+	}
 	var (
 		held   *lock.HeldError
 		lost   *lock.LostError
@@ -77,8 +87,12 @@ func (a *App) next(err error) string {
 		usage  *usageError
 		denied *deniedError
 		config *ConfigError
+		moved  *store.MovedError
+		filled *store.FillingError
 	)
 	switch {
+	case a.lookOffline(err) != "":
+		return a.lookOffline(err)
 	case a.taskNext(err) != "":
 		return a.taskNext(err)
 	case errors.As(err, &held):
@@ -95,6 +109,10 @@ func (a *App) next(err error) string {
 		return strings.Join(strings.Fields("tasklock "+usage.help+" --help"), " ")
 	case errors.As(err, &config):
 		return a.afterConfig(config)
+	case errors.As(err, &moved):
+		return a.useStore(moved.To)
+	case errors.As(err, &filled):
+		return a.complete(filled)
 	case errors.Is(err, driver.ErrDenied):
 		return a.commandLine("doctor")
 	case errors.Is(err, lock.ErrNotFound):
@@ -103,12 +121,26 @@ func (a *App) next(err error) string {
 		return a.commandLine("init")
 	}
 	switch v := judge(err); v.exit {
+	case ExitUsage:
+		return "tasklock " + a.command + " --help"
 	case ExitUnknown, ExitDamaged, ExitUnsafe:
 		return a.commandLine("doctor")
 	case ExitSetup:
 		return a.commandLine("config", "show")
 	}
 	return ""
+}
+
+// complete is the command that brings the rest of the records.
+func (a *App) complete(e *store.FillingError) string {
+	if e.Backup {
+		return a.commandLine("restore", e.From)
+	}
+	to := a.StoreURL
+	if to == "" && a.cfg != nil {
+		to, _ = a.cfg.Store()
+	}
+	return "tasklock migrate --from " + shellQuote(e.From) + " --to " + shellQuote(withoutPassword(to))
 }
 
 // again is the command line that goes on waiting; set by commands that wait.

@@ -27,13 +27,19 @@ func (a *App) Config() (*Config, error) {
 			return nil, err
 		}
 		a.cfg, a.cfgErr = loadConfig(configInput{Folder: folder, Env: a.Env, Flags: a.flags})
-		if a.cfgErr == nil && a.Plus != nil && a.Elsewhere != nil {
-			if url, _ := a.cfg.Store(); a.Elsewhere(url) {
-				_ = a.Plus() // else opening the store will say why not
-			}
+		if a.cfgErr == nil {
+			url, _ := a.cfg.Store()
+			a.leave(url)
 		}
 	}
 	return a.cfg, a.cfgErr
+}
+
+// leave lets tasklock-plus go on where only that has the driver for a store.
+func (a *App) leave(url string) {
+	if a.Plus != nil && a.Elsewhere != nil && a.Elsewhere(url) {
+		_ = a.Plus() // else opening the store will say why not
+	}
 }
 
 // Identity is who calls, found out once when it is first asked for.
@@ -71,16 +77,20 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.offline {
+		return a.seen(ctx)
+	}
 	url, wasNamed := cfg.Store()
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	d, err := a.Open(ctx, url, o)
+	err = cfg.blame(err)
 	switch {
 	case !errors.Is(err, driver.ErrMissing), strings.HasPrefix(url, "git:"): // a branch for all is made by init, on purpose
 	case write:
-		d, err = &lateStore{app: a, cfg: cfg, write: true}, nil
+		d, err = a.late(url, o, true), nil
 	case !wasNamed:
 		a.note("Note: there is no store here yet (%s): nothing is locked.", withoutPassword(url))
-		d, err = &lateStore{app: a, cfg: cfg}, nil
+		d, err = a.late(url, o, false), nil
 	}
 	if err != nil {
 		return nil, err
@@ -89,15 +99,31 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	return a.st, nil
 }
 
+// blame says which place of the configuration names a store that cannot be
+// meant. A flag is bad input; anything else is a bad configuration.
+func (c *Config) blame(err error) error {
+	var bad *lock.InvalidError
+	v := c.values["store"]
+	if v.origin == "--store" || !errors.As(err, &bad) && !errors.Is(err, driver.ErrInvalid) {
+		return err
+	}
+	return &ConfigError{File: v.origin, Msg: err.Error()}
+}
+
 // lateStore is a store that does not exist yet. Whoever waits in it looks for
 // it once a second.
 type lateStore struct {
 	app   *App
-	cfg   *Config
+	url   string
+	o     OpenOptions
 	write bool
 
 	mu   sync.Mutex
 	real driver.Store
+}
+
+func (a *App) late(url string, o OpenOptions, write bool) *lateStore {
+	return &lateStore{app: a, url: url, o: o, write: write}
 }
 
 // get opens the store if it is there by now, or makes it.
@@ -107,13 +133,14 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 	if l.real != nil {
 		return l.real, nil
 	}
-	url, wasNamed := l.cfg.Store()
-	if create && !wasNamed { // the folder that is ours ignores itself in git
-		if err := makeFolder(l.cfg.folder); err != nil {
+	if cfg := l.app.cfg; create && l.url == cfg.defaultStore() { // the folder that is ours ignores itself in git
+		if err := makeFolder(cfg.folder); err != nil {
 			return nil, err
 		}
 	}
-	d, err := l.app.Open(ctx, url, OpenOptions{Create: create, AllowUnsafeFS: l.cfg.AllowUnsafeFS(), Poll: l.cfg.PollInterval()})
+	o := l.o
+	o.Create = create
+	d, err := l.app.Open(ctx, l.url, o)
 	if err != nil {
 		return nil, err
 	}

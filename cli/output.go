@@ -21,6 +21,7 @@ type envelope struct {
 	Success bool       `json:"success"`
 	Command string     `json:"command"`
 	DryRun  bool       `json:"dryRun,omitempty"`
+	AsOf    *time.Time `json:"asOf,omitempty"` // with --offline: when that was true
 	Data    any        `json:"data,omitempty"`
 	Error   *errorBody `json:"error,omitempty"`
 	Next    string     `json:"next,omitempty"`
@@ -37,7 +38,7 @@ type errorBody struct {
 func (a *App) answer(data any, text func(*printer)) error {
 	switch {
 	case a.JSON:
-		return a.writeJSON(envelope{Event: a.says, Success: true, Command: a.command, DryRun: a.DryRun, Data: data})
+		return a.writeJSON(envelope{Event: a.says, Success: true, Command: a.command, DryRun: a.DryRun, AsOf: a.when(), Data: data})
 	case a.Quiet:
 		return nil
 	}

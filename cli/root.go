@@ -125,6 +125,9 @@ func commands() []verb {
 		{"setup", []string{"init"}, newInitCmd},
 		{"setup", []string{"config"}, newConfigCmd},
 		{"setup", []string{"doctor"}, newDoctorCmd},
+		{"setup", []string{"migrate"}, newMigrateCmd},
+		{"setup", []string{"backup"}, newBackupCmd},
+		{"setup", []string{"restore"}, newRestoreCmd},
 		{"setup", []string{"version"}, newVersionCmd},
 	}
 }
@@ -166,7 +169,7 @@ type runFunc func(ctx context.Context, args []string) error
 // does makes a RunE: it notes which command runs with which flags.
 func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		a.command = commandName(cmd)
+		a.command, a.args = commandName(cmd), args
 		a.flags = map[string]string{}
 		for _, name := range []string{"store", "owner", "allow-unsafe-fs"} {
 			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {

@@ -104,6 +104,9 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.value, MaxHold: o.maxHold.value,
 		Grace: o.grace.value, Signals: true, Guardian: []string{self, guardianVerb}, Log: a.runnerLog,
 	}
+	if !o.ttl.given {
+		w.TTL = a.cfg.Times().Attached
+	}
 	if o.grace.given && o.grace.value == 0 {
 		w.Grace = time.Nanosecond // 0 is the default there
 	}

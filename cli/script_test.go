@@ -40,22 +40,49 @@ func tasklock() { os.Exit(cli.Main(os.Args[1:], backend.App(""))) }
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
 //	postgres                   $PG is a store in PostgreSQL that is not made yet, $PGHOST and $PGPORT its server, $SCHEMA its schema
-func TestScript(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+func TestScript(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script", nil)) }
+
+// TestScriptOnEveryStore runs testdata/stores with stores of each kind in $FROM
+// and $TO; of git the remote is a folder.
+func TestScriptOnEveryStore(t *testing.T) {
+	urls := map[string]string{"sqlite": "sqlite:%s/t.db", "file": "file:%s/records", "git": "git:%s.git"}
+	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}} {
+		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			testscript.Run(t, scripts(t, "testdata/stores", func(env *testscript.Env) error {
+				for i, name := range []string{"FROM", "TO"} {
+					url := fmt.Sprintf(urls[pair[i]], env.WorkDir+"/"+strings.ToLower(name))
+					env.Setenv(name, url)
+					if remote, ok := strings.CutPrefix(url, "git:"); ok {
+						if out, err := exec.Command("git", "init", "--quiet", "--bare", remote).CombinedOutput(); err != nil {
+							return fmt.Errorf("%w: %s", err, out)
+						}
+					}
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+func scripts(t *testing.T, dir string, more func(*testscript.Env) error) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TASKLOCK_OWNER", "alice")
 			env.Setenv("HOME", env.WorkDir+"/home")
 			env.Setenv("LONG", strings.Repeat("x", 513)) // no key is that long
-			return nil
+			if more == nil {
+				return nil
+			}
+			return more(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
 			"postgres": func(ts *testscript.TestScript, _ bool, _ []string) { setPostgres(ts, pgtest.Shared(t)) },
 		},
-	})
+	}
 }
 
 func setPostgres(ts *testscript.TestScript, s *pgtest.Server) {

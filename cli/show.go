@@ -12,13 +12,15 @@ import (
 )
 
 func newShowCmd(a *App) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:               "show KEY",
 		Short:             "Show everything about one key: its lock and who waits",
 		Args:              oneKey,
 		ValidArgsFunction: a.heldKeys,
 		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return show(ctx, a, keys[0]) }),
 	}
+	a.offlineFlag(cmd)
+	return cmd
 }
 
 func show(ctx context.Context, a *App, key string) error {

@@ -13,7 +13,7 @@ func taskDetails(err error) map[string]any {
 	var (
 		state   *task.StateError
 		circle  *task.CycleError
-		busy    *task.BusyError
+		busy    *lock.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
 		inUse   *lock.InUseError
@@ -39,7 +39,7 @@ func taskDetails(err error) map[string]any {
 	return nil
 }
 
-func busyDetails(busy *task.BusyError) map[string]any {
+func busyDetails(busy *lock.BusyError) map[string]any {
 	d := map[string]any{"holders": busy.Holders}
 	if len(busy.Holders) > 0 {
 		h := busy.Holders[0]
@@ -52,7 +52,7 @@ func busyDetails(busy *task.BusyError) map[string]any {
 func (p *printer) listed(err error) {
 	const most = 10
 	var several *task.AmbiguousError
-	var busy *task.BusyError
+	var busy *lock.BusyError
 	n := 0
 	switch {
 	case errors.As(err, &several):
@@ -78,7 +78,7 @@ func (a *App) taskNext(err error) string {
 		owner   *lock.OwnerError
 		state   *task.StateError
 		circle  *task.CycleError
-		busy    *task.BusyError
+		busy    *lock.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
 		inUse   *lock.InUseError
@@ -128,7 +128,7 @@ func (a *App) afterState(e *task.StateError) string {
 }
 
 // afterBusy waits for those who work, or gives back what the caller holds.
-func (a *App) afterBusy(e *task.BusyError) string {
+func (a *App) afterBusy(e *lock.BusyError) string {
 	words := []string{"wait"}
 	if lock.Uses(a.Identity().Owner, e.Holders[0].Owner) {
 		words = []string{"release"}

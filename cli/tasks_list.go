@@ -52,6 +52,7 @@ by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
 	f.BoolVar(&o.archived, "archived", false, "what was archived instead")
 	f.Var(&o.olderThan, "older-than", "warn about work without a sign of life for longer")
 	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	a.offlineFlag(cmd)
 	return a.completeFlags(cmd)
 }
 

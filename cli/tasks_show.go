@@ -14,7 +14,7 @@ import (
 )
 
 func newTasksShowCmd(a *App) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show TASK",
 		Short: "Show everything about one task",
 		Long: `Show everything about one task, an archived one too. It is named by its id, the
@@ -23,6 +23,8 @@ beginning of its id, or its title.`,
 		ValidArgsFunction: a.firstTask,
 		RunE:              a.does(func(ctx context.Context, refs []string) error { return showTask(ctx, a, refs[0]) }),
 	}
+	a.offlineFlag(cmd)
+	return cmd
 }
 
 func showTask(ctx context.Context, a *App, ref string) error {

@@ -138,7 +138,15 @@ func (w *waiting) facts() string {
 	if !h.Until.IsZero() {
 		f = append(f, "expires in "+rough(h.Until.Sub(w.a.Now())))
 	}
-	return strings.Join(f, ", ")
+	return strings.Join(append(f, w.checking()...), ", ")
+}
+
+// checking says how often a waiter asks where nothing wakes it.
+func (w *waiting) checking() []string {
+	if w.a.cfg == nil || !w.a.cfg.far() {
+		return nil
+	}
+	return []string{"checking every " + exact(w.a.cfg.PollInterval())}
 }
 
 // plain is the same for a pipe.
@@ -155,15 +163,13 @@ func (w *waiting) plain() string {
 	if !w.held.Until.IsZero() {
 		s += ", lock expires at " + stamp(w.held.Until)
 	}
+	for _, c := range w.checking() {
+		s += ", " + c
+	}
 	return s + "."
 }
 
-// bar runs towards the deadline: [=====>      ].
+// bar runs towards the deadline.
 func bar(elapsed, total time.Duration) string {
-	const width = 26
-	n := 0
-	if total > 0 {
-		n = int(min(elapsed, total) * (width - 1) / total)
-	}
-	return "[" + strings.Repeat("=", n) + ">" + strings.Repeat(" ", width-1-n) + "]"
+	return part(int(elapsed.Milliseconds()), int(total.Milliseconds()))
 }

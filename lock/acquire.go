@@ -22,6 +22,7 @@ type AcquireRequest struct {
 	// its lease has ended. Empty: a random one, which nobody can repeat.
 	ID string
 
+	Times   Times         // defaults; zero: Near
 	TTL     time.Duration // without a sign of life the lease ends so soon; 0: by the kind of the keys
 	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound
 	Wait    time.Duration // how long to wait in all; 0: not at all
@@ -101,9 +102,12 @@ func (r *AcquireRequest) check() (err error) {
 		r.now = clocks
 	}
 	r.fresh = r.ID
+	if r.Times == (Times{}) {
+		r.Times = Near
+	}
 	if !r.ttlGiven {
 		for _, k := range r.Keys {
-			r.TTL = max(r.TTL, DefaultTTL(k))
+			r.TTL = max(r.TTL, r.Times.Of(k))
 		}
 	}
 	switch {
@@ -247,7 +251,7 @@ func (r *AcquireRequest) acquire(ctx context.Context, st *store.Store) (*Grant, 
 		if r.Waiting != nil {
 			r.Waiting(held)
 		}
-		if err := pauseFor(ctx, st, blocked, min(r.Wait-time.Since(start), ticketTTL/3)); err != nil {
+		if err := pauseFor(ctx, st, blocked, min(r.Wait-time.Since(start), r.Times.Ticket/3)); err != nil {
 			r.abandon(st)
 			return nil, err
 		}

@@ -56,8 +56,11 @@ type Lease struct {
 func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
 	r.Owner += "/" + NewID()
 	r.attached = true
+	if r.Times == (Times{}) {
+		r.Times = Near
+	}
 	if r.TTL == 0 {
-		r.TTL = AttachedTTL
+		r.TTL = r.Times.Attached
 	}
 	if r.Process.PID == 0 {
 		r.Process = host.Self()
@@ -277,7 +280,7 @@ func (l *Lease) expired() error {
 // Options of a Locker. Every zero field means its default.
 type Options struct {
 	Owner   string        // default: hostname-pid-random
-	TTL     time.Duration // default: AttachedTTL
+	TTL     time.Duration // default: that of [Near]
 	Wait    time.Duration // how long Acquire and WithLock wait; default: 30 minutes
 	Session string
 	Reason  string

@@ -46,23 +46,38 @@ func KindOf(key string) (Kind, string) {
 	return Task, key
 }
 
-// DefaultTTL is how long a lease on the key lasts without a sign of life.
-func DefaultTTL(key string) time.Duration {
-	switch k, _ := KindOf(key); k {
-	case Section:
-		return 120 * time.Minute
-	case Job:
-		return 5 * time.Minute
-	}
-	return 60 * time.Minute
+// DefaultTTL is how long a lease on the key lasts without a sign of life, unless
+// its store is far away.
+func DefaultTTL(key string) time.Duration { return Near.Of(key) }
+
+// Times are how long leases last without a sign of life, where nobody says
+// otherwise.
+type Times struct {
+	Task, Section, Job time.Duration // of plain holders, by the kind of the key
+	Attached           time.Duration // holders that renew by themselves
+	Ticket             time.Duration // waiters
 }
 
-// Ttls that do not depend on the key.
-const (
-	AttachedTTL = 5 * time.Minute  // holders that renew by themselves
-	ticketTTL   = 30 * time.Second // waiters
-	placeKept   = 5 * time.Minute  // a lapsed ticket keeps its place so long
+// The two tables. Far is for a store that is asked through git, where a sign of
+// life costs a push and clocks differ by minutes.
+var (
+	Near = Times{Task: 60 * time.Minute, Section: 120 * time.Minute, Job: 5 * time.Minute, Attached: 5 * time.Minute, Ticket: 30 * time.Second}
+	Far  = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
 )
+
+// Of is the time of plain holders of a key.
+func (t Times) Of(key string) time.Duration {
+	switch k, _ := KindOf(key); k {
+	case Section:
+		return t.Section
+	case Job:
+		return t.Job
+	}
+	return t.Task
+}
+
+// placeKept is how long a lapsed ticket keeps its place.
+const placeKept = 5 * time.Minute
 
 // CheckKey normalises a key (Unicode NFC) or says which rule it breaks.
 func CheckKey(key string) (string, error) {

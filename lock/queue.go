@@ -200,10 +200,10 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Age < ticketTTL/3 && own.Value.Process == r.Process {
+	if !joined && own.Exists() && own.Age < r.Times.Ticket/3 && own.Value.Process == r.Process {
 		return nil
 	}
-	l.TTL, l.MaxHold, l.Since = ticketTTL.Seconds(), 0, tx.Now().UTC()
+	l.TTL, l.MaxHold, l.Since = r.Times.Ticket.Seconds(), 0, tx.Now().UTC()
 	if own.Exists() {
 		l.Since = own.Value.Since
 	}

@@ -40,7 +40,7 @@ type WorkOptions struct {
 	Max     int           // stop after so many runs of the command; 0: no bound
 	Wait    bool          // stay when nothing is ready; else return
 	Retries int           // a task whose command fails goes back so many times, then it is failed
-	TTL     time.Duration // of the leases; 0: lock.AttachedTTL
+	TTL     time.Duration // of the leases; 0: that of lock.Near
 	MaxHold time.Duration // a command that runs longer is stopped, which counts as failed; 0: no bound
 
 	// Grace is how long the task in hand may go on once the runner is to
@@ -157,7 +157,7 @@ func newWorker(st *store.Store, o WorkOptions) (*worker, error) {
 		o.Grace = defaultGrace
 	}
 	if o.TTL == 0 {
-		o.TTL = lock.AttachedTTL
+		o.TTL = lock.Near.Attached
 	}
 	if _, err := lock.CheckKey(o.Name); err != nil || strings.Contains(o.Name, "/") {
 		return nil, &lock.InvalidError{What: "name of a runner", Rule: "must be visible text without '/'"}

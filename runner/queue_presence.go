@@ -36,6 +36,10 @@ func (r runnerRecord) over(age time.Duration) bool {
 	return age.Seconds() > r.TTL || r.Life() == host.Dead
 }
 
+// Stays reports whether a record belongs to a runner. When the records of a
+// store move, its runners do not move with them.
+func Stays(key string) bool { return driver.Kind(key) == runnerKind }
+
 func (r runnerRecord) put(tx *store.Tx) error {
 	return tx.PutTTL(runnerKind+r.Name, r, time.Duration(r.TTL*float64(time.Second)))
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -15,10 +16,44 @@ const metaKey = "meta/store"
 // Meta describes the store. Every transaction reads it and every commit is
 // guarded by it, so that moving a store away stops all writers at once.
 type Meta struct {
-	Format  int    `json:"format"`
-	ID      string `json:"id"`
-	MovedTo string `json:"movedTo,omitempty"`
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+
+	// Set once the records live in another store: this one is closed for good.
+	MovedTo   string `json:"movedTo,omitempty"`
+	MovedToID string `json:"movedToId,omitempty"` // the id of that store
+
+	// Set while records of another store arrive: closed until all are there.
+	From     string `json:"from,omitempty"`     // for people
+	FromID   string `json:"fromId,omitempty"`   // what they are a copy of
+	FromStep string `json:"fromStep,omitempty"` // how far it has come
+
+	CopyOf string `json:"copyOf,omitempty"` // the FromID of the copy that was completed here
 }
+
+// Steps of a copy. A store that was not looked through may hold the records of
+// others, which are not touched.
+const (
+	stepLook = "look" // closed; is it empty?
+	stepCopy = "copy" // it was: whatever is here, the copy brought
+)
+
+// MovedError: the records live in another store. It is an [ErrMoved].
+type MovedError struct{ To string }
+
+func (e *MovedError) Error() string        { return ErrMoved.Error() + " to " + e.To }
+func (e *MovedError) Is(target error) bool { return target == ErrMoved }
+
+// FillingError: a copy into this store is not complete. It is an [ErrFilling].
+type FillingError struct {
+	From   string
+	Backup bool // From is a file
+}
+
+func (e *FillingError) Error() string {
+	return fmt.Sprintf("%s: the records of %s are not all here yet; repeat the command that copies them", ErrFilling, e.From)
+}
+func (e *FillingError) Is(target error) bool { return target == ErrFilling }
 
 // ReadMeta returns the store's description; zero if nothing was written yet.
 func ReadMeta(tx *Tx) (Meta, error) {
@@ -26,28 +61,43 @@ func ReadMeta(tx *Tx) (Meta, error) {
 	return e.Value, err
 }
 
+func (m Meta) filling() error {
+	return &FillingError{From: m.From, Backup: strings.HasPrefix(m.FromID, backupID)}
+}
+
 // PutMeta changes the store's description.
 func PutMeta(tx *Tx, m Meta) error { return tx.Put(metaKey, m) }
 
 // checkMeta refuses a store that this code must not touch.
 func (tx *Tx) checkMeta() error {
+	m, err := tx.meta()
+	switch {
+	case err != nil:
+		return err
+	case m.MovedTo != "":
+		return &MovedError{To: m.MovedTo}
+	case m.FromID != "":
+		return m.filling()
+	}
+	return nil
+}
+
+// meta is the store's description, if this code understands it.
+func (tx *Tx) meta() (m Meta, err error) {
 	rec := tx.known[metaKey]
 	if rec.Rev == 0 {
-		return nil
+		return m, nil
 	}
-	var m Meta
 	if err := decode(metaKey, rec.Value, &m); err != nil {
-		return err
+		return m, err
 	}
 	switch {
 	case m.Format > Format:
-		return fmt.Errorf("%w %d, this tasklock reads up to %d: upgrade it", driver.ErrNewer, m.Format, Format)
+		return m, fmt.Errorf("%w %d, this tasklock reads up to %d: upgrade it", driver.ErrNewer, m.Format, Format)
 	case m.Format < 1:
-		return fmt.Errorf("%w: record %q has no format", driver.ErrDamaged, metaKey)
-	case m.MovedTo != "":
-		return fmt.Errorf("%w to %s", ErrMoved, m.MovedTo)
+		return m, fmt.Errorf("%w: record %q has no format", driver.ErrDamaged, metaKey)
 	}
-	return nil
+	return m, nil
 }
 
 func (tx *Tx) initMeta() error {

@@ -46,6 +46,12 @@ var (
 	ErrUnreachable = errors.New("store unreachable")
 	// ErrMoved: the records live in another store now.
 	ErrMoved = errors.New("store has moved")
+	// ErrFilling: a copy into this store is not complete.
+	ErrFilling = errors.New("store is incomplete")
+	// ErrNotEmpty: a copy would mix with records that are there.
+	ErrNotEmpty = errors.New("store is not empty")
+	// ErrSame: source and target of a move are one store.
+	ErrSame = errors.New("cannot move a store to itself")
 )
 
 const (
@@ -82,6 +88,10 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 // what it leaves out is fetched when fn asks, at the price of a further read.
 func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error) error {
 	a := attempt{s: s, need: clip(need)}
+	return a.view(ctx, fn)
+}
+
+func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 	for {
 		_, err := a.run(ctx, fn)
 		if !a.retryRead(ctx, err) {
@@ -96,6 +106,11 @@ func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error)
 // effect besides its Tx and variables that each run sets anew.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need)}
+	return a.update(ctx, fn)
+}
+
+func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error) {
+	s := a.s
 	for conflicts := 0; ; {
 		tx, err := a.run(ctx, fn)
 		switch {
@@ -134,6 +149,7 @@ func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) erro
 type attempt struct {
 	s        *Store
 	need     driver.Query
+	closed   bool // also where the store is closed to everyone else
 	sent     bool // a commit without receipt may have been applied
 	failures int
 }
@@ -149,7 +165,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 			return nil, &readError{err}
 		}
 		tx := newTx(snap, q)
-		if err := tx.checkMeta(); err != nil {
+		if err := tx.checkMeta(); err != nil && !a.passes(err) {
 			return nil, err
 		}
 		fault.Point("store.fn")
@@ -161,6 +177,11 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		a.need.Ranges = append(a.need.Ranges, tx.missing.Ranges...)
 	}
 	return nil, fmt.Errorf("transaction still asks for more records after %d reads", maxReads)
+}
+
+// passes reports whether the attempt may work in a store that is closed.
+func (a *attempt) passes(err error) bool {
+	return a.closed && (errors.Is(err, ErrMoved) || errors.Is(err, ErrFilling))
 }
 
 // retryRead reports whether err is a failed read that is worth another try.
@@ -226,7 +247,7 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 		return 0, true
 	}
 	_, err = s.d.Commit(ctx, driver.Batch{
-		Guards: []driver.Guard{{Key: tx.receipt}},
+		Guards: []driver.Guard{{Key: metaKey, Rev: tx.known[metaKey].Rev}, {Key: tx.receipt}},
 		Writes: []driver.Write{{Key: tx.receipt, Value: void}},
 	})
 	return 0, err == nil

@@ -116,12 +116,15 @@ func Get[T any](tx *Tx, key string) (Entry[T], error) {
 }
 
 // Decode turns a record, of Scan for example, into an entry.
-func Decode[T any](tx *Tx, rec driver.Record) (Entry[T], error) {
+func Decode[T any](tx *Tx, rec driver.Record) (Entry[T], error) { return DecodeAt[T](tx.snap.Now, rec) }
+
+// DecodeAt is Decode outside of a transaction, at a time by the store's clock.
+func DecodeAt[T any](now time.Time, rec driver.Record) (Entry[T], error) {
 	e := Entry[T]{Key: rec.Key, Rev: rec.Rev}
 	if rec.Rev == 0 {
 		return e, nil
 	}
-	e.Time, e.Age = rec.Time, tx.snap.Now.Sub(rec.Time)
+	e.Time, e.Age = rec.Time, now.Sub(rec.Time)
 	if err := decode(rec.Key, rec.Value, &e.Value); err != nil {
 		return e, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
@@ -20,19 +19,8 @@ type ResetRequest struct {
 	DryRun  bool
 }
 
-// BusyError lists who works on what a reset would undo.
-type BusyError struct{ Holders []lock.Info }
-
-func (e *BusyError) Error() string {
-	var b strings.Builder
-	for i, h := range e.Holders {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s is held by %s", h.Key, h.Owner)
-	}
-	return b.String()
-}
+// BusyError lists who works on what a change would undo.
+type BusyError = lock.BusyError
 
 // ResetTasks makes tasks pending again. The tasks to reset are found inside
 // the transaction, so none is missed and a reader never sees half of it.

@@ -33,7 +33,7 @@ func App(version string) cli.App {
 	return cli.App{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: os.Getenv, Environ: os.Environ(), Dir: dir,
-		Open: Open, Inspect: Inspect, Now: time.Now, Version: version,
+		Open: Open, Inspect: Inspect, Special: special, Now: time.Now, Version: version,
 	}
 }
 
@@ -61,13 +61,10 @@ func Open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 // What is no answer of the store, an error of the disk say, means that it
 // could not be reached: exit 8, as when the same happens later.
 func Opened[S driver.Store](s S, err error) (driver.Store, error) {
-	switch {
-	case err == nil:
-		return s, nil
-	case driver.Refusal(err):
-		return nil, err
+	if err != nil {
+		return nil, as(store.ErrUnreachable, err)
 	}
-	return nil, fmt.Errorf("%w: %w", store.ErrUnreachable, err)
+	return s, nil
 }
 
 // Inspect looks into a store for doctor.

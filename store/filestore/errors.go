@@ -31,7 +31,7 @@ func (s *Store) explain(err error, name string) error {
 		errors.Is(err, errBadEntry), errors.Is(err, errBadGeneration), errors.Is(err, errLost):
 		return fmt.Errorf("%w: %s %w; %s", driver.ErrDamaged, path, err, mendJournal)
 	case noSpace(err):
-		return fmt.Errorf("disk full, nothing was written to %s: %w", path, err)
+		return fmt.Errorf("disk full at %s: %w", path, err)
 	case errors.Is(local.Denied(err), driver.ErrDenied):
 		return fmt.Errorf("%s: %w", path, local.Denied(err))
 	}

@@ -32,7 +32,7 @@ func explain(err error, path string) error {
 			return fmt.Errorf("%w: %s cannot be read: %w", driver.ErrDenied, path, err)
 		}
 	case sqlite.ResultFull:
-		return fmt.Errorf("disk full, nothing was written to %s: %w", path, err)
+		return fmt.Errorf("disk full at %s: %w", path, err)
 	}
 	if code == sqlite.ResultIOErrShortRead {
 		return fmt.Errorf("%w: %s is cut short: %w; restore it from a backup", driver.ErrDamaged, path, err)

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// carry is how records of every kind travel to another store.
+func carry(c store.Copy) func(driver.Record) (time.Duration, bool) {
+	leases := lock.Carry(c)
+	return func(r driver.Record) (time.Duration, bool) {
+		if runner.Stays(r.Key) {
+			return 0, false
+		}
+		return leases(r)
+	}
+}
+
+// copying tells people how far a copy has come, on stderr: a terminal sees a
+// bar, a pipe a line now and then.
+type copying struct {
+	a    *App
+	live bool
+	last time.Time
+	drew bool
+}
+
+const copyingEvery = 2 * time.Second
+
+func (a *App) copying() *copying {
+	return &copying{a: a, live: isTerminal(a.Stderr) && a.Env("TERM") != "dumb", last: a.Now()}
+}
+
+func (c *copying) update(done, total int) {
+	every := copyingEvery
+	if c.live {
+		every = liveEvery / 4
+	}
+	if c.a.Quiet || c.a.Now().Sub(c.last) < every && (done < total || !c.drew) {
+		return
+	}
+	c.last, c.drew = c.a.Now(), true
+	if !c.live {
+		c.a.note("%d of %s copied.", done, plural(total, "record"))
+		return
+	}
+	width := 80
+	if f, ok := c.a.Stderr.(*os.File); ok {
+		if cols, _, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 {
+			width = cols
+		}
+	}
+	text := fmt.Sprintf("%s %d of %s", part(done, total), done, plural(total, "record"))
+	fmt.Fprint(c.a.Stderr, "\r"+short(clean(text), width-1)+"\x1b[K")
+}
+
+// end clears the bar.
+func (c *copying) end() {
+	if c.live && c.drew {
+		fmt.Fprint(c.a.Stderr, "\r\x1b[K")
+	}
+}
+
+// part is a bar of how much is done: [=====>      ].
+func part(done, total int) string {
+	const width = 26
+	n := 0
+	if total > 0 {
+		n = min(done, total) * (width - 1) / total
+	}
+	return "[" + strings.Repeat("=", n) + ">" + strings.Repeat(" ", width-1-n) + "]"
+}

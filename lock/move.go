@@ -1,0 +1,75 @@
+package lock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// BusyError: locks are held that stand in the way.
+type BusyError struct{ Holders []Info }
+
+func (e *BusyError) Error() string {
+	const most = 3
+	var names []string
+	for _, h := range e.Holders[:min(len(e.Holders), most)] {
+		names = append(names, fmt.Sprintf("%s is held by %s", h.Key, h.Owner))
+	}
+	if more := len(e.Holders) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more are held", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Leave is a [store.MoveRequest.Leave] that refuses with a [*BusyError] while
+// anybody holds a lock. Nobody can take one until the move has begun.
+func Leave(tx *store.Tx) error {
+	tx.GuardKind(lockKind)
+	tx.GuardKind(pathKind)
+	tx.GuardKind(leaseKind)
+	var holders []Info
+	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
+		if stateOf(ls) == Held {
+			holders = append(holders, newInfo(lk, ls, q))
+		}
+		return nil
+	})
+	if err == nil && len(holders) > 0 {
+		err = &BusyError{Holders: holders}
+	}
+	return err
+}
+
+// Carry is a [store.Carry] for the records of this package. A lease that is
+// over stays behind, and its locks are free where they arrive: a record begins
+// to age again there, and would keep others out for another ttl. One in force
+// arrives with its whole ttl and its locks with new tokens; what its holder
+// still has of its time is never more.
+func Carry(c store.Copy) func(driver.Record) (ttl time.Duration, keep bool) {
+	leases := map[string]store.Entry[leaseRecord]{}
+	for _, rec := range c.Records {
+		if name, ok := strings.CutPrefix(rec.Key, leaseKind); ok {
+			e, err := store.DecodeAt[leaseRecord](c.Now, rec)
+			if err == nil { // what cannot be read travels as it is: damage is not freedom
+				leases[name] = e
+			}
+		}
+	}
+	return func(rec driver.Record) (time.Duration, bool) {
+		switch driver.Kind(rec.Key) {
+		case requestKind:
+			return keepTokens, c.Now.Sub(rec.Time) <= keepTokens
+		case leaseKind:
+			ls, ok := leases[rec.Key[len(leaseKind):]]
+			if !ok {
+				return 0, true
+			}
+			ls, _ = keptBy(ls, func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
+			return ls.Value.ttl(), stateOf(ls) == Held
+		}
+		return 0, true
+	}
+}

@@ -1,0 +1,109 @@
+package lock_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+// moved is two stores, and a move from one to the other.
+type moved struct {
+	t        *testing.T
+	from, to *store.Store
+}
+
+func (m moved) acquire(st *store.Store, owner string, ttl time.Duration, keys ...string) (lock.Grant, error) {
+	m.t.Helper()
+	return lock.Acquire(m.t.Context(), st, lock.AcquireRequest{Keys: keys, Owner: owner, TTL: ttl})
+}
+
+func (m moved) move(force bool) (store.MoveResult, error) {
+	r := store.MoveRequest{From: m.from, To: m.to, FromName: "A", ToName: "B", Carry: lock.Carry}
+	if !force {
+		r.Leave = lock.Leave
+	}
+	return store.Move(m.t.Context(), r)
+}
+
+func moving(t *testing.T, f func(m moved)) {
+	synctest.Test(t, func(t *testing.T) { f(moved{t, store.New(memstore.New()), store.New(memstore.New())}) })
+}
+
+func TestMoveRefusesWhileHeld(t *testing.T) {
+	moving(t, func(m moved) {
+		must(t, second(m.acquire(m.from, "a", time.Minute, "x", "y")))
+		must(t, second(m.acquire(m.from, "b", time.Hour, "z")))
+		_, err := m.move(false)
+		var busy *lock.BusyError
+		if !errors.As(err, &busy) || len(busy.Holders) != 3 {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := m.move(false); !errors.As(err, &busy) || len(busy.Holders) != 1 {
+			t.Fatal(err)
+		}
+		must(t, second(lock.Release(t.Context(), m.from, lock.ReleaseRequest{Keys: []string{"z"}, Owner: "b"})))
+		must(t, second(m.move(false)))
+		if got, err := lock.Check(t.Context(), m.to, lock.CheckRequest{Key: "x"}); err != nil || got.Locked {
+			t.Errorf("what had expired is held again: %+v, %v", got.Lock, err)
+		}
+	})
+}
+
+// What is held moves with a new token and a whole ttl: its holder, who cannot
+// renew any more, has stopped when others may have it.
+func TestHeldLocksMoveWithNewTokens(t *testing.T) {
+	moving(t, func(m moved) {
+		g, err := m.acquire(m.from, "a", 10*time.Minute, "x")
+		must(t, err)
+		time.Sleep(9 * time.Minute)
+		must(t, second(m.move(true)))
+
+		var lost *lock.LostError
+		if _, err := lock.Check(t.Context(), m.to, lock.CheckRequest{Key: "x", Token: g.Token}); !errors.As(err, &lost) || lost.Now <= g.Token {
+			t.Errorf("the old token: %v", err)
+		}
+		if _, err := lock.Renew(t.Context(), m.from, lock.RenewRequest{Owner: "a", Keys: []string{"x"}}); !errors.Is(err, store.ErrMoved) {
+			t.Errorf("renew in the old store: %v", err)
+		}
+		time.Sleep(9 * time.Minute)
+		var held *lock.HeldError
+		if _, err := m.acquire(m.to, "b", 0, "x"); !errors.As(err, &held) {
+			t.Errorf("another takes it too early: %v", err)
+		}
+		again, err := m.acquire(m.to, "a", 0, "x")
+		if err != nil || !again.Keys[0].Reentrant || again.Token <= g.Token {
+			t.Errorf("its owner takes it again: %+v, %v", again, err)
+		}
+		must(t, second(lock.Release(t.Context(), m.to, lock.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
+		if next, err := m.acquire(m.to, "b", 0, "x"); err != nil || next.Token <= again.Token {
+			t.Errorf("%+v, %v", next, err)
+		}
+	})
+}
+
+func TestRequestsStayKnownAfterAMove(t *testing.T) {
+	moving(t, func(m moved) {
+		req := lock.AcquireRequest{Keys: []string{"x"}, Owner: "a", ID: "r1"}
+		must(t, second(lock.Acquire(t.Context(), m.from, req)))
+		must(t, second(lock.Release(t.Context(), m.from, lock.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
+		must(t, second(m.move(false)))
+		if _, err := lock.Acquire(t.Context(), m.to, req); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("a request was granted twice: %v", err)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

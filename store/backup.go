@@ -1,0 +1,185 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A backup is text, one JSON object on a line: a head, one line for each record
+// in the order of their keys, and a last line with the checksum of all before
+// it. What ends without that line is no backup.
+
+// BackupFormat is the version of the file that this code writes and reads.
+const BackupFormat = 1
+
+type backupHead struct {
+	Backup   string    `json:"backup"` // "tasklock"
+	Format   int       `json:"format"`
+	From     string    `json:"from"`
+	Store    string    `json:"store"` // its id
+	Revision int64     `json:"revision"`
+	Time     time.Time `json:"time"`
+	Records  int       `json:"records"`
+}
+
+// backupLine is a record. A value that JSON would not give back byte for byte
+// travels in Bytes.
+type backupLine struct {
+	Key      string          `json:"key"`
+	Revision int64           `json:"revision"`
+	Time     time.Time       `json:"time"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	Bytes    []byte          `json:"bytes,omitempty"`
+}
+
+type backupEnd struct {
+	End    bool   `json:"end"`
+	SHA256 string `json:"sha256"`
+}
+
+// backupID begins the id of a copy that comes out of a file.
+const backupID = "backup "
+
+// maxBackupLine bounds a line: a value may grow by escapes.
+const maxBackupLine = 8 * (driver.MaxValue + driver.MaxKey)
+
+// WriteBackup writes a copy so that [ReadBackup] reads the same.
+func WriteBackup(w io.Writer, c Copy) error {
+	sum := sha256.New()
+	buf := bufio.NewWriterSize(w, 64<<10)
+	enc := json.NewEncoder(io.MultiWriter(buf, sum))
+	enc.SetEscapeHTML(false)
+	head := backupHead{"tasklock", BackupFormat, c.From, c.ID, c.Rev, c.Now.UTC(), len(c.Records)}
+	if err := enc.Encode(head); err != nil {
+		return err
+	}
+	for _, r := range c.Records {
+		line := backupLine{Key: r.Key, Revision: r.Rev, Time: r.Time.UTC(), Value: r.Value}
+		if !exact(r.Value) {
+			line.Value, line.Bytes = nil, r.Value
+		}
+		if err := enc.Encode(line); err != nil {
+			return fmt.Errorf("record %q: %w", r.Key, err)
+		}
+	}
+	end := backupEnd{End: true, SHA256: hex.EncodeToString(sum.Sum(nil))}
+	if err := enc.Encode(end); err != nil {
+		return err
+	}
+	return buf.Flush()
+}
+
+// exact reports that a value is written by an encoder as it stands.
+func exact(value []byte) bool {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(json.RawMessage(value)) == nil && bytes.Equal(bytes.TrimSuffix(b.Bytes(), []byte("\n")), value)
+}
+
+// ReadBackup reads what [WriteBackup] wrote. Anything else, a file that was cut
+// off or changed, is [driver.ErrDamaged]. Now is when the backup was made.
+func ReadBackup(r io.Reader) (Copy, error) {
+	b := backupReader{in: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
+	c, err := b.read()
+	if errors.Is(err, driver.ErrNewer) || err == nil {
+		return c, err
+	}
+	return Copy{}, fmt.Errorf("%w: backup, line %d: %w", driver.ErrDamaged, b.line, err)
+}
+
+type backupReader struct {
+	in   *bufio.Reader
+	sum  hash.Hash
+	line int
+}
+
+func (b *backupReader) read() (c Copy, err error) {
+	var head backupHead
+	if err := b.next(&head, true); err != nil {
+		return c, err
+	}
+	switch {
+	case head.Backup != "tasklock" || head.Format < 1 || head.Records < 0 || head.Revision < 0:
+		return c, errors.New("this is not a backup of tasklock")
+	case head.Format > BackupFormat:
+		return c, fmt.Errorf("%w %d of a backup, this tasklock reads up to %d: upgrade it", driver.ErrNewer, head.Format, BackupFormat)
+	}
+	c = Copy{From: head.From, Rev: head.Revision, Now: head.Time}
+	for last := ""; len(c.Records) < head.Records; {
+		var l backupLine
+		if err := b.next(&l, true); err != nil {
+			return c, err
+		}
+		rec := driver.Record{Key: l.Key, Rev: l.Revision, Time: l.Time, Value: []byte(l.Value)}
+		if l.Value == nil {
+			rec.Value = l.Bytes
+		}
+		switch err := driver.CheckKey(l.Key); {
+		case err != nil:
+			return c, err
+		case l.Key <= last || l.Key == metaKey:
+			return c, fmt.Errorf("record %q is out of order", l.Key)
+		case len(rec.Value) == 0 || len(rec.Value) > driver.MaxValue:
+			return c, fmt.Errorf("record %q has %d bytes, between 1 and %d are possible", l.Key, len(rec.Value), driver.MaxValue)
+		}
+		last = l.Key
+		c.Records = append(c.Records, rec)
+	}
+	sum := hex.EncodeToString(b.sum.Sum(nil))
+	var end backupEnd
+	if err := b.next(&end, false); err != nil {
+		return c, err
+	}
+	if !end.End || end.SHA256 != sum {
+		return c, errors.New("the checksum is not that of the lines before it")
+	}
+	if _, err := b.in.ReadByte(); !errors.Is(err, io.EOF) {
+		return c, errors.New("something follows the last line")
+	}
+	c.ID = backupID + sum
+	return c, nil
+}
+
+// next reads one line.
+func (b *backupReader) next(into any, counts bool) error {
+	b.line++
+	var line []byte
+	for {
+		part, err := b.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxBackupLine:
+			return errors.New("the line is too long")
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return errors.New("the file ends here: it was cut off, or is not a backup")
+		case err != nil:
+			return err
+		}
+		break
+	}
+	if counts {
+		b.sum.Write(line)
+	}
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if dec.InputOffset() != int64(len(line)-1) {
+		return errors.New("more than one value on the line")
+	}
+	return nil
+}

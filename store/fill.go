@@ -1,0 +1,386 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// FillRequest brings a copy into a store.
+type FillRequest struct {
+	To       *Store
+	Copy     Copy
+	Replace  bool // whatever is there goes
+	Carry    Carry
+	Progress func(done, total int)
+	DryRun   bool
+}
+
+// Fill makes a store hold exactly what the copy holds. The revision is lifted
+// by far more than anybody can have counted since the copy was made, so that no
+// fencing token is given out a second time. Where it ends halfway the store stays
+// closed, and the same again continues.
+func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
+	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress, lift: raiseBy}
+	f.take(r.Copy)
+	if r.DryRun {
+		if err := f.look(ctx); err != nil {
+			return MoveResult{}, err
+		}
+		return f.result(f.floor()), nil
+	}
+	if _, err := f.reserve(ctx); err != nil {
+		return MoveResult{}, err
+	}
+	return f.run(ctx, nil)
+}
+
+// filling is the state of one copy on its way into a store.
+type filling struct {
+	to       *Store
+	copy     Copy
+	replace  bool
+	carry    Carry
+	progress func(done, total int)
+	lift     int64
+
+	want    map[string]driver.Write // what is to be there in the end
+	order   []string
+	leftOut int
+
+	id    string // of the target
+	rev   int64  // its newest revision
+	least int64  // no revision that this copy makes is below
+}
+
+const (
+	fillWrites = 1000        // records in one commit
+	fillBytes  = 512 << 10   // and bytes, half of what a driver takes
+	fillPasses = 5           // comparisons until it must be the same
+	patience   = time.Minute // for a target that does not answer
+)
+
+// take decides what of the copy travels.
+func (f *filling) take(c Copy) {
+	f.copy, f.want, f.order, f.leftOut = c, make(map[string]driver.Write, len(c.Records)), nil, 0
+	carry := func(driver.Record) (time.Duration, bool) { return 0, true }
+	if f.carry != nil {
+		carry = f.carry(c)
+	}
+	for _, r := range c.Records {
+		ttl, keep := carry(r)
+		if !keep {
+			f.leftOut++
+			continue
+		}
+		f.want[r.Key] = driver.Write{Key: r.Key, Value: r.Value, TTL: ttl}
+		f.order = append(f.order, r.Key)
+	}
+}
+
+func (f *filling) result(rev int64) MoveResult {
+	return MoveResult{Records: len(f.order), LeftOut: f.leftOut, Revision: rev}
+}
+
+// floor is above every revision of both stores.
+func (f *filling) floor() int64 {
+	if fault.Bug("move_same_revisions") {
+		return 0
+	}
+	return max(f.copy.Rev, f.rev) + 1 + f.lift
+}
+
+// look refuses what reserve would refuse.
+func (f *filling) look(ctx context.Context) error {
+	a := attempt{s: f.to, need: some, closed: true}
+	return a.view(ctx, func(tx *Tx) error {
+		m, err := tx.meta()
+		if err != nil {
+			return err
+		}
+		f.rev = tx.Rev()
+		if m.FromID == f.copy.ID && m.FromStep == stepCopy {
+			return nil
+		}
+		if err := f.mayUse(m); err != nil {
+			return err
+		}
+		return f.empty(tx)
+	})
+}
+
+// some is enough to see whether there are records besides the description.
+var some = driver.Query{Ranges: []driver.Range{{Limit: 2}}}
+
+func (f *filling) empty(tx *Tx) error {
+	recs, err := tx.Scan("", 2)
+	if err != nil || f.replace || fault.Bug("move_unseen") {
+		return err
+	}
+	for _, r := range recs {
+		if r.Key != metaKey {
+			return fmt.Errorf("%w: it holds %s", ErrNotEmpty, r.Key)
+		}
+	}
+	return nil
+}
+
+func (f *filling) mayUse(m Meta) error {
+	switch {
+	case m.MovedTo != "":
+		return &MovedError{To: m.MovedTo}
+	case m.FromID != "" && m.FromID != f.copy.ID && !f.replace:
+		return m.filling()
+	}
+	return nil
+}
+
+// reserve closes the target for everybody but this copy, and makes sure that
+// it holds nothing else. made tells that it was open before.
+func (f *filling) reserve(ctx context.Context) (made bool, err error) {
+	if err := f.look(ctx); err != nil { // without a trace
+		return false, err
+	}
+	made, err = f.close(ctx)
+	if err != nil {
+		return false, err
+	}
+	fault.Point("move.closed")
+	a := attempt{s: f.to, need: some, closed: true}
+	_, err = a.update(ctx, func(tx *Tx) error {
+		m, err := f.mine(tx)
+		if err != nil || m.FromStep == stepCopy {
+			return err
+		}
+		if err := f.empty(tx); err != nil {
+			return err
+		}
+		m.FromStep = stepCopy
+		return PutMeta(tx, m)
+	})
+	if errors.Is(err, ErrNotEmpty) { // somebody was faster: theirs it stays
+		return false, f.giveUp(ctx, err, true)
+	}
+	return made, err
+}
+
+func (f *filling) close(ctx context.Context) (made bool, err error) {
+	a := attempt{s: f.to, closed: true}
+	_, err = a.update(ctx, func(tx *Tx) error {
+		m, err := tx.meta()
+		if err != nil {
+			return err
+		}
+		if err := f.mayUse(m); err != nil {
+			return err
+		}
+		if made = m.FromID != f.copy.ID; !made {
+			f.id = m.ID
+			return nil
+		}
+		if m.ID == "" {
+			m = Meta{Format: Format, ID: newID()}
+		}
+		f.id = m.ID
+		m.From, m.FromID, m.FromStep, m.CopyOf = f.copy.From, f.copy.ID, stepLook, ""
+		tx.Note("records arrive from " + f.copy.From)
+		return PutMeta(tx, m)
+	})
+	return made, err
+}
+
+// errElsewhere: the target is not reserved for this copy any more. Somebody
+// has completed it, or given it up.
+var errElsewhere = errors.New("the target was opened by somebody else meanwhile; repeat the command")
+
+// mine returns the target's description while it is reserved for this copy.
+func (f *filling) mine(tx *Tx) (Meta, error) {
+	m, err := tx.meta()
+	if err == nil && (m.ID != f.id || m.FromID != f.copy.ID) {
+		err = errElsewhere
+	}
+	f.rev = tx.Rev()
+	return m, err
+}
+
+// giveUp opens the target again. Unless theirs says that what is in it belongs
+// to others, it must be empty: another process may have begun the same copy.
+func (f *filling) giveUp(ctx context.Context, cause error, theirs bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	a := attempt{s: f.to, need: some, closed: true}
+	_, err := a.update(ctx, func(tx *Tx) error {
+		m, err := f.mine(tx)
+		if err != nil {
+			return err
+		}
+		if err := f.empty(tx); err != nil && !theirs {
+			return err
+		}
+		m.From, m.FromID, m.FromStep = "", "", ""
+		return PutMeta(tx, m)
+	})
+	if err != nil && !errors.Is(err, errElsewhere) && !errors.Is(err, ErrNotEmpty) {
+		return fmt.Errorf("%w (and the target stays closed: %w)", cause, err)
+	}
+	return cause
+}
+
+// run copies until both hold the same, and opens the target. from is the
+// closed source, nil if it is no store.
+func (f *filling) run(ctx context.Context, from *Store) (MoveResult, error) {
+	rev, err := f.complete(ctx, from)
+	if errors.Is(err, errElsewhere) {
+		m, again := f.to.describe(ctx, false)
+		if again == nil && m.ID == f.id && m.CopyOf == f.copy.ID { // the same copy, made by another process
+			return f.result(f.rev), nil
+		}
+	}
+	if err != nil {
+		return MoveResult{}, err
+	}
+	return f.result(rev), nil
+}
+
+func (f *filling) complete(ctx context.Context, from *Store) (int64, error) {
+	f.least = f.floor()
+	for range fillPasses {
+		if from != nil {
+			c, err := from.ReadAll(ctx, f.copy.From)
+			if err != nil {
+				return 0, err
+			}
+			f.take(c)
+		}
+		f.least = max(f.least, f.floor())
+		same, err := f.pass(ctx)
+		if err != nil {
+			return 0, err
+		}
+		fault.Point("move.compared")
+		if same && (from == nil || f.unchanged(ctx, from)) {
+			return f.open(ctx)
+		}
+	}
+	return 0, fmt.Errorf("%w: what was copied does not stay as it was written", driver.ErrDamaged)
+}
+
+// unchanged reports that nothing was written in the source since it was read.
+func (f *filling) unchanged(ctx context.Context, from *Store) bool {
+	rev := int64(-1)
+	a := attempt{s: from, closed: true}
+	err := a.view(ctx, func(tx *Tx) error { rev = tx.Rev(); return nil })
+	return err == nil && rev == f.copy.Rev
+}
+
+// pass compares the target with what is wanted, and writes the difference.
+// same tells that there was none.
+func (f *filling) pass(ctx context.Context) (same bool, err error) {
+	todo, err := f.difference(ctx)
+	if err != nil {
+		return false, err
+	}
+	f.tell(len(f.order) - len(todo))
+	if len(todo) == 0 {
+		return true, nil
+	}
+	left := len(todo)
+	for len(todo) > 0 {
+		n := room(todo)
+		if err := f.commit(ctx, todo[:n]); err != nil {
+			return false, err
+		}
+		fault.Point("move.copied")
+		todo, left = todo[n:], left-n
+		f.tell(len(f.order) - left)
+	}
+	return false, nil
+}
+
+func (f *filling) tell(done int) {
+	if f.progress != nil {
+		f.progress(max(0, done), len(f.order))
+	}
+}
+
+// difference is what has to be written in the target.
+func (f *filling) difference(ctx context.Context) (todo []driver.Write, err error) {
+	a := attempt{s: f.to, need: everything, closed: true}
+	err = a.view(ctx, func(tx *Tx) error {
+		todo = nil
+		if _, err := f.mine(tx); err != nil {
+			return err
+		}
+		recs, err := tx.Scan("", 0)
+		if err != nil {
+			return err
+		}
+		have := make(map[string][]byte, len(recs))
+		for _, r := range recs {
+			have[r.Key] = r.Value
+			if _, wanted := f.want[r.Key]; !wanted && r.Key != metaKey {
+				todo = append(todo, driver.Write{Key: r.Key})
+			}
+		}
+		for _, key := range f.order {
+			if w := f.want[key]; !bytes.Equal(have[key], w.Value) || have[key] == nil {
+				todo = append(todo, w)
+			}
+		}
+		return nil
+	})
+	return todo, err
+}
+
+// room is how many of the writes fit into one commit.
+func room(todo []driver.Write) int {
+	size := 0
+	for i, w := range todo {
+		if size += len(w.Key) + len(w.Value); i == fillWrites || i > 0 && size > fillBytes {
+			return i
+		}
+	}
+	return len(todo)
+}
+
+// commit writes some records, as long as the target is reserved for this copy.
+// Writing them a second time changes nothing, so what is unknown is repeated.
+func (f *filling) commit(ctx context.Context, writes []driver.Write) error {
+	a := attempt{s: f.to, closed: true}
+	_, err := a.update(ctx, func(tx *Tx) error {
+		m, err := f.mine(tx)
+		if err != nil {
+			return err
+		}
+		if m.FromStep != stepCopy {
+			return errElsewhere
+		}
+		for _, w := range writes {
+			tx.write(w)
+		}
+		tx.Floor(f.least)
+		tx.Note(fmt.Sprintf("%d records of %s", len(writes), f.copy.From))
+		return nil
+	})
+	return err
+}
+
+// open ends the copy: from now on the target can be used.
+func (f *filling) open(ctx context.Context) (int64, error) {
+	a := attempt{s: f.to, closed: true}
+	return a.update(ctx, func(tx *Tx) error {
+		m, err := f.mine(tx)
+		if err != nil {
+			return err
+		}
+		m.From, m.FromID, m.FromStep, m.CopyOf = "", "", "", f.copy.ID
+		tx.Floor(f.least)
+		tx.Note("complete: " + f.copy.From)
+		return PutMeta(tx, m)
+	})
+}

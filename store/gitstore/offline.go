@@ -1,0 +1,58 @@
+package gitstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Offline opens what this machine last saw of a branch, and says when that
+// was. The server is not asked, whatever happens. It is for looking: nothing
+// can be committed.
+func Offline(ctx context.Context, remote string, o *Options) (driver.Store, time.Time, error) {
+	s, err := newStore(ctx, remote, o)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	_, at, err := s.Cached(ctx, driver.Query{})
+	if err != nil {
+		_ = s.Close()
+		return nil, time.Time{}, err
+	}
+	return offline{s}, at, nil
+}
+
+// offline is a driver that reads the cache.
+type offline struct{ s *Store }
+
+func (o offline) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, _, err := o.s.Cached(ctx, q)
+	return snap, err
+}
+
+func (o offline) Commit(context.Context, driver.Batch) (int64, error) {
+	return 0, fmt.Errorf("%w: nothing is changed without the server", driver.ErrDenied)
+}
+
+func (o offline) Wait(ctx context.Context, _ []driver.Guard) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (o offline) Close() error { return o.s.Close() }
+
+// Commits is how many commits the branch has.
+func (s *Store) Commits(ctx context.Context) (int64, error) {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	v, err := s.look(living)
+	if err != nil {
+		return 0, s.life.Ended(ctx, err)
+	}
+	return v.history, nil
+}

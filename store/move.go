@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A Copy is everything that a store held at one revision, without its own
+// description.
+type Copy struct {
+	From    string // where it comes from, for people
+	ID      string // what it is a copy of: the same again is the same copy
+	Rev     int64
+	Now     time.Time // by the clock of the store
+	Records []driver.Record
+}
+
+// ReadAll returns a copy of the store, one that has moved too: its records
+// stay readable for those who want to look back.
+func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
+	c := Copy{From: name}
+	a := attempt{s: s, need: everything, closed: true}
+	err := a.view(ctx, func(tx *Tx) error {
+		m, err := tx.meta()
+		if err != nil {
+			return err
+		}
+		if m.FromID != "" {
+			return m.filling()
+		}
+		c.ID, c.Rev, c.Now, c.Records = m.ID, tx.Rev(), tx.Now(), nil
+		recs, err := tx.Scan("", 0)
+		for _, r := range recs {
+			if r.Key != metaKey {
+				c.Records = append(c.Records, r)
+			}
+		}
+		return err
+	})
+	return c, err
+}
+
+var everything = driver.Query{Ranges: []driver.Range{{}}}
+
+// A Carry says for a snapshot how its records travel: for how long the store
+// may keep each, 0 without a bound, or that it is over and stays behind. A
+// record is written anew by its arrival and begins to age again.
+type Carry func(c Copy) func(driver.Record) (ttl time.Duration, keep bool)
+
+// MoveRequest moves all records of one store to another.
+type MoveRequest struct {
+	From, To         *Store
+	FromName, ToName string // for people; they are written into both stores
+
+	// Leave, if set, may refuse in the transaction that closes the source. What
+	// it relies on it must guard.
+	Leave func(*Tx) error
+
+	Carry    Carry                 // nil: everything, without bounds
+	Progress func(done, total int) // if set: told about records that have arrived
+	DryRun   bool
+}
+
+// MoveResult tells what was moved.
+type MoveResult struct {
+	Records  int   `json:"records"`  // that are in the target now, or would be
+	LeftOut  int   `json:"leftOut"`  // that were over
+	Revision int64 `json:"revision"` // every revision of the target is above those before this one
+	Already  bool  `json:"already"`  // an earlier move had been completed
+}
+
+// Move copies every record to an empty store and closes the one they were in.
+//
+// First the target is closed, then the source: from then on every transaction
+// there fails with a [*MovedError], so nothing is written that would be left
+// behind. Then the records are copied, with revisions above all that either
+// store ever had, compared, and the target is opened. Where a move ends halfway,
+// for whatever reason, the same move again continues; until then neither store
+// can be used. Two that run at once do the same.
+func Move(ctx context.Context, r MoveRequest) (MoveResult, error) {
+	f := filling{to: r.To, carry: r.Carry, progress: r.Progress}
+	src, err := r.From.describe(ctx, !r.DryRun)
+	if err != nil {
+		return MoveResult{}, err
+	}
+	f.copy.From, f.copy.ID = r.FromName, src.ID
+	dst, err := r.To.describe(ctx, false)
+	switch {
+	case err != nil:
+		return MoveResult{}, err
+	case src.ID != "" && src.ID == dst.ID:
+		return MoveResult{}, fmt.Errorf("%w: %s and %s", ErrSame, r.FromName, r.ToName)
+	case src.MovedTo != "" && (src.MovedToID != dst.ID || dst.ID == ""):
+		return MoveResult{}, &MovedError{To: src.MovedTo}
+	case src.FromID != "":
+		return MoveResult{}, src.filling()
+	case src.MovedTo != "" && dst.CopyOf == src.ID && dst.FromID == "":
+		return MoveResult{Already: true}, nil
+	}
+	if src.MovedTo == "" { // ask first: what is refused shall leave no trace
+		if err := r.leave(ctx); err != nil {
+			return MoveResult{}, err
+		}
+	}
+	if r.DryRun {
+		return r.rehearse(ctx, &f)
+	}
+	for { // again where another process that wanted the same has given up
+		out, err := r.carry(ctx, &f)
+		if !errors.Is(err, errElsewhere) {
+			return out, err
+		}
+	}
+}
+
+func (r *MoveRequest) carry(ctx context.Context, f *filling) (MoveResult, error) {
+	made, err := f.reserve(ctx)
+	if err != nil {
+		return MoveResult{}, err
+	}
+	fault.Point("move.reserved")
+	if err := r.seal(ctx, f.id); err != nil {
+		if made {
+			err = f.giveUp(ctx, err, false)
+		}
+		return MoveResult{}, err
+	}
+	fault.Point("move.sealed")
+	return f.run(ctx, r.From)
+}
+
+// leave asks whether the records may go, without closing anything.
+func (r *MoveRequest) leave(ctx context.Context) error {
+	if r.Leave == nil {
+		return nil
+	}
+	return r.From.View(ctx, driver.Query{}, r.Leave)
+}
+
+// rehearse finds out what a move would do.
+func (r *MoveRequest) rehearse(ctx context.Context, f *filling) (MoveResult, error) {
+	if err := f.look(ctx); err != nil {
+		return MoveResult{}, err
+	}
+	c, err := r.From.ReadAll(ctx, r.FromName)
+	if err != nil {
+		return MoveResult{}, err
+	}
+	f.take(c)
+	return f.result(max(c.Rev, f.rev) + 1), nil
+}
+
+// seal closes the source and says where its records go.
+func (r *MoveRequest) seal(ctx context.Context, to string) error {
+	if fault.Bug("move_unsealed") {
+		return nil
+	}
+	a := attempt{s: r.From, closed: true}
+	_, err := a.update(ctx, func(tx *Tx) error {
+		m, err := tx.meta()
+		switch {
+		case err != nil:
+			return err
+		case m.MovedTo != "" && m.MovedToID == to:
+			return nil
+		case m.MovedTo != "":
+			return &MovedError{To: m.MovedTo}
+		case m.FromID != "":
+			return m.filling()
+		}
+		if r.Leave != nil {
+			if err := r.Leave(tx); err != nil {
+				return err
+			}
+		}
+		m.MovedTo, m.MovedToID = r.ToName, to
+		tx.Note("moved to " + r.ToName)
+		return PutMeta(tx, m)
+	})
+	return err
+}
+
+// describe returns the store's description. With ensure it writes one where
+// there is none: a store needs an id to be told from others.
+func (s *Store) describe(ctx context.Context, ensure bool) (m Meta, err error) {
+	a := attempt{s: s, closed: true}
+	_, err = a.update(ctx, func(tx *Tx) error {
+		if m, err = tx.meta(); err != nil || m.ID != "" || !ensure {
+			return err
+		}
+		m = Meta{Format: Format, ID: newID()}
+		return PutMeta(tx, m)
+	})
+	return m, err
+}
+
+// raiseBy is how far Raise lifts the revision: further than anybody, who saw
+// commits that are gone now, can have counted.
+const raiseBy = 1 << 32
+
+// Raise lifts the revision, and with it every later fencing token, above
+// everything that may have been given out before the records were put back to
+// an older state by other tools.
+func (s *Store) Raise(ctx context.Context) (int64, error) {
+	return s.Update(ctx, driver.Query{}, func(tx *Tx) error {
+		m, err := ReadMeta(tx)
+		if err != nil {
+			return err
+		}
+		if m.ID == "" {
+			m = Meta{Format: Format, ID: newID()}
+		}
+		tx.Floor(tx.Rev() + raiseBy)
+		tx.Note(fmt.Sprintf("raise the revision from %d", tx.Rev()))
+		return PutMeta(tx, m)
+	})
+}
