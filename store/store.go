@@ -6,6 +6,10 @@
 // function again on fresh data. [Store.View] does the same without writing.
 // Retry and back-off live here and nowhere else.
 //
+// The first run may be on what the driver last saw, if that spares asking a
+// server: when the commit succeeds, nothing had changed. Any other outcome
+// counts only on data read after the call.
+//
 // # What it guarantees
 //
 // Every record that the function read with [Get] is unchanged at the moment
@@ -105,15 +109,17 @@ func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 // the commit, or that of the snapshot if fn wrote nothing. fn must have no
 // effect besides its Tx and variables that each run sets anew.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
-	a := attempt{s: s, need: clip(need)}
+	a := attempt{s: s, need: clip(need), guess: true}
 	return a.update(ctx, fn)
 }
 
 func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error) {
 	s := a.s
-	for conflicts := 0; ; {
+	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
 		switch {
+		case a.guessed && (err != nil || len(tx.order) == 0):
+			continue
 		case a.retryRead(ctx, err):
 			continue
 		case err != nil:
@@ -150,6 +156,8 @@ type attempt struct {
 	s        *Store
 	need     driver.Query
 	closed   bool // also where the store is closed to everyone else
+	guess    bool // the next run may be on old data
+	guessed  bool // the last run was
 	sent     bool // a commit without receipt may have been applied
 	failures int
 }
@@ -157,10 +165,18 @@ type attempt struct {
 // run reads what is needed and runs fn, again and again until fn has asked
 // for nothing that was not read.
 func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
+	fresh := int64(0) // of a view that was read after the call
 	for range maxReads {
 		q := a.need
 		q.Keys = append([]string{metaKey}, q.Keys...)
+		q.Since = fresh
+		if a.guessed = a.guess && fresh == 0 && len(q.Ranges) == 0; a.guessed { // what Scan finds is not guarded
+			q.Since = 1
+		}
 		snap, err := a.s.d.Read(ctx, q)
+		if a.guessed = a.guessed && snap.Old; !a.guessed {
+			fresh = snap.Rev
+		}
 		if err != nil {
 			return nil, &readError{err}
 		}

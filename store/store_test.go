@@ -10,6 +10,8 @@ import (
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/memstore"
 )
 
 func TestGuardsAreWhatWasRead(t *testing.T) {
@@ -262,4 +264,55 @@ func get0(t *testing.T, s *script) int64 {
 		t.Fatal(err)
 	}
 	return snap.Rev
+}
+
+// On old data nothing is decided but a commit, and that one only if they were
+// not old after all.
+func TestOldDataDecideNothing(t *testing.T) {
+	mem := memstore.New()
+	st, other := store.New(drivertest.NewFlaky(mem, drivertest.FlakyOptions{Old: 1})), store.New(mem)
+	add := func(into *store.Store) (runs int) {
+		_, err := into.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+			runs++
+			n, err := store.Get[number](tx, "test/a")
+			if err != nil {
+				return err
+			}
+			return tx.Put("test/a", number{n.Value.N + 1})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runs
+	}
+	add(st)
+	add(other)
+	if runs := add(st); runs < 2 {
+		t.Errorf("%d runs: the first saw no old data", runs)
+	}
+	add(other)
+	for _, refuse := range []error{nil, errors.New("no")} {
+		var seen int
+		_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+			n, err := store.Get[number](tx, "test/a")
+			if seen = n.Value.N; err != nil {
+				return err
+			}
+			return refuse
+		})
+		if err != refuse || seen != 4 {
+			t.Errorf("saw %d of 4, %v", seen, err)
+		}
+		add(other)
+		if err := st.View(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+			n, err := store.Get[number](tx, "test/a")
+			seen = n.Value.N
+			return err
+		}); err != nil || seen != 5 {
+			t.Errorf("View saw %d of 5, %v", seen, err)
+		}
+		if _, err := other.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return tx.Put("test/a", number{4}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -31,7 +31,7 @@ type grant struct {
 
 func key(k int) string { return fmt.Sprintf("key-%d", k) }
 
-func (c *client) run(ctx context.Context) {
+func (c *client) run(ctx context.Context, steps int) {
 	for range steps {
 		k := key(c.rand.IntN(keys))
 		switch x := c.rand.IntN(100); {

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	clients = 8
-	steps   = 50 // of each client
-	keys    = 3
+	clients   = 8
+	steps     = 50 // of each client
+	slowSteps = 12
+	keys      = 3
 )
 
 // Linearizable lets concurrent clients acquire, renew, release, break, check
@@ -31,13 +32,25 @@ const (
 // one store, which is empty. Faults of the store may make outcomes unknown.
 func Linearizable(t *testing.T, open func() *store.Store) {
 	t.Helper()
+	linearizable(t, steps, open)
+}
+
+// LinearizableSlow is the same with fewer steps, for a store that takes its
+// time.
+func LinearizableSlow(t *testing.T, open func() *store.Store) {
+	t.Helper()
+	linearizable(t, slowSteps, open)
+}
+
+func linearizable(t *testing.T, steps int, open func() *store.Store) {
+	t.Helper()
 	h := &history{start: time.Now()}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range clients {
 		c := &client{history: h, id: i, st: open(), rand: rand.New(rand.NewPCG(uint64(i), 7))}
-		wg.Go(func() { c.run(ctx) })
+		wg.Go(func() { c.run(ctx, steps) })
 	}
 	wg.Wait()
 	last := &client{history: h, id: clients, st: open()}

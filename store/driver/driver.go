@@ -97,6 +97,10 @@ type Range struct {
 type Query struct {
 	Keys   []string
 	Ranges []Range
+	// Since, unless 0, allows an answer from before the call, of that revision
+	// or a later one, where it is cheaper: for callers who have seen that much
+	// already, or who commit with a guard on all that they use.
+	Since int64
 }
 
 // A Snapshot is one consistent view of the store. Keys that do not exist have
@@ -105,6 +109,7 @@ type Query struct {
 type Snapshot struct {
 	Rev     int64     // the newest revision in the store at this view
 	Now     time.Time // the store's clock
+	Old     bool      // it may be from before the call, as Query.Since allowed
 	Records []Record
 }
 
@@ -140,7 +145,7 @@ type Batch struct {
 // Store is what a driver implements. All methods are safe for concurrent use.
 type Store interface {
 	// Read returns one consistent view that includes every commit that
-	// returned before the call.
+	// returned before the call, unless Query.Since asks for less.
 	Read(ctx context.Context, q Query) (Snapshot, error)
 
 	// Commit applies the batch, and returns its revision. See the package

@@ -19,6 +19,7 @@ const (
 	leastPause   = 20 * time.Millisecond
 	mostPause    = 5 * time.Second
 	maxDoublings = 4
+	leastAge     = 2 * time.Second // of a view that is probably not the newest
 )
 
 // maxFailures is how often a push may fail though the branch stays where it is.
@@ -243,7 +244,7 @@ func (w *work) finish(a attempt) {
 // that what it finds is still true when the next push comes.
 func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause error, alone bool) (next bool, err error) {
 	s := w.store
-	if result == lost || result == same {
+	if (result == lost || result == same) && !w.outOfDate() {
 		if err := w.pause(ctx); err != nil {
 			return false, err
 		}
@@ -316,6 +317,12 @@ func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, er
 		}
 	}
 	return a, false, nil
+}
+
+// outOfDate reports that the first push lost because others were here since we
+// last looked, a while ago, and not because they are pushing now.
+func (w *work) outOfDate() bool {
+	return w.losses == 0 && w.began.Sub(w.store.cache.checkedAt()) > leastAge
 }
 
 // pause waits before the next attempt, longer and longer.

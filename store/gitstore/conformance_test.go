@@ -3,6 +3,8 @@ package gitstore_test
 import (
 	"testing"
 
+	"github.com/tasklock/tasklock/lock/locktest"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/gitstore"
@@ -25,6 +27,18 @@ func harness() drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+
+// The rules of locks are linearizable over this store, each client on a machine
+// of its own.
+func TestLinearizable(t *testing.T) {
+	remote := newRemote(t)
+	machine := func() *store.Store { return store.New(open(t, remote)) }
+	if torture() {
+		locktest.Linearizable(t, machine)
+	} else {
+		locktest.LinearizableSlow(t, machine)
+	}
+}
 
 // TestConformanceAcrossMachines gives every handle a cache of its own.
 func TestConformanceAcrossMachines(t *testing.T) {

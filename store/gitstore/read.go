@@ -19,6 +19,12 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	defer done()
 	var snap driver.Snapshot
 	err = s.mended(living, func() error {
+		if v := s.since(q.Since); v != nil {
+			if snap, err = v.query(living, q, maxSkew); err == nil {
+				snap.Old = true
+				return nil
+			}
+		}
 		v, err := s.look(living)
 		if err == nil {
 			snap, err = v.query(living, q, maxSkew)
@@ -29,6 +35,18 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return driver.Snapshot{}, s.life.Ended(ctx, err)
 	}
 	return snap, nil
+}
+
+// since is what this machine last saw, if the caller is content with that
+// revision and it can be read: nil if not.
+func (s *Store) since(rev int64) *view {
+	if rev == 0 {
+		return nil
+	}
+	if v, err := s.latest(); err == nil && v != nil && v.rev >= rev {
+		return v
+	}
+	return nil
 }
 
 // mended runs f, and once more with a new cache if this one has holes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type FlakyOptions struct {
 	Twice  float64 // the request arrives twice, at once; the first answer is returned
 
 	Read float64 // Read gives ErrFlaky
+	Old  float64 // Read answers from before the call where Query.Since allows it
 
 	Delay    float64       // any call starts late
 	MaxDelay time.Duration // by up to this much; 2 ms unless set. Late uses it too
@@ -45,6 +47,7 @@ type Flaky struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	injected int
+	memory   driver.Snapshot // all that was there at some earlier Read
 	late     sync.WaitGroup
 }
 
@@ -71,11 +74,40 @@ func (f *Flaky) Settle() { f.late.Wait() }
 
 // Read implements driver.Store.
 func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	fault := f.decide(ctx, f.opts.Read)
-	if fault == 0 {
+	old := f.remembered(q)
+	switch p := f.opts.Old; f.decide(ctx, f.opts.Read, p*float64(len(old))) {
+	case 0:
 		return driver.Snapshot{}, fmt.Errorf("read: %w", ErrFlaky)
+	case 1:
+		return old[0], nil
+	}
+	if f.opts.Old > 0 {
+		if all, err := f.store.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {
+			f.mu.Lock()
+			f.memory = all
+			f.mu.Unlock()
+		}
 	}
 	return f.store.Read(ctx, q)
+}
+
+// remembered is the answer to a query by an earlier view, if that will do.
+func (f *Flaky) remembered(q driver.Query) []driver.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q.Since == 0 || f.memory.Rev < q.Since || len(q.Ranges) > 0 {
+		return nil
+	}
+	old := driver.Snapshot{Rev: f.memory.Rev, Now: f.memory.Now, Old: true}
+	for _, key := range q.Keys {
+		for _, r := range f.memory.Records {
+			if r.Key == key {
+				r.Value = slices.Clone(r.Value)
+				old.Records = append(old.Records, r)
+			}
+		}
+	}
+	return []driver.Snapshot{old}
 }
 
 // Commit implements driver.Store.

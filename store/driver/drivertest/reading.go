@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 
 var readCases = []testCase{
 	{name: "read your writes", run: readYourWrites},
+	{name: "old answers", run: oldAnswers},
 	{name: "empty query", run: emptyQuery},
 	{name: "ranges in byte order", run: rangeOrder},
 	{name: "ranges with a limit", run: rangeLimits},
@@ -36,6 +38,31 @@ func readYourWrites(t *suite) {
 				t.Fatalf("deleted, then read %s at %d", r.Value, r.Rev)
 			}
 		}
+	}
+}
+
+// oldAnswers: who allows an old answer gets one that was true, is told that it
+// may be old, and cannot commit on it if it is.
+func oldAnswers(t *suite) {
+	a, b := t.open(), t.open()
+	first := t.write(a, put("lock/a", `{"n":0}`))
+	t.get(b, "lock/a")
+	for i := range t.rounds(10) {
+		second := t.write(a, put("lock/a", `{"n":1}`))
+		q := driver.Query{Keys: []string{"lock/a"}, Since: first}
+		snap := t.read(b, q)
+		if snap.Rev < first || !snap.Old && snap.Rev < second || len(snap.Records) != 1 || snap.Records[0].Rev > snap.Rev {
+			t.Fatalf("since %d, now at %d: %d records at revision %d, old: %v", first, second, len(snap.Records), snap.Rev, snap.Old)
+		}
+		seen := snap.Records[0].Rev
+		_, err := b.Commit(t.ctx, driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: seen}}, Writes: []driver.Write{put("lock/b", fmt.Sprintf(`{"n":%d}`, i))}})
+		if seen == second && err != nil || seen != second && !errors.Is(err, driver.ErrConflict) {
+			t.Fatalf("committed on revision %d, now at %d: %v", seen, second, err)
+		}
+		if q.Since = second; t.read(b, q).Records[0].Rev != second {
+			t.Fatalf("since %d: an older record", second)
+		}
+		first = second
 	}
 }
 
