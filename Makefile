@@ -8,7 +8,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./runner/... ./agent/...
 
 .DEFAULT_GOAL := build
-.PHONY: build etcd demo test race cross torture bench lint fuzz install clean help
+.PHONY: build etcd demo test race cross typescript torture bench lint fuzz install clean help
 
 build: ## build bin/tasklock and bin/tasklock-plus
 	@scripts/need go git
@@ -25,7 +25,7 @@ test: build cross etcd ## all tests, short forms: what CI runs
 	go vet ./...
 	cd bench && go vet ./...
 	go test -p 1 -timeout 20m ./... # one package at a time: many of them race processes against deadlines
-	$(MAKE) --no-print-directory race
+	$(MAKE) --no-print-directory race typescript
 
 race: etcd ## the library's tests under the race detector
 	@scripts/need go gcc pg_ctl pgbouncer
@@ -34,6 +34,10 @@ race: etcd ## the library's tests under the race detector
 cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...
 	GOOS=windows go build ./...
+
+typescript: build ## the TypeScript client against the real command
+	@scripts/need node npm
+	scripts/test-typescript bin/tasklock
 
 torture: build etcd ## the long forms: races, kills, pauses, crashes at every system call
 	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
