@@ -61,7 +61,7 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 		Else(clientv3.OpGet(s.keys.format())).
 		Commit()
 	if err != nil {
-		return 0, failed("commit", err)
+		return 0, s.failed("commit", err)
 	}
 	if !resp.Succeeded {
 		return 0, s.refused(f, resp)
@@ -146,7 +146,7 @@ func (t *txn) lift(ctx context.Context, floor int64) error {
 	}
 	resp, err := t.store.client.Get(ctx, t.store.keys.format(), clientv3.WithKeysOnly())
 	if err != nil {
-		return failed("read", err)
+		return t.store.failed("read", err)
 	}
 	next, last := resp.Header.Revision+1, t.format.last().Base
 	if next+last >= floor {

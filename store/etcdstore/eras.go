@@ -115,7 +115,7 @@ func (s *Store) load(ctx context.Context) (*format, error) {
 		clientv3.OpGet(s.keys.record(""), clientv3.WithRange(s.keys.end("")), clientv3.WithLimit(1), clientv3.WithKeysOnly()),
 	).Commit()
 	if err != nil {
-		return nil, failed("read", err)
+		return nil, s.failed("read", err)
 	}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if records := resp.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 && len(records) > 0 {
@@ -140,7 +140,7 @@ func cluster(id uint64) string {
 func (s *Store) create(ctx context.Context) (*format, error) {
 	status, err := s.client.Get(ctx, s.keys.format())
 	if err != nil {
-		return nil, failed("read", err)
+		return nil, s.failed("read", err)
 	}
 	f := &format{Version: formatVersion, Cluster: cluster(status.Header.ClusterId), Eras: []era{{}}}
 	_, err = s.client.Txn(ctx).
@@ -148,7 +148,7 @@ func (s *Store) create(ctx context.Context) (*format, error) {
 		Then(clientv3.OpPut(s.keys.format(), f.encode())).
 		Commit()
 	if err != nil {
-		return nil, failed("create", err)
+		return nil, s.failed("create", err)
 	}
 	return s.load(ctx)
 }
@@ -163,7 +163,7 @@ func (s *Store) here(ctx context.Context, f *format, now string) (*format, error
 		Then(clientv3.OpPut(s.keys.format(), f.raised(f.last().Base+restored, now).encode())).
 		Commit()
 	if err != nil {
-		return nil, failed("begin a new era", err)
+		return nil, s.failed("begin a new era", err)
 	}
 	return s.load(ctx)
 }

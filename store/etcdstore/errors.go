@@ -21,13 +21,14 @@ var denials = []error{
 
 // failed says what an error of the client means. What is none of these leaves
 // open what the server has done.
-func failed(what string, err error) error {
+func (s *Store) failed(what string, err error) error {
 	known := rpctypes.Error(err)
 	is := func(target error) bool { return errors.Is(known, target) }
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
+		return fmt.Errorf("%s: etcd at %s does not answer", what, s.where) // our own deadline: the caller's is seen by Life.Ended
 	case slices.ContainsFunc(denials, is):
 		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, known)
 	case is(rpctypes.ErrRequestTooLarge), is(rpctypes.ErrTooManyOps):
@@ -39,5 +40,8 @@ func failed(what string, err error) error {
 	case status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.PermissionDenied:
 		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, err)
 	}
-	return fmt.Errorf("etcd: %s: %w", what, err)
+	if st, ok := status.FromError(err); ok && st.Code() == codes.Unavailable {
+		return fmt.Errorf("etcd at %s: %s: %s", s.where, what, st.Message())
+	}
+	return fmt.Errorf("etcd at %s: %s: %w", s.where, what, err)
 }

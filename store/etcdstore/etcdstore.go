@@ -34,11 +34,11 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -64,64 +64,41 @@ type Options struct {
 // A Store is a prefix in etcd. It implements driver.Store.
 type Store struct {
 	client  *clientv3.Client
+	members []string // their endpoints
+	where   string   // the same, for messages
 	keys    keyspace
 	poll    time.Duration
 	timeout time.Duration
 
-	mu     sync.Mutex
-	format *format // the newest we know
+	mu      sync.Mutex
+	format  *format // the newest we know
+	current int     // the member that we talk to
 
 	leases pool
 	life   *driver.Life
 }
 
-// Open opens the store at a URL, see [Parse]. It makes one round trip.
+// Open opens the store at a URL, see [Parse]. It makes one round trip, to the
+// first member that answers.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
-	s, err := connect(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.begin(ctx, o != nil && o.Create); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-// connect makes the client, which asks the server for nothing but, with a user
-// name, a token.
-func connect(ctx context.Context, url string, o *Options) (*Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
 	place, err := Parse(url)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		keys: keyspace(place.Prefix), poll: o.Poll, timeout: o.Timeout,
-		leases: newPool(), life: driver.NewLife(),
+	first := rand.IntN(len(place.Endpoints)) // so that not all clients are at one member
+	for i := range place.Endpoints {
+		var s *Store
+		if s, err = connect(ctx, place, (first+i)%len(place.Endpoints), o); err == nil {
+			if err = s.begin(ctx, o != nil && o.Create); err == nil {
+				return s, nil
+			}
+			err = errors.Join(err, s.Close())
+		}
+		if driver.Refusal(err) || ctx.Err() != nil {
+			break
+		}
 	}
-	if s.poll == 0 {
-		s.poll = DefaultPoll
-	}
-	if s.timeout == 0 {
-		s.timeout = DefaultTimeout
-	}
-	tls, err := place.tls()
-	if err != nil {
-		return nil, err
-	}
-	s.client, err = clientv3.New(clientv3.Config{
-		Endpoints: place.Endpoints, TLS: tls, Username: place.User, Password: place.password,
-		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: s.timeout,
-		MaxUnaryRetries: 1, // repeating is for package store to decide
-		Logger:          zap.NewNop(),
-		Context:         context.WithoutCancel(ctx),
-	})
-	if err != nil {
-		return nil, failed("connect", err)
-	}
-	return s, nil
+	return nil, err
 }
 
 // begin reads the format, and makes the store if it may.

@@ -40,17 +40,12 @@ func (r Report) Facts() string {
 // know what is wrong. It changes nothing. What is damaged is listed in the
 // report, key by key; an error means that there was nothing to examine.
 func Inspect(ctx context.Context, url string) (Report, error) {
-	s, err := connect(ctx, url, nil)
+	s, err := Open(ctx, url, nil)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { _ = s.Close() }()
-	r := Report{Endpoints: s.client.Endpoints(), Prefix: string(s.keys)}
-	f, err := s.load(ctx)
-	if err != nil {
-		return r, err
-	}
-	s.learn(f)
+	r := Report{Endpoints: s.members, Prefix: string(s.keys)}
 	if err := s.examine(ctx, &r); err != nil {
 		return r, err
 	}
@@ -65,7 +60,7 @@ func (s *Store) examine(ctx context.Context, r *Report) error {
 	for {
 		resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
 		if err != nil {
-			return failed("read", err)
+			return s.failed("read", err)
 		}
 		at = resp.Header.Revision
 		for _, kv := range resp.Kvs {

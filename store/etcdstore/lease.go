@@ -8,6 +8,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tasklock/tasklock/fault"
 )
 
 // A pool hands out leases of etcd to hang records on.
@@ -56,7 +58,7 @@ func (s *Store) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID,
 	asked := clocks()
 	resp, err := s.client.Grant(ctx, int64(math.Ceil((ttl + spare(ttl)).Seconds())))
 	if err != nil {
-		return 0, failed("grant a lease", err)
+		return 0, s.failed("grant a lease", err)
 	}
 	l := lease{id: resp.ID, asked: asked, spare: time.Duration(resp.TTL)*time.Second - ttl}
 	if l.spare < 0 {
@@ -70,7 +72,7 @@ func (p *pool) usable(ttl time.Duration) (clientv3.LeaseID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, ok := p.current[ttl]
-	return l.id, ok && l.asked.passed() <= l.spare
+	return l.id, ok && (l.asked.passed() <= l.spare || fault.Bug("etcd_stale_lease"))
 }
 
 // keep makes l the lease for its ttl, and forgets those that no longer serve:

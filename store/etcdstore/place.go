@@ -29,7 +29,7 @@ const passwordEnv = "ETCDCTL_PASSWORD"
 // A Place is a store's URL taken apart:
 //
 //	etcd://[user[:password]@]host[:port][,host[:port]…][/prefix]
-//	etcds://…[?ca=FILE][&cert=FILE&key=FILE][&server-name=NAME]
+//	etcds://…[?ca=FILE][&cert=FILE&key=FILE]
 //
 // etcds is TLS, with the system's authorities unless ca names a file. Reserved
 // characters in user and password are percent-encoded. A user without a
@@ -39,9 +39,9 @@ type Place struct {
 	Prefix    string // begins with a slash, does not end with one
 	User      string
 
-	password              string
-	secure                bool
-	ca, cert, key, server string
+	password      string
+	secure        bool
+	ca, cert, key string
 }
 
 // Parse takes a URL apart. Its errors do not repeat the URL, which may hold a
@@ -64,8 +64,16 @@ func Parse(text string) (Place, error) {
 	return p, errors.Join(p.hosts(hosts), p.prefix(path), p.options(query))
 }
 
+// An InvalidError is a URL that cannot be meant. It is driver.ErrInvalid.
+type InvalidError struct{ Rule string }
+
+func (e *InvalidError) Error() string { return "the URL of an etcd store " + e.Rule }
+
+// Is makes errors.Is(err, driver.ErrInvalid) true.
+func (e *InvalidError) Is(target error) bool { return target == driver.ErrInvalid }
+
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: the URL of an etcd store "+format, append([]any{driver.ErrInvalid}, args...)...)
+	return &InvalidError{Rule: fmt.Sprintf(format, args...)}
 }
 
 func (p *Place) user(info string) (err error) {
@@ -103,6 +111,12 @@ func (p *Place) hosts(list string) error {
 	return nil
 }
 
+// hostList is where the servers are, for people.
+func (p *Place) hostList() string {
+	list := strings.Join(p.Endpoints, ",")
+	return strings.NewReplacer("http://", "", "https://", "").Replace(list)
+}
+
 func (p *Place) prefix(path string) error {
 	path, err := url.PathUnescape(path)
 	if err != nil {
@@ -123,9 +137,9 @@ func (p *Place) options(query string) error {
 		return invalid("has options that cannot be read")
 	}
 	for name, v := range values {
-		into := map[string]*string{"ca": &p.ca, "cert": &p.cert, "key": &p.key, "server-name": &p.server}[name]
+		into := map[string]*string{"ca": &p.ca, "cert": &p.cert, "key": &p.key}[name]
 		if into == nil {
-			return invalid("has the option %q: it knows ca, cert, key and server-name", name)
+			return invalid("has the option %q: it knows ca, cert and key", name)
 		}
 		*into = v[0]
 	}
@@ -143,7 +157,7 @@ func (p *Place) tls() (*tls.Config, error) {
 	if !p.secure {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: p.server}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.ca != "" {
 		pem, err := os.ReadFile(p.ca)
 		if err != nil {

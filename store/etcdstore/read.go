@@ -81,7 +81,7 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRespon
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	resp, err := s.client.Txn(ctx).Then(nest(ops, 0)...).Commit()
-	return resp, failed("read", err)
+	return resp, s.failed("read", err)
 }
 
 // formatOf is the format at the revision of an answer.
@@ -136,7 +136,7 @@ func (s *Store) next(ctx context.Context, from, end string, limit int, at int64)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)), clientv3.WithRev(at))
-	return resp, failed("read", err)
+	return resp, s.failed("read", err)
 }
 
 // maxOps is what etcd takes in a Txn, --max-txn-ops: conditions or operations,

@@ -61,7 +61,7 @@ func (s *Store) check(ctx context.Context, guards []driver.Guard) (at int64, hol
 		}
 		resp, err := s.client.Txn(ctx).If(t.conditions...).Else(clientv3.OpGet(s.keys.format())).Commit()
 		if err != nil {
-			return 0, false, failed("read", err)
+			return 0, false, s.failed("read", err)
 		}
 		if resp.Succeeded {
 			return resp.Header.Revision, true, nil

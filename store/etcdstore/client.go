@@ -1,0 +1,85 @@
+package etcdstore
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// connect makes a client of one member. It asks the server for nothing but, with
+// a user name, a token.
+func connect(ctx context.Context, place Place, member int, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Store{
+		members: place.Endpoints, current: member, where: place.hostList(), keys: keyspace(place.Prefix),
+		poll: o.Poll, timeout: o.Timeout, leases: newPool(), life: driver.NewLife(),
+	}
+	if s.poll == 0 {
+		s.poll = DefaultPoll
+	}
+	if s.timeout == 0 {
+		s.timeout = DefaultTimeout
+	}
+	tls, err := place.tls()
+	if err != nil {
+		return nil, err
+	}
+	s.client, err = clientv3.New(clientv3.Config{
+		Endpoints: place.Endpoints[member : member+1], TLS: tls, Username: place.User, Password: place.password,
+		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: s.timeout,
+		MaxUnaryRetries: 2, // once more with a new token; what else to repeat is for package store to decide
+		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(s.reconnect()), grpc.WithChainUnaryInterceptor(s.roam)},
+		Logger:          zap.NewNop(),
+		Context:         context.WithoutCancel(ctx),
+	})
+	if err != nil {
+		return nil, s.failed("connect", err)
+	}
+	return s, nil
+}
+
+// reconnect is how soon a server is tried again that could not be reached. By
+// default that may take two minutes, which is longer than most leases.
+func (s *Store) reconnect() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: s.timeout,
+	}
+}
+
+// roam carries out a request at the member we talk to, and goes to the next one
+// after a request that failed. The client by itself would ask all members in turn: one
+// that stands still would then hold up every third request of everybody, and
+// not one request of a third of them. It would also have a request wait for a
+// connection, and not say why there is none.
+func (s *Store) roam(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	s.mu.Lock()
+	member := s.current
+	s.mu.Unlock()
+	err := next(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
+	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
+		s.leave(member)
+	}
+	return err
+}
+
+// leave goes from that member to the next, unless another request has done so.
+func (s *Store) leave(member int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != member || s.client == nil { // nil: still connecting
+		return
+	}
+	s.current = (member + 1) % len(s.members)
+	s.client.SetEndpoints(s.members[s.current])
+}

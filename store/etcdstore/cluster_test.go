@@ -1,0 +1,197 @@
+//go:build linux
+
+package etcdstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+)
+
+// traffic is increments that never stop, from several handles.
+type traffic struct {
+	t    *testing.T
+	done atomic.Int64
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+func start(t *testing.T, url string) *traffic {
+	ctx, cancel := context.WithCancel(t.Context())
+	tr := &traffic{t: t, stop: cancel}
+	t.Cleanup(func() { cancel(); tr.work.Wait() })
+	for h := range 3 {
+		st := store.New(open(t, url))
+		for w := range 2 {
+			tr.work.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					if err := increment(t.Context(), st, fmt.Sprintf("%d-%d-%d", h, w, i)); err != nil {
+						t.Errorf("increment: %v", err)
+						return
+					}
+					tr.done.Add(1)
+				}
+			})
+		}
+	}
+	return tr
+}
+
+// goesOn requires that n more increments come through.
+func (tr *traffic) goesOn(n int64) {
+	tr.t.Helper()
+	began, from := time.Now(), tr.done.Load()
+	for tr.done.Load() < from+n {
+		if time.Since(began) > 90*time.Second {
+			tr.t.Fatalf("%d increments in %v", tr.done.Load()-from, time.Since(began))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	tr.t.Logf("%d increments in %v", n, time.Since(began).Round(time.Millisecond))
+}
+
+// end stops the traffic and requires that each increment counted once.
+func (tr *traffic) end(url string) {
+	tr.t.Helper()
+	tr.stop()
+	tr.work.Wait()
+	counted(tr.t, store.New(open(tr.t, url)), int(tr.done.Load()))
+}
+
+// The leader is killed in the middle of everything, and so is its successor
+// after it came back.
+func TestLeaderKilled(t *testing.T) {
+	c := three(t)
+	url := c.URL(newPrefix())
+	tr := start(t, url)
+	for range 2 {
+		tr.goesOn(50)
+		leader, err := c.Leader()
+		must(t, err)
+		c.Kill(leader)
+		tr.goesOn(50)
+		must(t, c.Run(leader))
+	}
+	tr.goesOn(50)
+	tr.end(url)
+}
+
+// A follower stands still, and then the leader: no connection ends, nobody
+// answers on them.
+func TestMemberPaused(t *testing.T) {
+	pause := 4 * time.Second
+	if os.Getenv("TASKLOCK_TORTURE") != "" {
+		pause = 12 * time.Second
+	}
+	c := three(t)
+	url := c.URL(newPrefix())
+	tr := start(t, url)
+	tr.goesOn(50)
+	for _, off := range []int{1, 0} {
+		leader, err := c.Leader()
+		must(t, err)
+		victim := (leader + off) % 3
+		must(t, c.Pause(victim))
+		over := time.After(pause)
+		tr.goesOn(20)
+		<-over
+		must(t, c.Resume(victim))
+		tr.goesOn(20)
+	}
+	tr.end(url)
+}
+
+// A leader that dies takes nothing away: its leases begin again with their
+// whole ttl at the next one. Late is fine, early never.
+func TestLeaseOutlivesItsLeader(t *testing.T) {
+	const ttl = 3 * time.Second
+	c := three(t)
+	s := open(t, c.URL(newPrefix()))
+	called := time.Now()
+	_, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{lasting("lease/a", ttl)}})
+	must(t, err)
+	leader, err := c.Leader()
+	must(t, err)
+	time.Sleep(ttl / 3)
+	c.Kill(leader)
+	for {
+		snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lease/a"}})
+		lived := time.Since(called)
+		if err == nil && len(snap.Records) == 0 {
+			if lived < ttl {
+				t.Fatalf("ttl %v, lived %v", ttl, lived)
+			}
+			t.Logf("ttl %v, lived %v", ttl, lived)
+			return
+		}
+		if lived > time.Minute {
+			t.Fatalf("ttl %v, lives after %v (%v)", ttl, lived, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// The past is dropped and the database rewritten again and again while others
+// work, wait, and read more than one page.
+func TestCompactedUnderTraffic(t *testing.T) {
+	c := one(t)
+	prefix := newPrefix()
+	url := c.URL(prefix)
+	s := open(t, url)
+	var writes []driver.Write
+	for i := range 2500 {
+		writes = append(writes, put(fmt.Sprintf("task/%04d", i)))
+	}
+	_, err := s.Commit(t.Context(), driver.Batch{Writes: writes})
+	must(t, err)
+	tr := start(t, url)
+	waited := waiter(t, s)
+	stop := compact(t, c)
+	for range 30 {
+		snap, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "task/"}}})
+		must(t, err)
+		if len(snap.Records) != len(writes) {
+			t.Fatalf("%d records of %d", len(snap.Records), len(writes))
+		}
+	}
+	tr.goesOn(100)
+	_, err = s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/waited")}})
+	must(t, err)
+	must(t, <-waited)
+	stop()
+	tr.end(url)
+}
+
+func waiter(t *testing.T, s driver.Store) <-chan error {
+	waited := make(chan error, 1)
+	go func() { waited <- s.Wait(t.Context(), []driver.Guard{{Key: "lock/waited"}}) }()
+	return waited
+}
+
+// compact drops the past, all of it, until it is told to stop.
+func compact(t *testing.T, c *etcdtest.Cluster) (stop func()) {
+	cl := client(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			head, err := cl.Get(ctx, "x")
+			if err != nil {
+				continue
+			}
+			_, _ = cl.Compact(ctx, head.Header.Revision) // again at the same one is an error, and fine
+			if i%10 == 0 {
+				_, _ = cl.Defragment(ctx, c.Members[0].Addr)
+			}
+		}
+	})
+	return func() { cancel(); work.Wait() }
+}

@@ -1,0 +1,148 @@
+package etcdstore_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/etcdstore"
+)
+
+// What somebody else put below our prefix is damage: not absent, not free, and
+// left as it is. The rest can be read, and doctor names the keys.
+func TestForeignValues(t *testing.T) {
+	c := one(t)
+	cl := client(t, c)
+	for i, value := range []string{"", "x", "{}", "{}\n", "{}\nx", "{}\n{}", "{}\n{\"at\":\"yesterday\"}", "{}\n{\"at\":\"2026-01-01T00:00:00Z\",\"ttl\":-1}", "\x00\xff\n\xff"} {
+		prefix := newPrefix()
+		s := open(t, c.URL(prefix))
+		_, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/good")}})
+		must(t, err)
+		foreign := "/" + prefix + "/record/lock/bad"
+		_, err = cl.Put(t.Context(), foreign, value)
+		must(t, err)
+		_, err = s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "lock/"}}})
+		if !errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), foreign) {
+			t.Errorf("value %d: %v", i, err)
+		}
+		_, err = s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/bad"}}, Writes: []driver.Write{put("lock/bad")}})
+		if !errors.Is(err, driver.ErrConflict) {
+			t.Errorf("value %d: taken for absent: %v", i, err)
+		}
+		if get(t, s, "lock/good").Rev == 0 {
+			t.Errorf("value %d: the good record is gone", i)
+		}
+		r, err := etcdstore.Inspect(t.Context(), c.URL(prefix))
+		if err != nil || len(r.Problems) != 1 {
+			t.Errorf("value %d: doctor found %q, %v", i, r.Problems, err)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	c := one(t)
+	cl := client(t, c)
+	for _, tc := range []struct {
+		value string // "": deleted
+		want  error
+	}{
+		{"", driver.ErrDamaged}, {"x", driver.ErrDamaged}, {"{}", driver.ErrDamaged},
+		{`{"format":1,"eras":[]}`, driver.ErrDamaged}, {`{"format":2}`, driver.ErrNewer},
+	} {
+		prefix := newPrefix()
+		s := open(t, c.URL(prefix))
+		_, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/a")}})
+		must(t, err)
+		if _, err = cl.Delete(t.Context(), "/"+prefix+"/format"); tc.value != "" {
+			_, err = cl.Put(t.Context(), "/"+prefix+"/format", tc.value)
+		}
+		must(t, err)
+		if _, err := etcdstore.Open(t.Context(), c.URL(prefix), &etcdstore.Options{Create: true}); !errors.Is(err, tc.want) {
+			t.Errorf("%q: Open: %v", tc.value, err)
+		}
+		if _, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/a")}}); err == nil || errors.Is(err, driver.ErrConflict) {
+			t.Errorf("%q: Commit: %v", tc.value, err)
+		}
+	}
+	if _, err := etcdstore.Open(t.Context(), c.URL(newPrefix()), nil); !errors.Is(err, driver.ErrMissing) {
+		t.Errorf("no store: %v", err)
+	}
+}
+
+// In a cluster that is not the one where the store was, etcd's revisions may be
+// lower than those that were told. Ours go on above all of them.
+func TestAnotherCluster(t *testing.T) {
+	c := one(t)
+	cl := client(t, c)
+	prefix := newPrefix()
+	before := open(t, c.URL(prefix))
+	old, err := before.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/old")}})
+	must(t, err)
+
+	key := "/" + prefix + "/format"
+	resp, err := cl.Get(t.Context(), key)
+	must(t, err)
+	var f map[string]any
+	must(t, json.Unmarshal(resp.Kvs[0].Value, &f))
+	f["cluster"] = "5eed" // as if all this came out of a backup
+	b, err := json.Marshal(f)
+	must(t, err)
+	_, err = cl.Put(t.Context(), key, string(b))
+	must(t, err)
+
+	for _, s := range []*etcdstore.Store{open(t, c.URL(prefix)), before} {
+		if got := get(t, s, "lock/old").Rev; got != old {
+			t.Errorf("the old record was at %d and is at %d", old, got)
+		}
+		rev, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/old", Rev: old}}, Writes: []driver.Write{put("lock/new")}})
+		must(t, err)
+		if rev < old+1<<32 {
+			t.Errorf("revision %d in another cluster, %d before", rev, old)
+		}
+	}
+}
+
+// doctor notices that nobody ever compacts, and that somebody has.
+func TestNeverCompacted(t *testing.T) {
+	c := one(t)
+	cl := client(t, c)
+	prefix := newPrefix()
+	open(t, c.URL(prefix))
+	warned := func() string {
+		t.Helper()
+		r, err := etcdstore.Inspect(t.Context(), c.URL(prefix))
+		must(t, err)
+		return fmt.Sprint(r.Warnings)
+	}
+	if w := warned(); strings.Contains(w, "compact") {
+		t.Errorf("a young cluster: %s", w)
+	}
+	var last atomic.Int64
+	var writers sync.WaitGroup
+	for range 50 {
+		writers.Go(func() {
+			for last.Load() < 10_000 {
+				resp, err := cl.Put(t.Context(), "foreign", "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				last.Store(resp.Header.Revision)
+			}
+		})
+	}
+	writers.Wait()
+	if w := warned(); !strings.Contains(w, "never compacted") {
+		t.Errorf("10,000 revisions: %s", w)
+	}
+	_, err := cl.Compact(t.Context(), last.Load()-100)
+	must(t, err)
+	if w := warned(); strings.Contains(w, "compact") {
+		t.Errorf("after a compaction: %s", w)
+	}
+}
