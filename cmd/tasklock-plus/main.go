@@ -5,10 +5,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/tasklock/tasklock/cli"
 	"github.com/tasklock/tasklock/cmd/backend"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
 )
@@ -33,6 +35,9 @@ func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
 		return backend.Inspect(ctx, url)
 	}
 	r, err := etcdstore.Inspect(ctx, url)
+	if err != nil && !driver.Refusal(err) {
+		err = fmt.Errorf("%w: %w", store.ErrUnreachable, err)
+	}
 	out := cli.InspectReport{SafeFS: true, Problems: r.Problems, Facts: r.Facts()}
 	for _, w := range r.Warnings {
 		out.Warnings = append(out.Warnings, cli.Warning(w))

@@ -87,6 +87,7 @@ func TestLeaderKilled(t *testing.T) {
 // A follower stands still, and then the leader: no connection ends, nobody
 // answers on them.
 func TestMemberPaused(t *testing.T) {
+	notShort(t)
 	pause := 4 * time.Second
 	if os.Getenv("TASKLOCK_TORTURE") != "" {
 		pause = 12 * time.Second
@@ -112,6 +113,7 @@ func TestMemberPaused(t *testing.T) {
 // A leader that dies takes nothing away: its leases begin again with their
 // whole ttl at the next one. Late is fine, early never.
 func TestLeaseOutlivesItsLeader(t *testing.T) {
+	notShort(t)
 	const ttl = 3 * time.Second
 	c := three(t)
 	s := open(t, c.URL(newPrefix()))

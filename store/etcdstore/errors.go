@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -41,7 +42,15 @@ func (s *Store) failed(what string, err error) error {
 		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, err)
 	}
 	if st, ok := status.FromError(err); ok && st.Code() == codes.Unavailable {
-		return fmt.Errorf("etcd at %s: %s: %s", s.where, what, st.Message())
+		return fmt.Errorf("etcd at %s: %s: %s", s.where, what, plain(st.Message()))
 	}
 	return fmt.Errorf("etcd at %s: %s: %w", s.where, what, err)
+}
+
+// plain takes off what the layers of gRPC put around an error of the network.
+func plain(message string) string {
+	if inner, ok := strings.CutPrefix(message, `connection error: desc = "`); ok {
+		message = strings.TrimSuffix(inner, `"`)
+	}
+	return strings.TrimPrefix(message, "transport: Error while dialing: ")
 }

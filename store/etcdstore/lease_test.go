@@ -18,6 +18,7 @@ func lasting(key string, ttl time.Duration) driver.Write {
 
 // Records that share leases each live for their whole ttl, and not for ever.
 func TestNoRecordEndsEarly(t *testing.T) {
+	notShort(t)
 	const ttl, n = 2 * time.Second, 20
 	c := one(t)
 	prefix := newPrefix()
@@ -58,6 +59,7 @@ func TestNoRecordEndsEarly(t *testing.T) {
 // A heartbeat moves the end of its record, and a record that is written again
 // without a ttl stays.
 func TestRenewed(t *testing.T) {
+	notShort(t)
 	const ttl = 2 * time.Second
 	c := one(t)
 	s := open(t, c.URL(newPrefix()))
