@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )
@@ -100,7 +98,7 @@ func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireR
 
 type acquireOptions struct {
 	leaseOptions
-	keepAlive int
+	keepAlive keepAliveFlag
 	attach    bool
 }
 
@@ -121,8 +119,10 @@ configuration or --wait says otherwise; Ctrl+C leaves the queue (exit 130).
 A coding agent does not wait unless told with --wait. After a wait that was too
 short the same command keeps its place in the queue.
 
-The lock lasts until release, or until --ttl passes without a heartbeat, or
-until the process of --keep-alive has ended.
+The lock lasts until release, or until --ttl passes without a sign of life: every
+command of its owner is one. With --keep-alive it is renewed in the background
+for as long as that process lives, and ends with it; auto means the coding agent
+that runs this command. --max-hold bounds that, 24 hours if it is not given.
 
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each
@@ -137,7 +137,7 @@ may still be trusted.`,
 		RunE: a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
 	o.flags(cmd)
-	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the lock ends when process `PID` has ended")
+	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
 	return cmd
 }
@@ -147,7 +147,7 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return err
 	}
-	if req.Process, err = o.process(a); err != nil {
+	if err := o.bind(a, &req); err != nil {
 		return err
 	}
 	st, err := a.Store(ctx, !a.DryRun)
@@ -155,8 +155,8 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 		return err
 	}
 	a.retry = o.again(a, "acquire", keys, req)
-	if o.keepAlive != 0 {
-		a.retry = append(a.retry, "--keep-alive", strconv.Itoa(o.keepAlive))
+	if o.keepAlive.given() {
+		a.retry = append(a.retry, "--keep-alive", o.keepAlive.String())
 	}
 	if o.attached(a) {
 		return o.hold(ctx, a, st, req)
@@ -173,28 +173,8 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
+	o.keep(a, g, req.Process)
 	return a.answer(g, func(p *printer) { p.grant(g, a.DryRun) })
-}
-
-// process is the one whose death ends the lease: the one that was named, else
-// that of the coding agent, if it can be seen from here.
-func (o *acquireOptions) process(a *App) (host.Process, error) {
-	if o.attached(a) {
-		return host.Process{}, nil // lock.Hold names this one
-	}
-	if o.keepAlive != 0 {
-		p, err := host.Find(o.keepAlive)
-		if err != nil {
-			return p, usagef("--keep-alive: %v", err)
-		}
-		return p, nil
-	}
-	if pid := a.Identity().PID; pid > 0 {
-		if p, err := host.Find(pid); err == nil {
-			return p, nil
-		}
-	}
-	return host.Process{}, nil
 }
 
 // grant prints what was taken, in at most three lines.

@@ -65,6 +65,7 @@ type App struct {
 	id     agent.Identity
 	warned bool
 	st     *store.Store
+	life   *lifeStore
 }
 
 // ErrIncomplete means that a program which belongs to this one is not there.

@@ -38,7 +38,7 @@ become ready. In a pipe the fields are separated by tabs: id, title, token.
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a, cmd) })
 	o.acquireOptions.flags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
@@ -73,6 +73,9 @@ func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error
 	out, err := o.take(ctx, a, st, r)
 	if err != nil {
 		return err
+	}
+	if out.Grant != nil {
+		o.keep(a, *out.Grant, r.Acquire.Process)
 	}
 	return o.print(a, out)
 }

@@ -95,7 +95,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.st = store.New(d)
+	a.st = store.New(a.withLife(d))
 	return a.st, nil
 }
 

@@ -29,6 +29,7 @@ func Main(args []string, a App) (code int) {
 	root := a.root(args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())
+	defer a.signOfLife()
 	if err == nil {
 		return int(ExitOK)
 	}
@@ -129,6 +130,7 @@ func commands() []verb {
 		{"setup", []string{"backup"}, newBackupCmd},
 		{"setup", []string{"restore"}, newRestoreCmd},
 		{"setup", []string{"version"}, newVersionCmd},
+		{"setup", []string{"keeper"}, newKeeperCmd},
 	}
 }
 

@@ -33,7 +33,7 @@ refused with exit 7 and change nothing.`,
 		RunE:              a.does(func(ctx context.Context, refs []string) error { return claimTasks(ctx, a, o, refs) }),
 	}
 	o.flags(cmd)
-	cmd.Flags().IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
 	return cmd
 }
@@ -82,8 +82,7 @@ func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
 		}
 		req.TTL = cfg.TTL(lock.Task)
 	}
-	req.Process, err = o.process(a)
-	return req, err
+	return req, o.bind(a, &req)
 }
 
 // claim serves claim and update --status in_progress; again is the command
@@ -107,6 +106,9 @@ func (o *acquireOptions) claim(ctx context.Context, a *App, st *store.Store, ref
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		a.learnTitles(ctx, st, refs)
+	}
+	if err == nil {
+		o.keep(a, out.Grant, req.Process)
 	}
 	return out, interrupted(ctx, err)
 }

@@ -51,7 +51,7 @@ How far it is: --progress, by who works on it. It is a sign of life, too.`,
 	o.verb.resultFlags(cmd)
 	o.text.flags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.keepAlive, "keep-alive", 0, "the claim ends when process `PID` has ended")
+	o.keepAliveFlag(cmd)
 	f.StringVar(&o.status, "status", "", "pending, in_progress, review, completed, failed, blocked or skipped")
 	f.StringVar(&o.progress, "progress", "", "how far it is")
 	f.StringVar(&o.title, "title", "", "another title")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -30,6 +31,8 @@ type RenewRequest struct {
 	tokens map[string]int64 // every one must still be in force
 	own    string           // the lease it took, if any,
 	record leaseRecord      // and what to write if the store dropped its record
+
+	process *host.Process // if set: whose death ends the lease from now on
 }
 
 // RenewResult lists the leases that were renewed.
@@ -216,6 +219,9 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	}
 	if r.Reason != nil {
 		l.Reason = *r.Reason
+	}
+	if r.process != nil {
+		l.Process = *r.process
 	}
 	out.Leases = append(out.Leases, Renewed{
 		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,

@@ -269,6 +269,9 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
 			l.TTL = r.TTL.Seconds()
 		}
+		if r.Process.PID != 0 && l.Group == 0 { // it lives with another process now
+			l.Process = r.Process
+		}
 	}
 	held, err := heldFor(tx, l)
 	if err != nil {

@@ -1,0 +1,136 @@
+package lock_test
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// alive is one call of an owner; it returns how many leases were renewed.
+func (w *world) alive(l lock.Life) int {
+	w.Helper()
+	snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{l.Range()}})
+	w.must(err)
+	due := l.Due(snap)
+	w.must(l.Renew(w.ctx, w.st, due))
+	return len(due)
+}
+
+func TestCallsAreSignsOfLife(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a"}, TTL: time.Minute})
+		w.grant(lock.AcquireRequest{Owner: "s/sub", Keys: []string{"b"}, TTL: time.Minute})
+		w.grant(lock.AcquireRequest{Owner: "s/sub", Keys: []string{"c"}, TTL: time.Minute, Process: host.Self()}) // renews itself
+		w.grant(lock.AcquireRequest{Owner: "s2", Keys: []string{"d"}, TTL: time.Minute})
+		if n := w.alive(lock.Life{Owner: "s"}); n != 0 {
+			t.Errorf("%d renewed though nothing was due", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n := w.alive(lock.Life{Owner: "s"}); n != 1 { // not what a child has: that may be dead
+			t.Errorf("%d renewed", n)
+		}
+		if n := w.alive(lock.Life{Owner: "s/sub"}); n != 1 {
+			t.Errorf("%d renewed", n)
+		}
+		time.Sleep(40 * time.Second)
+		for key, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false} {
+			if w.locked(key) != want {
+				t.Errorf("%s: %v", key, !want)
+			}
+		}
+		if n := w.alive(lock.Life{Owner: "s/sub"}); n != 2 { // a parent's too
+			t.Errorf("%d renewed", n)
+		}
+	})
+}
+
+func TestSignOfLifeAfterALoss(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a"}, TTL: time.Minute})
+		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"b"}, TTL: time.Minute})
+		l := lock.Life{Owner: "s"}
+		time.Sleep(2 * time.Minute)
+		snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{l.Range()}})
+		w.must(err)
+		w.acquire("other", "a") // between the look and the renewal
+		w.must(l.Renew(w.ctx, w.st, l.Due(snap)))
+		if w.holder("a") != "other" || !w.locked("b") {
+			t.Errorf("a: %s, b: %v", w.holder("a"), w.locked("b"))
+		}
+	})
+}
+
+// A session that goes on in a new process takes its leases along.
+func TestSessionGoesOnInAnotherProcess(t *testing.T) {
+	w := newWorld(t)
+	old := sleeper(t)
+	was, err := host.Find(old.Process.Pid)
+	w.must(err)
+	for session, key := range map[string]string{"one": "a", "two": "b"} {
+		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{key}, Process: was, Session: session})
+	}
+	now := lock.Life{Owner: "s", Process: host.Self(), Session: "one"}
+	if n := w.alive(now); n != 0 {
+		t.Errorf("%d taken from a process that lives", n)
+	}
+	w.must(old.Process.Kill())
+	_ = old.Wait()
+	if w.locked("a") || w.locked("b") {
+		t.Error("locked by a dead process")
+	}
+	if n := w.alive(now); n != 1 || !w.locked("a") || w.locked("b") {
+		t.Errorf("%d taken along", n)
+	}
+}
+
+func sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func TestKeep(t *testing.T) {
+	w := newWorld(t)
+	work := sleeper(t)
+	p, err := host.Find(work.Process.Pid)
+	w.must(err)
+	g := w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a", "path:src"}, Process: p, TTL: 2 * time.Second})
+	done := make(chan error, 1)
+	go func() { done <- lock.Keep(w.ctx, w.st, g.LeaseID, p) }()
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if h := w.check("a"); h.Lock == nil || h.Lock.Token != g.Token {
+			t.Fatalf("lost while its process lives: %+v", h)
+		}
+	}
+	w.must(work.Process.Kill())
+	_ = work.Wait()
+	w.must(<-done)
+	if w.holder("a") != "" || len(w.kinds("lease/")) > 0 {
+		t.Errorf("not given back: %v", w.kinds(""))
+	}
+}
+
+func TestKeepEndsWithItsLease(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a"}, Process: host.Self(), TTL: time.Hour})
+	done := make(chan error, 1)
+	go func() { done <- lock.Keep(w.ctx, w.st, g.LeaseID, host.Self()) }()
+	w.release("s", "a")
+	select {
+	case err := <-done:
+		w.must(err)
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+	}
+}
