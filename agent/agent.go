@@ -109,6 +109,9 @@ func identify(in Input, m machine) Identity {
 		{Source: FromTerminal, Value: terminal(m)},
 		{Source: FromProcess, Value: m.process()},
 	}
+	if below := seen.owner(); strings.HasPrefix(below, id.Chain[1].Value+"/") && id.Chain[1].Value != "" {
+		id.Chain[1].Value = below // an agent that was started inside the session that set the variable
+	}
 	for i := range id.Chain {
 		if step := &id.Chain[i]; step.Value != "" {
 			step.Used = true

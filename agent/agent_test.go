@@ -67,6 +67,11 @@ func TestChain(t *testing.T) {
 		{name: "bad pid", env: env{"CLAUDE_CODE_SESSION_ID": "s", "CLAUDE_PID": "-1"}, m: desk, owner: "claude:s", source: FromHarness, agent: true, session: "s"},
 		{name: "codex thread", env: env{"CODEX_THREAD_ID": "t", "CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:t", source: FromHarness, agent: true, session: "t"},
 		{name: "codex session", env: env{"CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:s", source: FromHarness, agent: true, session: "s"},
+		{
+			name: "an agent inside a session that named itself", env: env{"TASKLOCK_OWNER": "claude:s", "CLAUDE_CODE_SESSION_ID": "s", "CODEX_THREAD_ID": "t"}, m: desk,
+			owner: "claude:s/codex:t", source: FromEnv, agent: true, session: "s",
+		},
+		{name: "a hook of gemini", env: env{"GEMINI_CLI": "1", "GEMINI_SESSION_ID": "g"}, m: desk, owner: "gemini:g", source: FromHarness, agent: true, session: "g"},
 		{name: "pi", env: env{"PI_SESSION_ID": "p"}, m: desk, owner: "pi:p", source: FromHarness, agent: true, session: "p"},
 		{
 			name: "one agent started by another", env: env{"CLAUDE_CODE_SESSION_ID": "s", "CODEX_THREAD_ID": "t"}, m: desk,

@@ -22,8 +22,8 @@ var harnesses = []harness{
 	{name: "claude", ids: []string{"CLAUDE_CODE_SESSION_ID"}, marks: []string{"CLAUDECODE"}, pid: "CLAUDE_PID"},
 	{name: "codex", ids: []string{"CODEX_THREAD_ID", "CODEX_SESSION_ID"}},
 	{name: "pi", ids: []string{"PI_SESSION_ID"}},
-	{name: "gemini", marks: []string{"GEMINI_CLI"}},
-	{name: "cursor", marks: []string{"CURSOR_AGENT"}},
+	{name: "gemini", ids: []string{"GEMINI_SESSION_ID"}, marks: []string{"GEMINI_CLI"}}, // only hooks see the id
+	{name: "cursor", ids: []string{"CURSOR_CONVERSATION_ID"}, marks: []string{"CURSOR_AGENT"}},
 	{name: "opencode", marks: []string{"OPENCODE"}, pid: "OPENCODE_PID"},
 	{name: "agent", marks: []string{"AI_AGENT"}},
 }

@@ -210,6 +210,8 @@ func (c *Config) TTL(kind lock.Kind) time.Duration {
 		return c.duration("locking.sectionTimeout")
 	case lock.Job:
 		return c.duration("locking.jobTimeout")
+	case lock.Path:
+		return c.duration("locking.pathTimeout")
 	}
 	return c.duration("locking.taskTimeout")
 }
@@ -219,6 +221,9 @@ func (c *Config) WaitTimeout() time.Duration { return c.duration("locking.waitTi
 
 // PollInterval is how often a waiter looks where nothing notifies it.
 func (c *Config) PollInterval() time.Duration { return c.duration("locking.pollInterval") }
+
+// StrictHooks denies what a hook cannot judge.
+func (c *Config) StrictHooks() bool { return c.values["hooks.strict"].text == "true" }
 
 // AllowUnsafeFS accepts a file system whose locks cannot be trusted.
 func (c *Config) AllowUnsafeFS() bool { return c.values["allowUnsafeFs"].text == "true" }

@@ -30,8 +30,10 @@ var settings = []setting{
 	{"locking.taskTimeout", "TASKLOCK_TASK_TIMEOUT", "", exact(lock.DefaultTTL("x")), "a task's lock ends after so long without a sign of life", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.sectionTimeout", "TASKLOCK_SECTION_TIMEOUT", "", exact(lock.DefaultTTL("section:x")), "the same for a section", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.jobTimeout", "TASKLOCK_JOB_TIMEOUT", "", exact(lock.DefaultTTL("job:x")), "the same for a job", "duration", between(lock.MinTTL, lock.MaxTTL)},
+	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", exact(lock.DefaultTTL("path:x")), "the same for a path", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look where nothing notifies", "duration", between(100*time.Millisecond, time.Hour)},
+	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "a hook that cannot find out whether an edit is allowed denies it", "bool", boolValue},
 }
 
 func findSetting(key string) (setting, bool) {
@@ -93,7 +95,7 @@ func between(low, high time.Duration) func(string) (string, error) {
 func didYouMean(key string) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	best, distance := "", 1+len(name)/3
-	for _, known := range append(keysBelow(""), keysBelow("locking.")...) {
+	for _, known := range slices.Concat(keysBelow(""), keysBelow("locking."), keysBelow("hooks.")) {
 		d := edits(strings.ToLower(name), strings.ToLower(known[strings.LastIndexByte(known, '.')+1:]))
 		if d < distance {
 			best, distance = known, d

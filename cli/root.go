@@ -33,6 +33,9 @@ func Main(args []string, a App) (code int) {
 	if err == nil {
 		return int(ExitOK)
 	}
+	if answer := new(exitHook); errors.As(err, &answer) {
+		return answer.exit
+	}
 	usage := new(usageError)
 	if a.command == "" { // nothing has run: whatever it is, the command line is wrong
 		a.command = commandName(cmd)
@@ -44,7 +47,11 @@ func Main(args []string, a App) (code int) {
 			usage.help = strings.TrimSpace(commandName(cmd))
 		}
 	}
-	return int(a.refuse(err))
+	code = int(a.refuse(err))
+	if len(args) > 0 && args[0] == "hook" && code == int(ExitUsage) {
+		code = int(ExitError) // 2 denies an action, and nothing has judged one
+	}
+	return code
 }
 
 func asksForJSON(args []string) bool {
@@ -129,6 +136,7 @@ func commands() []verb {
 		{"setup", []string{"migrate"}, newMigrateCmd},
 		{"setup", []string{"backup"}, newBackupCmd},
 		{"setup", []string{"restore"}, newRestoreCmd},
+		{"setup", []string{"hook"}, newHookCmd},
 		{"setup", []string{"version"}, newVersionCmd},
 		{"setup", []string{"keeper"}, newKeeperCmd},
 	}

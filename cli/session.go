@@ -10,18 +10,20 @@ import (
 )
 
 func newSessionCmd(a *App) *cobra.Command {
+	of := ""
 	end := &cobra.Command{
 		Use:   "end",
 		Short: "Release everything that the owner and its children hold",
 		Long: `Release everything that the owner and its children hold, and leave every queue.
 The owner is the caller, or the one given with --owner.`,
 		Args: noArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error { return endSession(ctx, a) }),
+		RunE: a.does(func(ctx context.Context, _ []string) error { return endSession(ctx, a, of) }),
 	}
+	end.Flags().StringVar(&of, "of", "", "only what was taken in this session of a coding agent")
 	return a.group("session", "End a session", end)
 }
 
-func endSession(ctx context.Context, a *App) error {
+func endSession(ctx context.Context, a *App, of string) error {
 	id, err := a.caller()
 	if err != nil {
 		return err
@@ -30,7 +32,7 @@ func endSession(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	out, err := releaseAll(ctx, st, lock.ReleaseRequest{Owner: id.Owner, All: true, Reason: "session ended", DryRun: a.DryRun})
+	out, err := releaseAll(ctx, st, lock.ReleaseRequest{Owner: id.Owner, All: true, Of: of, Reason: "session ended", DryRun: a.DryRun})
 	if err != nil {
 		return err
 	}

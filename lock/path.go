@@ -203,7 +203,7 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 
 // TouchingRequest asks whose path locks somebody would touch.
 type TouchingRequest struct {
-	Owner  string // who is about to touch them: what it may use is in nobody's way
+	Owners []string // who is about to touch them, under all its names: what it may use is not in its way
 	Places []Glob
 }
 
@@ -217,7 +217,7 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 			return err
 		}
 		for _, lk := range locks {
-			if usable(lk.Value.Owner, r.Owner) {
+			if slices.ContainsFunc(r.Owners, func(o string) bool { return usable(lk.Value.Owner, o) }) {
 				continue
 			}
 			info, err := Look(tx, lk.Value.Key)

@@ -196,7 +196,7 @@ func TestTouching(t *testing.T) {
 			{"c", lock.File("old"), nil},
 			{"c", lock.File("README.md"), nil},
 		} {
-			found, err := lock.Touching(w.ctx, w.st, lock.TouchingRequest{Owner: c.owner, Places: []lock.Glob{c.place}})
+			found, err := lock.Touching(w.ctx, w.st, lock.TouchingRequest{Owners: []string{c.owner}, Places: []lock.Glob{c.place}})
 			w.must(err)
 			var keys []string
 			for _, i := range found {

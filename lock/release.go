@@ -19,6 +19,7 @@ type ReleaseRequest struct {
 	Keys   []string
 	Lease  string // full name, or the id of a lease of Owner
 	All    bool   // of Owner and its children: the end of a session
+	Of     string // with All: only what was taken in this session of a harness
 	Token  int64  // with one key: only if the lock is at this token
 	Latest int64  // with keys: only if none was granted later, see [Latest]
 	Reason string
@@ -207,6 +208,9 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 			if err != nil {
 				return err
 			}
+			if recs, err = r.ofSession(tx, recs); err != nil {
+				return err
+			}
 			names, err := r.some(tx, recs)
 			if err != nil {
 				return err
@@ -230,6 +234,24 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 			return all, nil
 		}
 	}
+}
+
+// ofSession leaves out what was taken in other sessions.
+func (r *ReleaseRequest) ofSession(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
+	if r.Of == "" {
+		return recs, nil
+	}
+	var out []driver.Record
+	for _, rec := range recs {
+		l, err := store.Decode[leaseRecord](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if l.Value.Session == r.Of {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
 }
 
 // maxEnded is how many records one commit of a large clean-up reads and

@@ -72,7 +72,7 @@ func (t Tree) Name(dir, path string) (string, error) {
 	if rel, ok := below(t.Top, real); ok && !t.nested(rel) {
 		return rel, nil
 	}
-	own, err := TreeOf(existing(real))
+	own, err := TreeOf(Existing(real))
 	if err != nil || own.Home != t.Home {
 		return "", &OutsideError{Path: path, Why: "is outside the repository " + t.Top}
 	}
@@ -142,8 +142,8 @@ func below(root, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// existing is the nearest folder at or above a path.
-func existing(path string) string {
+// Existing is the nearest folder at or above a path.
+func Existing(path string) string {
 	for !IsDir(path) && path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 	}

@@ -1,0 +1,401 @@
+package agent
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Target is something that is about to be written or removed.
+type Target struct {
+	Path    string // absolute, or relative to where the event did not say
+	Pattern bool   // Path has wildcards: *, ?
+	Tree    bool   // with everything below it
+	Unsaved bool   // only what is changed there: git clean, stash, reset
+}
+
+// maxTargets bounds what one command line is judged by.
+const maxTargets = 500
+
+// Writes returns what a shell command line, run in dir, writes or removes: by
+// redirections, by the usual programs, and by git commands that throw changes
+// away. It is a careful guess; package agent's shell.go says what it leaves out.
+func Writes(script, dir string) []Target {
+	home, _ := os.UserHomeDir()
+	s := &shell{dir: dir, env: map[string]string{"HOME": home, "PWD": dir}}
+	s.run(script, 0)
+	if len(s.out) > maxTargets {
+		s.out = s.out[:maxTargets]
+	}
+	return s.out
+}
+
+// shell follows a script as far as it is about folders and variables.
+type shell struct {
+	dir string
+	env map[string]string
+	out []Target
+}
+
+// maxScripts bounds scripts within scripts.
+const maxScripts = 8
+
+func (s *shell) run(script string, depth int) {
+	if depth > maxScripts {
+		return
+	}
+	l := newLexer(script, s.env)
+	type scope struct {
+		dir string
+		env map[string]string
+	}
+	var scopes []scope
+	for {
+		cmd, more := l.next()
+		for _, sub := range l.subs {
+			inner := &shell{dir: s.dir, env: maps.Clone(s.env)}
+			inner.run(sub, depth+1)
+			s.out = append(s.out, inner.out...)
+		}
+		l.subs = nil
+		s.command(cmd, depth)
+		switch cmd.op {
+		case "(":
+			scopes = append(scopes, scope{s.dir, maps.Clone(s.env)})
+		case ")":
+			if n := len(scopes); n > 0 {
+				s.dir, s.env = scopes[n-1].dir, scopes[n-1].env
+				l.env, scopes = s.env, scopes[:n-1]
+			}
+		}
+		if !more || len(s.out) > maxTargets {
+			return
+		}
+	}
+}
+
+// keywords may stand before a command.
+var keywords = []string{"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "fi", "done", "}"}
+
+// carriers run the command that follows their own flags.
+var carriers = []string{"sudo", "env", "nohup", "command", "exec", "nice", "time", "builtin", "stdbuf", "timeout", "doas", "busybox"}
+
+// command notes what one simple command writes.
+func (s *shell) command(cmd shellCommand, depth int) {
+	for _, w := range cmd.writes {
+		s.add(w, false)
+	}
+	words := cmd.words
+	for len(words) > 0 {
+		first := words[0]
+		name, value, assigns := strings.Cut(first.text, "=")
+		switch {
+		case slices.Contains(keywords, first.text):
+			words = words[1:]
+		case assigns && isVariable(name):
+			if len(words) == 1 && first.known {
+				s.env[name] = value
+			}
+			words = words[1:]
+		case slices.Contains(carriers, base(first.text)):
+			words = carried(words[1:])
+		default:
+			s.program(base(first.text), words[1:], cmd.heredoc, depth)
+			return
+		}
+	}
+}
+
+func isVariable(s string) bool {
+	name, n := variable("$" + s)
+	return name != "" && n == len(s)+1 && (s[0] < '0' || s[0] > '9')
+}
+
+func base(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }
+
+// carried skips the flags and numbers of a carrier.
+func carried(words []shellWord) []shellWord {
+	for len(words) > 0 && (strings.HasPrefix(words[0].text, "-") || strings.Trim(words[0].text, "0123456789.smhd") == "") {
+		words = words[1:]
+	}
+	return words
+}
+
+// program notes what one program writes, by its arguments.
+func (s *shell) program(name string, args []shellWord, heredoc string, depth int) {
+	switch name {
+	case "cd", "pushd":
+		s.changeDir(args)
+	case "bash", "sh", "zsh", "dash", "ksh", "eval":
+		s.script(name, args, heredoc, depth)
+	case "apply_patch":
+		text := heredoc
+		for _, a := range args {
+			text += "\n" + a.text
+		}
+		s.out = append(s.out, patched(text, s.dir)...)
+	case "tee", "truncate", "touch", "mkdir", "chmod", "chown", "chgrp":
+		ops := operands(args, "-s", "-r", "-d", "-t", "-m", "--size", "--reference", "--date", "--mode")
+		if strings.HasPrefix(name, "ch") && len(ops) > 0 {
+			ops = ops[1:]
+		}
+		s.each(ops, name[:2] == "ch" && has(args, "-R", "--recursive"))
+	case "rm", "rmdir", "unlink", "shred":
+		s.each(operands(args), true)
+	case "sed":
+		s.inPlace(args, has(args, "-i", "--in-place"), "-e", "-f", "--expression", "--file", "-l", "--line-length")
+	case "perl", "ruby":
+		s.inPlace(args, hasCluster(args, 'i'), "-e", "-E", "-I", "-M")
+	case "cp", "mv", "install", "ln", "rsync":
+		s.copies(name, args)
+	case "dd":
+		for _, a := range args {
+			if file, ok := strings.CutPrefix(a.text, "of="); ok && a.known {
+				s.add(shellWord{text: file, known: true}, false)
+			}
+		}
+	case "git":
+		s.git(args)
+	}
+}
+
+func (s *shell) changeDir(args []shellWord) {
+	ops := operands(args)
+	switch {
+	case len(ops) == 0:
+		s.dir = s.env["HOME"]
+	case !ops[0].known || ops[0].text == "-":
+		s.dir = "" // nobody knows where it goes on
+	default:
+		s.dir = join(s.dir, ops[0].text)
+	}
+	s.env["PWD"] = s.dir
+}
+
+// script follows sh -c and eval.
+func (s *shell) script(name string, args []shellWord, heredoc string, depth int) {
+	inner := &shell{dir: s.dir, env: maps.Clone(s.env)}
+	switch {
+	case name == "eval":
+		var text []string
+		for _, a := range args {
+			text = append(text, a.text)
+		}
+		inner.run(strings.Join(text, " "), depth+1)
+	case hasCluster(args, 'c'):
+		if ops := operands(args); len(ops) > 0 {
+			inner.run(ops[0].text, depth+1)
+		}
+	default:
+		inner.run(heredoc, depth+1)
+	}
+	s.out = append(s.out, inner.out...)
+}
+
+// inPlace is for programs that take a script, unless a flag has it, then files.
+func (s *shell) inPlace(args []shellWord, writes bool, valued ...string) {
+	if !writes {
+		return
+	}
+	ops := operands(args, valued...)
+	scripted := slices.ContainsFunc(args, func(a shellWord) bool {
+		return strings.HasPrefix(a.text, "--expression") || strings.HasPrefix(a.text, "--file") ||
+			strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(cluster(a.text), "efE")
+	})
+	if !scripted && len(ops) > 0 {
+		ops = ops[1:]
+	}
+	s.each(ops, false)
+}
+
+// cluster is the letters of joined flags, up to one that takes the rest.
+func cluster(flag string) string {
+	letters := strings.TrimLeft(flag, "-")
+	if i := strings.IndexByte(letters, 'i'); i >= 0 && strings.IndexByte(letters, 'e') > i && !strings.HasSuffix(letters, "e") {
+		letters = letters[:i+1] // -i.orig
+	}
+	return letters
+}
+
+// copies notes the place that files are put into, and for mv where they were.
+func (s *shell) copies(name string, args []shellWord) {
+	ops := operands(args, "-t", "--target-directory", "-m", "-o", "-g", "-S", "--suffix")
+	var to *shellWord
+	for i, a := range args {
+		if dir, ok := strings.CutPrefix(a.text, "--target-directory="); ok {
+			to = &shellWord{text: dir, known: a.known}
+		} else if a.text == "-t" || a.text == "--target-directory" {
+			if i+1 < len(args) {
+				to = &args[i+1]
+			}
+		}
+	}
+	if to == nil && len(ops) > 1 {
+		to, ops = &ops[len(ops)-1], ops[:len(ops)-1]
+	}
+	if name == "mv" {
+		s.each(ops, true)
+	}
+	if to == nil {
+		return
+	}
+	place := s.path(*to)
+	if fi, err := os.Stat(place); to.known && to.pattern == "" && (err == nil && fi.IsDir() || strings.HasSuffix(to.text, "/")) {
+		for _, from := range ops {
+			inside := shellWord{text: join(to.text, base(from.text)), known: from.known}
+			if from.pattern != "" {
+				inside.pattern = join(to.text, filepath.Base(from.pattern))
+			}
+			s.add(inside, true)
+		}
+		return
+	}
+	s.add(*to, true)
+}
+
+// git notes what throws away or overwrites changes in the working tree.
+func (s *shell) git(args []shellWord) {
+	dir := s.dir
+	for len(args) > 0 && strings.HasPrefix(args[0].text, "-") {
+		n := 1
+		if slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace"}, args[0].text) && len(args) > 1 {
+			if args[0].text == "-C" {
+				dir = join(dir, args[1].text)
+			}
+			n = 2
+		}
+		args = args[n:]
+	}
+	if len(args) == 0 {
+		return
+	}
+	in := &shell{dir: dir, env: s.env}
+	in.gitVerb(args[0].text, args[1:])
+	s.out = append(s.out, in.out...)
+}
+
+func (s *shell) gitVerb(verb string, args []shellWord) {
+	all := Target{Path: s.dir, Tree: true, Unsaved: true}
+	paths, after := afterDashes(args)
+	switch verb {
+	case "checkout", "restore":
+		if !after {
+			paths = slices.DeleteFunc(operands(args, "-b", "-B", "--orphan", "-s", "--source"), func(w shellWord) bool {
+				_, err := os.Lstat(s.path(w)) // else it is a branch
+				return err != nil && w.pattern == "" && verb == "checkout"
+			})
+		}
+		if verb == "restore" && has(args, "--staged", "-S") && !has(args, "--worktree", "-W") {
+			return
+		}
+		s.changes(paths)
+	case "rm", "mv":
+		s.each(operands(args), true)
+	case "clean":
+		if has(args, "-n", "--dry-run") || hasCluster(args, 'n') {
+			return
+		}
+		if !after {
+			paths = operands(args, "-e", "--exclude")
+		}
+		if len(paths) == 0 {
+			s.out = append(s.out, all)
+		}
+		s.changes(paths)
+	case "stash":
+		ops := operands(args, "-m", "--message")
+		if len(ops) > 0 && !slices.Contains([]string{"push", "save"}, ops[0].text) {
+			return // list, show, pop: nothing that others have changed is lost
+		}
+		if !after {
+			s.out = append(s.out, all)
+		}
+		s.changes(paths)
+	case "reset":
+		if has(args, "--hard", "--merge", "--keep") {
+			s.out = append(s.out, all)
+		}
+	}
+}
+
+// changes notes paths of which only what is changed matters.
+func (s *shell) changes(paths []shellWord) {
+	from := len(s.out)
+	s.each(paths, true)
+	for i := range s.out[from:] {
+		s.out[from+i].Unsaved = true
+	}
+}
+
+func (s *shell) each(words []shellWord, tree bool) {
+	for _, w := range words {
+		s.add(w, tree)
+	}
+}
+
+func (s *shell) add(w shellWord, tree bool) {
+	if !w.known || w.text == "" || s.dir == "" && !filepath.IsAbs(w.text) {
+		return
+	}
+	t := Target{Path: s.path(w), Tree: tree}
+	if w.pattern != "" {
+		t.Path, t.Pattern = join(s.dir, w.pattern), true
+	}
+	s.out = append(s.out, t)
+}
+
+func (s *shell) path(w shellWord) string { return join(s.dir, w.text) }
+
+// join is where a path leads from a folder.
+func join(dir, path string) string {
+	if filepath.IsAbs(path) || dir == "" {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// operands returns the words that are neither flags nor the values of those
+// that take one.
+func operands(args []shellWord, valued ...string) (out []shellWord) {
+	for i := 0; i < len(args); i++ {
+		switch t := args[i].text; {
+		case t == "--":
+			return append(out, args[i+1:]...)
+		case slices.Contains(valued, t):
+			i++
+		case strings.HasPrefix(t, "-") && t != "-":
+		default:
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// afterDashes returns what follows "--", and whether there is one.
+func afterDashes(args []shellWord) ([]shellWord, bool) {
+	for i, a := range args {
+		if a.text == "--" {
+			return args[i+1:], true
+		}
+	}
+	return nil, false
+}
+
+// has reports whether one of the flags is given, also with a value attached.
+func has(args []shellWord, flags ...string) bool {
+	return slices.ContainsFunc(args, func(a shellWord) bool {
+		return slices.ContainsFunc(flags, func(f string) bool {
+			return a.text == f || strings.HasPrefix(a.text, f+"=") ||
+				len(f) == 2 && f[0] == '-' && f[1] == 'i' && strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsRune(a.text, 'i')
+		})
+	})
+}
+
+// hasCluster reports whether a letter is among joined short flags.
+func hasCluster(args []shellWord, letter byte) bool {
+	return slices.ContainsFunc(args, func(a shellWord) bool {
+		return strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.IndexByte(a.text, letter) > 0
+	})
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func newHookCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "hook HARNESS EVENT",
+		Short: "Serve a coding agent's hook: facts, renewal, denial, release",
+		Long: `Read the JSON of a hook event of claude, codex, gemini or cursor on standard input,
+and answer as that harness expects. "agents install" registers it.
+
+The start of a session tells what is locked; a tool that would write what another
+owner's path lock covers is denied (exit 2, and never for another reason); a
+subagent has an owner of its own and gives back what it holds when it stops; the
+end of the session gives back exactly what it holds. Every event renews.
+
+What goes wrong here stops nobody: one line on standard error, exit 1. With
+hooks.strict in the configuration, what cannot be judged is denied instead.`,
+		Example: `  tasklock hook claude PreToolUse <event.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("takes a harness and an event, got %d words", len(args))
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error { return a.hook(ctx, args[0], args[1]) }),
+	}
+}
+
+// hookTime is how long a hook may look for an answer: harnesses let the action
+// through when their own time is over, so ours must be over before.
+const hookTime = 3 * time.Second
+
+// hook is one event under way.
+type hook struct {
+	agent.Event
+	app    *App
+	owners []string // all names of the caller
+}
+
+// exitHook ends a hook: the only way to exit code 2, which denies.
+type exitHook struct{ exit int }
+
+func (e *exitHook) Error() string { return fmt.Sprintf("exit %d", e.exit) }
+
+func (a *App) hook(ctx context.Context, harness, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	h := &hook{app: a, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
+	data, err := readEvent(a.Stdin)
+	if err == nil {
+		h.Event, err = agent.ParseEvent(harness, name, data)
+	}
+	if err == nil {
+		h.settle()
+		err = h.serve(ctx)
+	}
+	if err == nil {
+		return h.reply(h.Pass())
+	}
+	var done *exitHook
+	if errors.As(err, &done) {
+		return err
+	}
+	return h.fault(err)
+}
+
+// readEvent takes one JSON value; a harness may leave the pipe open behind it.
+func readEvent(in io.Reader) ([]byte, error) {
+	if isTerminal(in) {
+		return nil, errors.New("the event's JSON is expected on standard input")
+	}
+	var raw json.RawMessage
+	limited := &io.LimitedReader{R: in, N: agent.MaxEvent}
+	err := json.NewDecoder(limited).Decode(&raw)
+	switch {
+	case limited.N <= 0:
+		return nil, fmt.Errorf("the event has more than %d bytes", agent.MaxEvent)
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the event has no JSON")
+	case err != nil:
+		return nil, fmt.Errorf("the event's JSON: %w", err)
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// settle finds out where and who: the folder of the event and its session.
+func (h *hook) settle() {
+	a := h.app
+	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
+		a.Dir = h.Dir
+	}
+	in := agent.Input{Flag: a.Owner, Env: a.Env}
+	if cfg, err := a.Config(); err == nil {
+		in.Config = cfg.fileOwner()
+	}
+	a.id = h.Identity(in)
+	h.owners = []string{a.id.Owner}
+	// Where a harness gives its commands no session they act in the name of
+	// their terminal: what that holds must not keep the agent from its own files.
+	if around := agent.Identify(in); around.Source != agent.FromProcess {
+		h.owners = append(h.owners, around.Owner)
+	}
+	if h.NeedsOwner() {
+		a.Owner = a.id.Owner
+	}
+}
+
+func (h *hook) serve(ctx context.Context) error {
+	if err := lock.CheckOwner(h.app.id.Owner); err != nil {
+		return err
+	}
+	switch h.What {
+	case agent.SessionStart:
+		return h.start(ctx)
+	case agent.BeforeTool:
+		return h.judge(ctx)
+	case agent.AgentStart:
+		return h.startAgent()
+	case agent.AgentStop:
+		return h.stopAgent(ctx)
+	case agent.SessionEnd:
+		return h.end(ctx)
+	}
+	return h.renew(ctx)
+}
+
+// store opens the store. Where there is none yet, nothing is locked, and that
+// is not worth a note at every event.
+func (h *hook) store(ctx context.Context) (*store.Store, error) {
+	h.app.Quiet = true
+	return h.app.Store(ctx, false)
+}
+
+// renew is a sign of life and nothing else: one look at what is due.
+func (h *hook) renew(ctx context.Context) error {
+	if h.recently() {
+		return nil
+	}
+	st, err := h.store(ctx)
+	if err != nil {
+		return err
+	}
+	return st.View(ctx, driver.Query{}, func(*store.Tx) error { return nil }) // lifeStore looks along
+}
+
+// reply prints the answer and ends the hook.
+func (h *hook) reply(r agent.Reply) error {
+	if len(r.Out) > 0 {
+		if _, err := h.app.Stdout.Write(r.Out); err != nil {
+			return err
+		}
+	}
+	return &exitHook{r.Exit}
+}
+
+// deny tells the model why, on standard error and as its harness wants it.
+func (h *hook) deny(text string) error {
+	h.app.Quiet = false
+	for line := range strings.Lines(text) {
+		h.app.note("%s", strings.TrimSuffix(line, "\n"))
+	}
+	return h.reply(h.Deny(text))
+}
+
+// fault is for what went wrong on our side. It stops nobody, unless the
+// project wants what cannot be judged to be denied.
+func (h *hook) fault(err error) error {
+	text := "tasklock hook: " + clean(message(err))
+	if h.What == agent.BeforeTool && h.strict() {
+		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
+	}
+	h.app.Quiet = false
+	h.app.note("%s", text)
+	return &exitHook{int(ExitError)}
+}
+
+func (h *hook) strict() bool {
+	cfg, err := h.app.Config()
+	if err != nil {
+		return h.app.Env("TASKLOCK_HOOKS_STRICT") == "true"
+	}
+	return cfg.StrictHooks()
+}

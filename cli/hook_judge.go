@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/repo"
+)
+
+// spot is a target under the name that it has in every worktree.
+type spot struct {
+	agent.Target
+	name string
+	glob lock.Glob
+}
+
+// judge denies a tool that would write what another owner has locked. What
+// counts is where it writes, not where it runs.
+func (h *hook) judge(ctx context.Context) error {
+	if h.Session == "" && h.app.id.Source == agent.FromProcess {
+		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
+	}
+	trees := h.places()
+	if len(trees) == 0 {
+		return h.renew(ctx)
+	}
+	for tree, places := range trees {
+		in := h.in(tree)
+		st, err := in.store(ctx)
+		if err != nil {
+			return err
+		}
+		var globs []lock.Glob
+		for _, p := range places {
+			globs = append(globs, p.glob)
+		}
+		found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: h.owners, Places: globs})
+		if err != nil {
+			return err
+		}
+		for _, l := range found {
+			if p := touched(ctx, tree, l, places); p != nil {
+				return h.deny(h.app.denial(*p, l))
+			}
+		}
+		if in != h {
+			in.app.signOfLife()
+		}
+	}
+	return nil
+}
+
+// in is the hook for the store of a repository: mostly our own.
+func (h *hook) in(tree repo.Tree) *hook {
+	if own, err := repo.TreeOf(h.app.Dir); err == nil && own.Home == tree.Home {
+		return h
+	}
+	app := *h.app
+	app.Dir, app.cfg, app.cfgErr, app.st, app.life = tree.Top, nil, nil, nil, nil
+	other := *h
+	other.app = &app
+	return &other
+}
+
+// places sorts what is to be written by the worktree it lies in. What is in
+// none is nobody's business here.
+func (h *hook) places() map[repo.Tree][]spot {
+	out := map[repo.Tree][]spot{}
+	for _, t := range h.Targets {
+		path := t.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(h.app.Dir, path)
+		}
+		fixed, rest := path, ""
+		if t.Pattern {
+			fixed, rest = fixedPart(path)
+		}
+		real, err := repo.Real(fixed)
+		if err != nil {
+			continue
+		}
+		tree, err := repo.TreeOf(repo.Existing(real))
+		if err != nil {
+			continue
+		}
+		name, err := tree.Name(tree.Top, real)
+		if err != nil {
+			continue
+		}
+		p := spot{Target: t, name: name}
+		p.glob = globOf(name, rest, t.Tree)
+		if rest != "" {
+			p.name = strings.TrimPrefix(name+"/"+rest, "./")
+		}
+		out[tree] = append(out[tree], p)
+	}
+	return out
+}
+
+// fixedPart cuts a path before the first part with a wildcard.
+func fixedPart(path string) (fixed, rest string) {
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	i := slices.IndexFunc(parts, func(p string) bool { return strings.ContainsAny(p, "*?") })
+	if i < 0 {
+		return path, ""
+	}
+	return filepath.FromSlash(strings.Join(parts[:i], "/") + "/"), strings.Join(parts[i:], "/")
+}
+
+func globOf(name, rest string, tree bool) lock.Glob {
+	if name == "." {
+		name = ""
+	}
+	switch {
+	case rest != "":
+		if tree {
+			rest += "/**"
+		}
+		if g, err := lock.ParseGlob(strings.TrimPrefix(name+"/"+rest, "/")); err == nil {
+			return g
+		}
+		return lock.Tree(name)
+	case tree || name == "":
+		return lock.Tree(name)
+	}
+	return lock.File(name)
+}
+
+// touched is the place that a lock covers. A git command that only concerns
+// unsaved changes touches it if there are any.
+func touched(ctx context.Context, tree repo.Tree, l lock.Info, places []spot) *spot {
+	_, name := lock.KindOf(l.Key)
+	g, err := lock.ParseGlob(name)
+	if err != nil {
+		return nil
+	}
+	for _, p := range places {
+		if !p.glob.Overlaps(g) || p.Unsaved && !unsaved(ctx, tree.Top, p.name, g) {
+			continue
+		}
+		return &p
+	}
+	return nil
+}
+
+// statusTime is how long git may take to say what is changed; else it counts
+// as if something were.
+const statusTime = 70 * time.Millisecond
+
+func unsaved(ctx context.Context, top, path string, g lock.Glob) bool {
+	names, err := changedFiles(ctx, statusTime, top, path)
+	return err != nil || slices.ContainsFunc(names, func(n string) bool { return g.Overlaps(lock.File(n)) })
+}
+
+// changedFiles asks git which files below a path differ from the last commit,
+// untracked ones too, by their names in the repository.
+func changedFiles(ctx context.Context, limit time.Duration, top, path string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z", "-uall", "--", path)
+	cmd.Dir, cmd.WaitDelay = top, 10*time.Millisecond
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	return parseChanges(string(out)), nil
+}
+
+// parseChanges reads "XY name\0", and for renames a second name.
+func parseChanges(out string) (names []string) {
+	fields := strings.Split(out, "\x00")
+	for i := 0; i < len(fields); i++ {
+		if len(fields[i]) < 4 {
+			continue
+		}
+		names = append(names, fields[i][3:])
+		if strings.ContainsAny(fields[i][:2], "RC") && i+1 < len(fields) {
+			i++
+			names = append(names, fields[i])
+		}
+	}
+	return names
+}
+
+// denial names the holder and the next command.
+func (a *App) denial(p spot, l lock.Info) string {
+	now := a.Now()
+	pr := &printer{now: now}
+	key := string(lock.Path) + ":" + p.name
+	if _, err := lock.CheckKey(key); err != nil {
+		key = l.Key
+	}
+	return fmt.Sprintf("tasklock: %s is locked by %s (%s), expires %s, last sign of life %s.\nNext: %s",
+		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.relative(l.ExpiresAt), pr.relative(l.HeartbeatAt),
+		a.commandLine("acquire", key, "--wait", "90s"))
+}
