@@ -37,7 +37,7 @@ func (a *App) withLife(d driver.Store) driver.Store {
 }
 
 func lifeOf(id agent.Identity) lock.Life {
-	l := lock.Life{Owner: id.Owner, Session: id.Session}
+	l := lock.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
 	if id.PID > 0 {
 		l.Process, _ = host.Find(id.PID)
 	}

@@ -25,6 +25,7 @@ type Life struct {
 	Owner   string
 	Process host.Process // of the session; zero: unknown
 	Session string
+	Late    bool // also of what has expired and nobody has taken: an agent was only silent
 }
 
 // Range is what to read for [Life.Due], along with something else.
@@ -50,7 +51,7 @@ func (l Life) Due(snap driver.Snapshot) (names []string) {
 
 func (l Life) wants(ls store.Entry[leaseRecord]) bool {
 	v := ls.Value
-	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && ls.Age > v.ttl()/3 && (v.PID == 0 || v.Process == l.Process)
+	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && ls.Age > v.ttl()/3 && (l.Late || ls.Age <= v.ttl()) && (v.PID == 0 || v.Process == l.Process)
 }
 
 func (l Life) adopts(v leaseRecord) bool {

@@ -52,8 +52,11 @@ func TestSignOfLifeAfterALoss(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a"}, TTL: time.Minute})
 		w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"b"}, TTL: time.Minute})
-		l := lock.Life{Owner: "s"}
 		time.Sleep(2 * time.Minute)
+		if n := w.alive(lock.Life{Owner: "s"}); n != 0 {
+			t.Errorf("%d came back to life", n)
+		}
+		l := lock.Life{Owner: "s", Late: true}
 		snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{l.Range()}})
 		w.must(err)
 		w.acquire("other", "a") // between the look and the renewal
