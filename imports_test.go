@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
-	{"runner"},
+	{"runner", "legacy"},
 	{"agent", "schedule"},
 	{"server", "mcpserver"},
 	{"cli"},

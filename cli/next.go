@@ -89,8 +89,11 @@ func (a *App) next(err error) string {
 		config *ConfigError
 		moved  *store.MovedError
 		filled *store.FillingError
+		theirs *deniedBusy
 	)
 	switch {
+	case errors.As(err, &theirs):
+		return theirs.next
 	case a.lookOffline(err) != "":
 		return a.lookOffline(err)
 	case a.taskNext(err) != "":

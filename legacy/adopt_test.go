@@ -1,0 +1,97 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/memstore"
+	"github.com/tasklock/tasklock/task"
+)
+
+func TestAdopt(t *testing.T) {
+	st := store.New(memstore.New())
+	src := Source{Expired: 1}
+	for _, s := range []Section{{Name: "Core"}, {Name: "Docs", Priority: 100, DependsOn: []string{"Core"}}, {Name: "Loop", DependsOn: []string{"Loop"}}} {
+		src.Sections = append(src.Sections, s)
+	}
+	for _, x := range []Task{
+		{ID: "c", Title: "third", DependsOn: []string{"b", "gone"}},
+		{ID: "a", Title: "first", Section: "Core", Status: task.InProgress},
+		{ID: "b", Title: "second", DependsOn: []string{"a"}, Status: task.Pending},
+		{ID: "x", Title: "circle", DependsOn: []string{"y"}},
+		{ID: "y", Title: "circle", DependsOn: []string{"x"}},
+		{ID: "l", Title: "labels", Labels: []string{"a,b"}},
+	} {
+		x.where = x.ID + ".md"
+		src.addTask(x)
+	}
+	for i := range 600 {
+		src.addTask(Task{ID: fmt.Sprintf("many-%d", i), Title: "many", where: "many"})
+	}
+	src.addLock(Lock{Key: "a", Owner: "alice", Since: now, where: "a.lock"}, now)
+	src.addLock(Lock{Key: "section:Docs", Owner: "bob", Until: now.Add(time.Minute), where: "d.lock"}, now)
+	src.addLock(Lock{Key: "elsewhere", Owner: "bob", Until: now.Add(time.Minute), Worktree: "/w", where: "e.lock"}, now)
+
+	r := AdoptRequest{Source: src, By: "me", From: "cat:x", Times: lock.Near, Now: now}
+	var busy *lock.BusyError
+	if _, err := Adopt(t.Context(), st, r); !errors.As(err, &busy) || len(busy.Holders) != 3 {
+		t.Fatal(err)
+	}
+	r.Force = true
+	out, err := Adopt(t.Context(), st, r)
+	if err != nil || out.Tasks != 605 || out.Sections != 3 || out.Locks != 3 || len(out.LeftOut) != 4 {
+		t.Fatalf("%d tasks, %d sections, %d locks, %v, %v", out.Tasks, out.Sections, out.Locks, out.LeftOut, err)
+	}
+	got, err := task.Show(t.Context(), st, "a")
+	if err != nil || got.Status != task.InProgress || got.Lock == nil || got.Lock.Owner != "alice" || got.Stalled {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := task.Show(t.Context(), st, "c"); err != nil || !cmp.Equal(got.WaitsFor, []string{"b"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	again, err := Adopt(context.Background(), st, r)
+	if err != nil || again.Tasks != 0 || again.Already != 605 || again.Locks != 3 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if c, err := lock.Check(t.Context(), st, lock.CheckRequest{Key: "elsewhere", Mine: "bob"}); err != nil || c.Lock.Worktree != "/w" {
+		t.Error(err)
+	}
+}
+
+func FuzzFiles(f *testing.F) {
+	f.Add([]byte("session_id=a\ncreated_at=1700000000\nheartbeat=1700000000\nworktree=/a=b\n"))
+	f.Add([]byte("12345@1699999999999"))
+	f.Add([]byte(`{"id":"task-1","title":"x","status":"todo","depends_on":["task-2"]}`))
+	f.Add([]byte("---\nstatus: Ready\ndepends: [1, t2_3]\nlabels: [a]\n---\ntext"))
+	f.Add([]byte("task_id: 7\nlocked_by: a\nlocked_at: 2026-02-13 14:30\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		in := string(text)
+		var all []Source
+		add := func(s Source, err error) {
+			if err != nil {
+				t.Fatal(err) // one file never spoils the rest
+			}
+			all = append(all, s)
+		}
+		add(readCAT(files(map[string]string{"locks/a.lock": in}), now))
+		add(readPi(files(map[string]string{"tasks/task-1.json": in, "locks/task-1.lock": in}), now))
+		add(AITasks(map[string][]byte{"aitasks/t7_x.md": text}, map[string][]byte{"t7_lock.yaml": text}, now))
+		for _, s := range all {
+			for _, l := range s.Locks {
+				if lock.CheckOwner(l.Owner) != nil || !l.Until.IsZero() && !l.Until.After(now) {
+					t.Errorf("%+v", l)
+				}
+			}
+			if _, err := Adopt(t.Context(), store.New(memstore.New()), AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true}); err != nil {
+				t.Errorf("%+v: %v", s, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package legacy
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+const steroidsSchema = `
+CREATE TABLE sections (id TEXT PRIMARY KEY, name TEXT NOT NULL, position INTEGER NOT NULL, priority INTEGER DEFAULT 50, skipped INTEGER DEFAULT 0);
+CREATE TABLE section_dependencies (id TEXT PRIMARY KEY, section_id TEXT, depends_on_section_id TEXT);
+CREATE TABLE tasks (id TEXT PRIMARY KEY, title TEXT NOT NULL, description TEXT, status TEXT, section_id TEXT);
+CREATE TABLE task_locks (task_id TEXT PRIMARY KEY REFERENCES tasks(id), runner_id TEXT NOT NULL, acquired_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL, heartbeat_at TEXT NOT NULL DEFAULT (datetime('now')));
+CREATE TABLE section_locks (section_id TEXT PRIMARY KEY REFERENCES sections(id), runner_id TEXT NOT NULL, acquired_at TEXT NOT NULL, expires_at TEXT NOT NULL);
+`
+
+// database makes one of steroids, with a log beside it that was not folded in.
+func database(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), ".steroids", "steroids.db")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate|sqlite.OpenWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSteroids(t *testing.T) {
+	path := database(t, steroidsSchema+`
+INSERT INTO sections VALUES ('s1', 'Backend', 1, 50, 0), ('s2', 'UI/Web', 2, 10, 1), ('s3', '', 3, 50, 0), ('s4', 'Backend', 4, 5000, 0);
+INSERT INTO section_dependencies VALUES ('d1', 's2', 's1'), ('d2', 's2', 'none');
+INSERT INTO tasks VALUES ('a1b2', 'Fix bug', 'all of it', 'in_progress', 's1'), ('a1b3', 'Done', NULL, 'completed', NULL), ('a1b4', 'Odd', '', 'perhaps', NULL),
+  ('a1b5', 'Lost', '', 'pending', 'none'), ('../x', 'Evil', '', 'pending', NULL), ('', 'Nameless', '', 'pending', NULL), ('a1b6', x'00ff', '', NULL, 's2');
+INSERT INTO task_locks VALUES ('a1b2', 'f47ac10b', '2026-03-01T11:30:00', '2026-03-01T12:30:00', ''), ('a1b3', 'f47ac10b', '2026-03-01 10:00:00', '2026-03-01 11:00:00', ''),
+  ('a1b5', 'f47ac10b', 'never', '2026-03-01T12:30:00Z', ''), ('a1b6', '', '2026-03-01T11:30:00Z', '2026-03-01T12:30:00Z', '');
+INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', '2026-03-01T13:30:00.000Z'), ('none', 'x', '2026-03-01T11:30:00Z', '2026-03-01T12:30:00Z');`)
+	before := tree(t, filepath.Dir(path))
+	s, err := Steroids(t.Context(), filepath.Dir(filepath.Dir(path)), now)
+	want := []string{
+		"section Backend 500 false []", "section UI-Web 100 true [Backend]",
+		`task a1b2 "Fix bug" in_progress Backend []`, `task a1b3 "Done" completed  []`, `task a1b6 "a1b6" pending UI-Web []`,
+		"lock section:Backend f47ac10b 1h30m0s ", "lock a1b2 f47ac10b 30m0s ", "expired 1",
+		"problem sections, row 3", "problem sections, row 4", "problem section_dependencies, row 2",
+		"problem tasks, row 3", "problem tasks, row 4", "problem tasks, row 5", "problem tasks, row 6",
+		"problem section_locks, row 2", "problem task_locks, row 3", "problem task_locks, row 4",
+	}
+	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, tree(t, filepath.Dir(path))); diff != "" {
+		t.Errorf("the source was changed: %s", diff)
+	}
+}
+
+// tree is every file below a folder with its content and time.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		out[path] = fi.ModTime().String() + string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestSteroidsThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.db")
+	empty := filepath.Join(dir, "empty.db")
+	cut := filepath.Join(dir, "cut.db")
+	path := database(t, steroidsSchema)
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteTransient(conn, "PRAGMA wal_checkpoint(TRUNCATE)", nil), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string][]byte{text: []byte("no database at all, it only looks like a file"), empty: nil, cut: whole[:len(whole)/2+100]} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]error{
+		text: driver.ErrDamaged, empty: driver.ErrDamaged, cut: driver.ErrDamaged, dir: driver.ErrMissing, filepath.Join(dir, "none"): driver.ErrMissing,
+		database(t, "CREATE TABLE other (x)"): driver.ErrDamaged,
+	} {
+		if _, err := Steroids(t.Context(), path, now); !errors.Is(err, want) {
+			t.Errorf("%s: %v", filepath.Base(path), err)
+		}
+	}
+}
