@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -96,6 +97,11 @@ func (o *cleanupOptions) run(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
+	fires, err := schedule.Cleanup(ctx, st, a.DryRun)
+	if err != nil {
+		return err
+	}
+	out.Pruned += fires
 	return a.answer(out, func(p *printer) { p.cleaned(out, a.DryRun) })
 }
 

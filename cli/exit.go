@@ -77,6 +77,9 @@ func judge(err error) verdict {
 		outside *repo.OutsideError
 	)
 	is := func(target error) bool { return errors.Is(err, target) }
+	if v, ok := jobVerdict(err); ok {
+		return v
+	}
 	switch {
 	case errors.As(err, &signal):
 		return verdict{exitSignal + number(signal.signal), "INTERRUPTED"}

@@ -98,6 +98,8 @@ func (a *App) next(err error) string {
 		return a.lookOffline(err)
 	case a.taskNext(err) != "":
 		return a.taskNext(err)
+	case a.jobNext(err) != "":
+		return a.jobNext(err)
 	case errors.As(err, &held):
 		return a.again()
 	case errors.As(err, &cycle) && len(cycle.Chain) > 0:

@@ -134,6 +134,9 @@ func details(err error) map[string]any {
 		}
 		return map[string]any{"cycle": chain}
 	}
+	if d := jobDetails(err); d != nil {
+		return d
+	}
 	return taskDetails(err)
 }
 

@@ -89,7 +89,7 @@ func (a *App) root(args []string) *cobra.Command {
 	f.StringVar(&a.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
 	f.StringVar(&a.StoreURL, "store", "", "where the records are (also: TASKLOCK_STORE)")
 	f.BoolVar(&a.UnsafeFS, "allow-unsafe-fs", false, "accept a file system whose locks cannot be trusted")
-	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
+	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")
 	for _, c := range wanted(commands(), args) {
@@ -124,6 +124,8 @@ func commands() []verb {
 		{"tasks", []string{"sections"}, newSectionsCmd},
 		{"tasks", []string{"id"}, newIDCmd},
 		{"tasks", []string{"runner"}, newRunnerCmd},
+		{"jobs", []string{"jobs"}, newJobsCmd},
+		{"jobs", []string{"scheduler"}, newSchedulerCmd},
 		{"look", []string{"list"}, newListCmd},
 		{"look", []string{"show"}, newShowCmd},
 		{"look", []string{"history"}, newHistoryCmd},

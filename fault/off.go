@@ -2,6 +2,8 @@
 
 package fault
 
+import "time"
+
 // Enabled reports whether this binary was built with failpoints.
 const Enabled = false
 
@@ -10,3 +12,6 @@ func Point(string) {}
 
 // Bug reports whether the planted bug of that name is on.
 func Bug(string) bool { return false }
+
+// Shift is how wrong the clock of this process is on purpose.
+func Shift() time.Duration { return 0 }

@@ -15,6 +15,7 @@ const Enabled = true
 var (
 	jitter = os.Getenv("TASKLOCK_FAULT_JITTER") != ""
 	bugs   = strings.Split(os.Getenv("TASKLOCK_FAULT_BUG"), ",")
+	shift  = os.Getenv("TASKLOCK_FAULT_SHIFT")
 )
 
 // Point pauses one time in four for up to two milliseconds when
@@ -33,4 +34,11 @@ func Bug(name string) bool {
 		}
 	}
 	return false
+}
+
+// Shift is how wrong the clock of this process is on purpose: the duration in
+// TASKLOCK_FAULT_SHIFT.
+func Shift() time.Duration {
+	d, _ := time.ParseDuration(shift)
+	return d
 }

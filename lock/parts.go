@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -144,4 +145,40 @@ func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []str
 		return err
 	})
 	return keys, err
+}
+
+// Await returns when one of the guards may no longer hold, when one of the keys
+// may have become free (given back, silent for too long, its process died), or
+// after atMost. It returns early at times.
+func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
+	watched := []blocker{{guards: guards, ends: atMost}}
+	if len(keys) > 0 {
+		err := st.View(ctx, NeedLook(keys...), func(tx *store.Tx) error {
+			watched = watched[:1]
+			if err := WantLook(tx, keys...); err != nil {
+				return err
+			}
+			for _, key := range keys {
+				lk, err := getLock(tx, key)
+				if err != nil {
+					return err
+				}
+				if !lk.Exists() {
+					continue
+				}
+				ls, err := getLease(tx, lk.Value.Lease)
+				if err != nil {
+					return err
+				}
+				watched = append(watched, blocker{
+					guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}}, lease: ls.Value, ends: ls.Value.ttl() - ls.Age,
+				})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return pauseFor(ctx, st, watched, atMost)
 }

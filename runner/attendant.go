@@ -32,8 +32,12 @@ type attendant struct {
 }
 
 func newAttendant(o *Options) *attendant {
+	args := o.Command
+	if args == nil { // the claim will have one
+		args = []string{""}
+	}
 	a := &attendant{
-		cmd: o.command(o.Command), orders: make(chan order, 16), said: make(chan report, 4),
+		cmd: o.command(args), orders: make(chan order, 16), said: make(chan report, 4),
 		stopped: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go a.attend()

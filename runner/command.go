@@ -24,12 +24,20 @@ const (
 // cannot run does not take the lock first.
 func (o *Options) check() (path string, err error) {
 	switch {
-	case len(o.Command) == 0 || o.Command[0] == "":
-		return "", &lock.InvalidError{What: "command", Rule: "must not be empty"}
 	case o.Grace < 0:
 		return "", &lock.InvalidError{What: "grace " + o.Grace.String(), Rule: "must not be negative"}
 	case o.Acquire.DryRun:
 		return "", &lock.InvalidError{What: "dry run", Rule: "cannot run a command"}
+	case o.Command == nil && o.Claim != nil:
+		return "", nil
+	}
+	return o.find()
+}
+
+// find looks for the program.
+func (o *Options) find() (path string, err error) {
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return "", &lock.InvalidError{What: "command", Rule: "must not be empty"}
 	}
 	name := o.Command[0]
 	if o.Dir != "" {

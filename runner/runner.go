@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Options struct {
 	// Group filled in: it may choose the keys.
 	Claim func(ctx context.Context, r lock.AcquireRequest) (Claim, error)
 
-	Command []string // the program and its arguments
+	Command []string // the program and its arguments; none: the claim has one
 	Dir     string   // empty: where we are
 	Env     []string // nil: os.Environ(); TASKLOCK_* of the lease are added
 
@@ -60,6 +61,11 @@ type Claim struct {
 	Lease *lock.Lease
 	Args  []string // of the command, instead of those in Options; nil: those
 	Env   []string // added to the command's
+
+	// Command and Dir, if set, take the place of those in Options, which may
+	// then have none. One that cannot be started is told to Finish.
+	Command []string
+	Dir     string
 
 	// Finish, if set, gives the lease back by a commit of its own when nothing
 	// of the command is left. err is what Run would return. It is not called
@@ -219,6 +225,10 @@ func (s *session) claimed(ctx context.Context, st *store.Store, r lock.AcquireRe
 	s.lease, s.env, s.giveBack = c.Lease, c.Env, c.Finish
 	if c.Args != nil {
 		s.o.Command = append([]string{s.o.Command[0]}, c.Args...)
+	}
+	if c.Command != nil {
+		s.o.Command, s.o.Dir = c.Command, cmp.Or(c.Dir, s.o.Dir)
+		s.path, s.unfit = s.o.find()
 	}
 	return nil
 }

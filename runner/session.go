@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -14,6 +15,7 @@ import (
 type session struct {
 	o      Options
 	path   string
+	unfit  error // why the command of the claim cannot be started
 	keeper keeper
 	lease  *lock.Lease
 	cancel context.CancelCauseFunc // of the lease's context
@@ -97,8 +99,8 @@ func (s *session) start() {
 	case errors.Is(err, lock.ErrLost):
 		s.lose(err)
 		return
-	case err != nil: // the wait was ended in the moment of the grant
-		s.res = s.res.failed(s.fail(err))
+	case err != nil || s.unfit != nil: // the wait was ended in the moment of the grant
+		s.res = s.res.failed(s.fail(cmp.Or(err, s.unfit)))
 		s.stop("not started", 0)
 		return
 	}

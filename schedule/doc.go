@@ -1,3 +1,45 @@
-// Package schedule says when jobs fire: the first fire time of a cron
-// expression after an instant, with a rule for clocks that change.
+// Package schedule fires jobs: any number of pods run the same table, and each
+// fire time is run by one of them.
+//
+// # Guarantee
+//
+// Each fire time is claimed once. The claim writes the record of the fire time,
+// moves the job to its next one and takes the job's lock in one commit that
+// fails if any of them has changed: a pod whose clock is late, or that sleeps
+// in between, finds the fire time taken, long after the run may have ended. By
+// default a run is started at most once. With [CrashRetry] it is started again
+// when its pod dies, so at least once, and [Fire.RunID] is the same every time.
+//
+// Every fire time ends in a record: done, failed, lost, or skipped with the
+// reason; a row of skipped ones shares a record, so that what an outage leaves
+// behind is bounded.
+//
+// # Limit
+//
+// A pod that dies takes with it the knowledge how far its run came. A pod that
+// is paused may let its command work until it, or the guardian of the command,
+// notices (see package runner); what it reports afterwards is refused.
+//
+// # Failure
+//
+// A run belongs to a lease on "job:<name>" (or, where runs may overlap, on
+// "job:<name>@<fire time>"), which its pod renews. When that lease ends without
+// the run having been reported, whichever pod looks next marks it lost, or
+// starts it again. On the same machine a death is seen within a second,
+// elsewhere after the ttl.
+//
+// # Time
+//
+// Fire times are instants, computed from the table by [Cron.Next] when the one
+// before is claimed, and stored. What is due is decided by the clock of the
+// store. A fire time that is claimed within 30 seconds is on time.
+//
+// # Records
+//
+//	job/<name>               the definition
+//	due/<name>               the next fire time, what was triggered, what runs
+//	fire/<name>/<fire time>  what became of it
+//
+// A pod reads the second kind in one scan and sleeps until the earliest fire
+// time or the next change: idle jobs cost nothing.
 package schedule

@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/schedule"
+)
+
+func newJobsCmd(a *App) *cobra.Command {
+	return a.group("jobs", "A table of jobs that every pod shares",
+		newJobsAddCmd(a), newJobsApplyCmd(a), newJobsListCmd(a), newJobsShowCmd(a), newJobsPauseCmd(a), newJobsResumeCmd(a),
+		newJobsTriggerCmd(a), newJobsRemoveCmd(a), newJobsHistoryCmd(a), newJobsNextCmd(a))
+}
+
+func oneJob(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("takes the name of one job, got %d", len(args))
+	}
+	return nil
+}
+
+// gitPace says what to expect of a store that is a branch.
+func (a *App) gitPace() {
+	if cfg, err := a.Config(); err == nil {
+		if url, _ := cfg.Store(); strings.HasPrefix(url, "git:") {
+			a.warn("a git remote takes seconds for a commit and is asked now and then: jobs may start a minute late; fit for a few in an hour")
+		}
+	}
+}
+
+type jobsAddOptions struct {
+	job                          schedule.Job
+	ttl, maxRun, jitter, keepFor durationFlag
+	misfire, overlap, onCrash    string
+	env                          []string
+}
+
+func newJobsAddCmd(a *App) *cobra.Command {
+	o := &jobsAddOptions{}
+	cmd := &cobra.Command{
+		Use:   "add NAME --cron EXPR [flags] -- COMMAND [ARG...]",
+		Short: "Add a job",
+		Long: `Add a job that fires at the times of a cron expression: five fields (minute hour
+day month weekday), six with seconds first, @daily and its like, or @every 10s.
+Times are those of --tz, UTC if it is not given. A local time that a clock change
+leaves out fires right after it; one that comes twice fires once.
+
+Every tasklock scheduler on the same store takes part, and one of them runs each
+fire time. --misfire says what becomes of times at which none was there, --overlap
+of a time while the run before it goes on, --on-crash of a run whose pod died.
+
+The command finds TASKLOCK_RUN_ID, TASKLOCK_FIRE_TIME, TASKLOCK_ATTEMPT and
+TASKLOCK_TOKEN in its environment.`,
+		Example: `  tasklock jobs add daily-digest --cron "0 6 * * *" --tz Europe/Vienna -- ./digest
+  tasklock jobs add probe --cron "@every 10s" --max-run 8s -- ./probe --all`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash < 0 || dash == len(args):
+				return usagef("needs a command after --: tasklock jobs add NAME --cron EXPR -- COMMAND")
+			case dash != 1:
+				return usagef("takes the name of one job before --, got %d", dash)
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error { return o.run(ctx, a, args[0], args[1:]) }),
+	}
+	o.flags(cmd)
+	return a.completeFlags(cmd)
+}
+
+func (o *jobsAddOptions) flags(cmd *cobra.Command) {
+	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
+	o.maxRun = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
+	o.jitter = durationFlag{max: 24 * time.Hour}
+	o.keepFor = durationFlag{min: time.Minute, max: 10 * 365 * 24 * time.Hour}
+	f := cmd.Flags()
+	f.StringVar(&o.job.Cron, "cron", "", "when it fires")
+	f.StringVar(&o.job.Zone, "tz", "", "time zone of the expression, like Europe/Vienna (default UTC)")
+	f.StringVar(&o.job.Dir, "dir", "", "folder of the command (default: that of the scheduler)")
+	f.StringArrayVar(&o.env, "env", nil, "variable of the command, `K=V`; repeat for more")
+	f.Var(&o.ttl, "ttl", "a pod that is silent for so long has died (default 5m)")
+	f.Var(&o.maxRun, "max-run", "stop a command that runs longer")
+	f.Var(&o.jitter, "jitter", "spread starts over so long")
+	f.StringVar(&o.misfire, "misfire", "skip", "times at which no pod was there: skip, once or all")
+	f.StringVar(&o.overlap, "overlap", "skip", "a time while the run before goes on: skip, queue or allow")
+	f.StringVar(&o.onCrash, "on-crash", "lost", "a run whose pod died: lost or retry")
+	f.IntVar(&o.job.MaxAttempts, "max-attempts", 3, "with --on-crash retry: start it so many times at most")
+	f.IntVar(&o.job.Keep, "keep", 100, "keep so many records of fire times")
+	f.Var(&o.keepFor, "keep-for", "and for so long (default 30d)")
+	_ = cmd.MarkFlagRequired("cron")
+	for name, values := range map[string][]string{"misfire": {"skip", "once", "all"}, "overlap": {"skip", "queue", "allow"}, "on-crash": {"lost", "retry"}} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+func (o *jobsAddOptions) run(ctx context.Context, a *App, name string, command []string) error {
+	j := o.job
+	j.Name, j.Command = name, command
+	j.TTL, j.MaxRun, j.Jitter, j.KeepFor = o.ttl.value, o.maxRun.value, o.jitter.value, o.keepFor.value
+	j.Misfire, j.Overlap, j.OnCrash = schedule.Misfire(o.misfire), schedule.Overlap(o.overlap), schedule.OnCrash(o.onCrash)
+	switch {
+	case j.MaxAttempts < 1:
+		return usagef("--max-attempts: must be between 1 and 100")
+	case j.Keep < 1:
+		return usagef("--keep: must be between 1 and 10000")
+	}
+	for _, kv := range o.env {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return usagef("--env: needs NAME=VALUE, got %q", short(kv, 40))
+		}
+		if j.Env == nil {
+			j.Env = map[string]string{}
+		}
+		j.Env[k] = v
+	}
+	return applyJobs(ctx, a, schedule.ApplyRequest{Jobs: []schedule.Job{j}, New: true})
+}
+
+// applyJobs carries out an add or apply and shows what changed.
+func applyJobs(ctx context.Context, a *App, r schedule.ApplyRequest) error {
+	id, err := a.caller()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, !a.DryRun)
+	if err != nil {
+		return err
+	}
+	r.By, r.DryRun = id.Owner, a.DryRun
+	out, err := schedule.Apply(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	a.gitPace()
+	return a.answer(out, func(p *printer) {
+		for _, c := range out.Changes {
+			p.change(a, c)
+		}
+		if len(out.Changes) == 0 {
+			p.line("No jobs.")
+		}
+	})
+}
+
+func (p *printer) change(a *App, c schedule.Change) {
+	switch c.Action {
+	case "added":
+		p.line("%s job %s, fires %s.", a.did("Added", "Would add"), c.Name, p.fires(c.Next))
+	case "removed":
+		p.line("%s job %s.", a.did("Removed", "Would remove"), c.Name)
+	case "changed":
+		p.line("%s job %s, fires %s:", a.did("Changed", "Would change"), c.Name, p.fires(c.Next))
+		for _, f := range c.Fields {
+			p.line("  %s: %s → %s", f.Name, orNone(short(f.From, 120)), orNone(short(f.To, 120)))
+		}
+	default:
+		p.line("Unchanged: job %s, fires %s.", c.Name, p.fires(c.Next))
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// fires tells when a job fires next.
+func (p *printer) fires(next *time.Time) string {
+	if next == nil {
+		return "not while it is paused"
+	}
+	return p.when(*next)
+}
+
+func newJobsApplyCmd(a *App) *cobra.Command {
+	file, prune := "", false
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Make the jobs as a file has them, all or none",
+		Long: `Add the jobs of a YAML file and change those that differ, in one step: if anything
+is wrong nothing is changed. - is stdin. --prune also removes the jobs that the file
+does not have. What would change is shown with --dry-run.
+
+  jobs:
+    daily-digest:
+      cron: "0 6 * * *"
+      tz: Europe/Vienna
+      command: [./digest, --all]
+
+Further keys are the flags of jobs add: dir, env, ttl, max-run, jitter, misfire,
+overlap, on-crash, max-attempts, keep, keep-for.`,
+		Example: `  tasklock jobs apply -f jobs.yaml --prune --dry-run`,
+		Args:    noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if file == "" {
+				return usagef("needs a file: tasklock jobs apply -f FILE")
+			}
+			data, err := a.readFile(file, schedule.MaxFile)
+			if err != nil {
+				return err
+			}
+			jobs, err := schedule.ParseFile(data)
+			var wrong *schedule.FileError
+			if errors.As(err, &wrong) {
+				return usagef("%s: %v", file, wrong)
+			}
+			if err != nil {
+				return err
+			}
+			return applyJobs(ctx, a, schedule.ApplyRequest{Jobs: jobs, Prune: prune})
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the `FILE`; - is stdin")
+	cmd.Flags().BoolVar(&prune, "prune", false, "remove the jobs that the file does not have")
+	return cmd
+}
+
+func newJobsPauseCmd(a *App) *cobra.Command {
+	return a.jobCmd("pause", "Keep a job from firing until it is resumed", `Keep a job from firing until it is resumed. What runs goes on; trigger still works.`,
+		func(ctx context.Context, r schedule.ChangeRequest) error {
+			out, err := schedule.Pause(ctx, a.st, r)
+			if err != nil {
+				return err
+			}
+			return a.answer(out, func(p *printer) { p.line("%s job %s.", a.did("Paused", "Would pause"), out.Name) })
+		})
+}
+
+func newJobsResumeCmd(a *App) *cobra.Command {
+	return a.jobCmd("resume", "Let a paused job fire again", `Let a paused job fire again, from now on. The times that passed meanwhile are not made up for.`,
+		func(ctx context.Context, r schedule.ChangeRequest) error {
+			out, err := schedule.Resume(ctx, a.st, r)
+			if err != nil {
+				return err
+			}
+			return a.answer(out, func(p *printer) {
+				p.line("%s job %s, fires %s.", a.did("Resumed", "Would resume"), out.Name, p.fires(out.Next))
+			})
+		})
+}
+
+func newJobsTriggerCmd(a *App) *cobra.Command {
+	return a.jobCmd("trigger", "Fire a job now", `Fire a job now, paused or not, besides its own times. If it is running already, its
+--overlap decides. history shows what came of it.`,
+		func(ctx context.Context, r schedule.ChangeRequest) error {
+			out, err := schedule.Trigger(ctx, a.st, r)
+			if err != nil {
+				return err
+			}
+			return a.answer(out, func(p *printer) { p.line("%s %s.", a.did("Triggered", "Would trigger"), out.RunID) })
+		})
+}
+
+func newJobsRemoveCmd(a *App) *cobra.Command {
+	return a.jobCmd("remove", "Remove a job", `Remove a job. What runs goes on; what is known about its fire times stays for a while.`,
+		func(ctx context.Context, r schedule.ChangeRequest) error {
+			if err := schedule.Remove(ctx, a.st, r); err != nil {
+				return err
+			}
+			return a.answer(map[string]string{"removed": r.Name}, func(p *printer) {
+				p.line("%s job %s.", a.did("Removed", "Would remove"), r.Name)
+			})
+		})
+}
+
+// jobCmd is a command that does something to one job.
+func (a *App) jobCmd(name, brief, long string, do func(context.Context, schedule.ChangeRequest) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " NAME", Short: brief, Long: long, Args: oneJob, ValidArgsFunction: a.jobNames,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			id, err := a.caller()
+			if err != nil {
+				return err
+			}
+			if _, err := a.Store(ctx, false); err != nil {
+				return err
+			}
+			return do(ctx, schedule.ChangeRequest{Name: args[0], By: id.Owner, DryRun: a.DryRun})
+		}),
+	}
+}
+
+// jobNames completes the name of a job.
+func (a *App) jobNames(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if st, err := a.Store(cmd.Context(), false); err == nil && len(args) == 0 {
+		if out, err := schedule.List(cmd.Context(), st); err == nil {
+			for _, j := range out.Jobs {
+				names = append(names, j.Name)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

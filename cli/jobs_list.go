@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/schedule"
+)
+
+func newJobsListCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs and when they fire next",
+		Long: `List the jobs, when they fire next, and where they run.
+
+In a pipe the fields are separated by tabs: name, state, expression, zone, next fire
+time, pods that run it, command. --quiet prints the names alone.`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return listJobs(ctx, a) }),
+	}
+}
+
+func listJobs(ctx context.Context, a *App) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := schedule.List(ctx, st)
+	if err != nil {
+		return err
+	}
+	if a.Quiet && !a.JSON {
+		p := a.printer()
+		for _, j := range out.Jobs {
+			p.line("%s", j.Name)
+		}
+		return p.flush()
+	}
+	return a.answer(out, func(p *printer) {
+		if len(out.Jobs) == 0 && p.wide {
+			p.line("No jobs.")
+			return
+		}
+		p.jobs(out.Jobs)
+	})
+}
+
+func (p *printer) jobs(list []schedule.Info) {
+	var rows [][]cell
+	for _, j := range list {
+		next := ""
+		if j.Next != nil {
+			next = stamp(*j.Next)
+			if p.wide {
+				next = p.relative(*j.Next)
+			}
+		}
+		var pods []string
+		for _, r := range j.Running {
+			pods = append(pods, r.Pod)
+		}
+		rows = append(rows, []cell{
+			{j.Name, strong}, jobState(j), {text: j.Cron}, {text: j.Zone}, {text: next}, {text: strings.Join(pods, " ")}, {short(command(j.Job), 80), faint},
+		})
+	}
+	p.table([]string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
+}
+
+func jobState(j schedule.Info) cell {
+	switch {
+	case len(j.Running) > 0:
+		return cell{"running", green}
+	case j.Paused:
+		return cell{"paused", yellow}
+	case j.Waiting:
+		return cell{"waiting", yellow}
+	}
+	return cell{text: "idle"}
+}
+
+// command is a job's command as a shell would read it.
+func command(j schedule.Job) string {
+	if len(j.Command) == 0 {
+		return "(a handler)"
+	}
+	words := make([]string, len(j.Command))
+	for i, w := range j.Command {
+		words[i] = shellQuote(w)
+	}
+	return strings.Join(words, " ")
+}
+
+func newJobsShowCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a job with all its settings", Args: oneJob, ValidArgsFunction: a.jobNames,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			j, err := schedule.Show(ctx, st, args[0])
+			if err != nil {
+				return err
+			}
+			return a.answer(j, func(p *printer) { p.job(j) })
+		}),
+	}
+}
+
+func (p *printer) job(j schedule.Info) {
+	state := jobState(j)
+	p.line("%s: %s", styled{j.Name, strong}, styled(state))
+	p.line("  cron: %s (%s)", j.Cron, j.Zone)
+	p.line("  next: %s", p.fires(j.Next))
+	p.line("  command: %s", command(j.Job))
+	if j.Dir != "" {
+		p.line("  dir: %s", j.Dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
+		p.line("  env: %s=%s", name, j.Env[name])
+	}
+	p.line("  ttl: %s", exact(j.TTL))
+	if j.MaxRun > 0 {
+		p.line("  max-run: %s", exact(j.MaxRun))
+	}
+	if j.Jitter > 0 {
+		p.line("  jitter: %s", exact(j.Jitter))
+	}
+	p.line("  misfire: %s, overlap: %s, on-crash: %s, max-attempts: %d", string(j.Misfire), string(j.Overlap), string(j.OnCrash), j.MaxAttempts)
+	p.line("  keeps: %d records, %s", j.Keep, exact(j.KeepFor))
+	for _, r := range j.Running {
+		p.line("  running: %s on %s, attempt %d", stamp(r.At), r.Pod, r.Attempt)
+	}
+	if j.Last != nil {
+		p.line("  last: %s %s", stamp(j.Last.At), told(*j.Last))
+	}
+}
+
+func newJobsNextCmd(a *App) *cobra.Command {
+	n, cron, zone := 5, "", ""
+	cmd := &cobra.Command{
+		Use:   "next [NAME]",
+		Short: "Show the next fire times of a job, or of an expression",
+		Long: `Show the next fire times of a job, or with --cron those of an expression, in UTC and
+in its own zone.`,
+		Example: `  tasklock jobs next daily-digest
+  tasklock jobs next --cron "30 2 * * *" --tz Europe/Vienna`,
+		ValidArgsFunction: a.jobNames,
+		Args: func(_ *cobra.Command, args []string) error {
+			if (len(args) == 1) == (cron != "") || len(args) > 1 {
+				return usagef("takes the name of one job, or --cron")
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			if n < 1 || n > 1000 {
+				return usagef("--count: must be between 1 and 1000")
+			}
+			if cron != "" {
+				c, err := schedule.ParseCron(cron, zone)
+				if err != nil {
+					return err
+				}
+				return a.times(c, c.Times(a.Now(), n))
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			j, times, err := schedule.Times(ctx, st, args[0], n)
+			if err != nil {
+				return err
+			}
+			c, err := schedule.ParseCron(j.Cron, j.Zone)
+			if err != nil {
+				return err
+			}
+			return a.times(c, times)
+		}),
+	}
+	cmd.Flags().IntVarP(&n, "count", "n", 5, "so many")
+	cmd.Flags().StringVar(&cron, "cron", "", "of this expression")
+	cmd.Flags().StringVar(&zone, "tz", "", "with --cron: its time zone (default UTC)")
+	return cmd
+}
+
+func (a *App) times(c schedule.Cron, times []time.Time) error {
+	data := map[string]any{"cron": c.String(), "tz": c.Zone().String(), "times": times}
+	return a.answer(data, func(p *printer) {
+		var rows [][]cell
+		for _, t := range times {
+			rows = append(rows, []cell{{stamp(t), strong}, {text: t.In(c.Zone()).Format("Mon 2006-01-02 15:04:05 MST")}, {p.relative(t), faint}})
+		}
+		p.table([]string{"UTC", strings.ToUpper(c.Zone().String()), ""}, rows)
+	})
+}
+
+func newJobsHistoryCmd(a *App) *cobra.Command {
+	limit := 20
+	cmd := &cobra.Command{
+		Use:   "history [NAME]",
+		Short: "Show what became of fire times, newest first",
+		Long: `Show what became of the fire times of a job, or of all jobs, newest first: done, failed,
+lost, skipped and why, by which pod, at which attempt, how long. Success rates count
+all records that are kept.
+
+In a pipe the fields are separated by tabs: job, fire time, state, seconds late,
+seconds it ran, attempt, pod, exit code, why.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneJob(cmd, args)
+		},
+		ValidArgsFunction: a.jobNames,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			if limit < 1 {
+				return usagef("--limit: must be positive")
+			}
+			st, err := a.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			r := schedule.HistoryRequest{Limit: limit}
+			if len(args) > 0 {
+				r.Job = args[0]
+			}
+			out, err := schedule.History(ctx, st, r)
+			if err != nil {
+				return err
+			}
+			return a.answer(out, func(p *printer) { p.fireHistory(out, r.Job != "") })
+		}),
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many, the newest")
+	return cmd
+}
+
+func (p *printer) fireHistory(h schedule.HistoryResult, one bool) {
+	if len(h.Fires) == 0 && p.wide {
+		p.line("Nothing was fired yet.")
+		return
+	}
+	var rows [][]cell
+	for _, f := range h.Fires {
+		late, ran, exit, attempt := "", "", "", ""
+		if f.ClaimedAt != nil {
+			late, attempt = seconds(f.ClaimedAt.Sub(f.At)), strconv.Itoa(f.Attempt)
+		}
+		if f.EndedAt != nil && f.ClaimedAt != nil {
+			ran = seconds(f.Duration())
+		}
+		if f.ExitCode != nil {
+			exit = strconv.Itoa(*f.ExitCode)
+		}
+		row := []cell{{f.Job, strong}, {text: stamp(f.At)}, fireState(f), {text: late}, {text: ran}, {text: attempt}, {text: f.Pod}, {text: exit}, {short(f.Why, 120), faint}}
+		if f.Count > 1 {
+			row[8].text = fmt.Sprintf("%s fire times until %s: %s", strconv.Itoa(f.Count), stamp(*f.Until), short(f.Why, 100))
+		}
+		rows = append(rows, row)
+	}
+	p.table([]string{"JOB", "FIRE TIME", "STATE", "LATE", "RAN", "ATTEMPT", "POD", "EXIT", "WHY"}, rows)
+	if !p.wide {
+		return
+	}
+	for _, s := range h.Jobs {
+		if s.Success != nil {
+			p.line("%s: %.1f %% of %d succeeded, %d skipped, mean %.2fs.", s.Job, 100**s.Success, s.Done+s.Failed+s.Lost, s.Skipped, s.Mean)
+		}
+	}
+	if f := h.Fires[0]; one && f.Output != "" {
+		p.line("Last lines of %s:", f.RunID)
+		for line := range strings.SplitSeq(f.Output, "\n") {
+			p.line("  %s", line)
+		}
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) }
+
+func fireState(f schedule.Fire) cell {
+	switch f.State {
+	case schedule.Done:
+		return cell{string(f.State), green}
+	case schedule.Failed, schedule.Lost:
+		return cell{string(f.State), red}
+	case schedule.Skipped:
+		return cell{string(f.State), yellow}
+	}
+	return cell{text: "running"}
+}
+
+// told is how a fire ended, in a few words.
+func told(f schedule.Fire) string {
+	s := string(f.State)
+	if f.Why != "" {
+		s += ": " + short(f.Why, 120)
+	}
+	if f.Pod != "" {
+		s += fmt.Sprintf(" (%s, %s)", f.Pod, f.Duration().Round(time.Millisecond))
+	}
+	return s
+}

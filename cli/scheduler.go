@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/schedule"
+)
+
+type schedulerOptions struct {
+	pod        string
+	maxRunning int
+	grace      durationFlag
+	level      string
+}
+
+func newSchedulerCmd(a *App) *cobra.Command {
+	o := &schedulerOptions{}
+	cmd := &cobra.Command{
+		Use:   "scheduler",
+		Short: "Fire the jobs; run it on every pod",
+		Long: `Fire the jobs of the store. Run it on as many pods as you like: each fire time is
+claimed by one of them, which runs the command under the job's lock and keeps the
+lock alive. Jobs that are added or changed are seen at once. If a pod dies another
+goes on.
+
+The log goes to stderr, with --json as one object a line; what commands print goes
+to stdout and stderr, under the name of their job. SIGTERM and Ctrl+C claim nothing
+more and let what runs finish for --grace; a second one stops it at once.`,
+		Example: `  tasklock scheduler
+  tasklock --store "$DATABASE_URL" scheduler --grace 5m --json`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a) }),
+	}
+	o.grace = durationFlag{max: lock.MaxTTL}
+	f := cmd.Flags()
+	f.StringVar(&o.pod, "pod", "", "name of this pod in records and log (default hostname-pid-random)")
+	f.IntVar(&o.maxRunning, "max-running", 32, "run so many commands at a time")
+	f.Var(&o.grace, "grace", "how long commands may go on when it is to stop (default 30s)")
+	f.StringVar(&o.level, "log-level", "debug", "debug, or info without what other pods do")
+	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *schedulerOptions) run(ctx context.Context, a *App) error {
+	switch {
+	case o.maxRunning < 1:
+		return usagef("--max-running: must be positive")
+	case o.level != "debug" && o.level != "info":
+		return usagef("--log-level: must be debug or info, not %q", short(o.level, 40))
+	}
+	st, err := a.Store(ctx, !a.DryRun)
+	if err != nil {
+		return err
+	}
+	if a.DryRun {
+		return listJobs(ctx, a)
+	}
+	a.gitPace()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	opt := &schedule.Options{
+		Pod: o.pod, MaxRunning: o.maxRunning, Grace: o.grace.value, Signals: true, Log: o.log(a),
+		Commands: &schedule.Commands{Dir: a.Dir, Env: a.Environ, Stdout: a.Stdout, Stderr: a.Stderr, Guardian: []string{self, guardianVerb}},
+	}
+	if o.grace.given && o.grace.value == 0 {
+		opt.Grace = 1 // 0 is the default there
+	}
+	return schedule.New(st).Run(ctx, opt)
+}
+
+// log prints one line for each event, on stderr.
+func (o *schedulerOptions) log(a *App) func(schedule.Event) {
+	return func(e schedule.Event) {
+		if o.level == "info" && e.Level == schedule.LevelDebug {
+			return
+		}
+		if !a.JSON {
+			a.note("%s %s - %s", e.Time.Format("2006-01-02T15:04:05.000Z"), string(e.Level), e.Message)
+			return
+		}
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if !a.Quiet && enc.Encode(e) == nil {
+			_, _ = a.Stderr.Write(escape(b.Bytes()))
+		}
+	}
+}
+
+// jobVerdict is the part of judge that is about jobs.
+func jobVerdict(err error) (verdict, bool) {
+	var (
+		cron   *schedule.CronError
+		zone   *schedule.ZoneError
+		exists *schedule.ExistsError
+	)
+	switch {
+	case errors.As(err, &cron), errors.As(err, &zone):
+		return verdict{ExitUsage, "INVALID_ARGUMENTS"}, true
+	case errors.As(err, &exists):
+		return verdict{ExitState, "JOB_EXISTS"}, true
+	case errors.Is(err, schedule.ErrNotFound):
+		return verdict{ExitNone, "JOB_NOT_FOUND"}, true
+	}
+	return verdict{}, false
+}
+
+// jobDetails are the facts of an error about jobs, for programs.
+func jobDetails(err error) map[string]any {
+	var (
+		cron    *schedule.CronError
+		zone    *schedule.ZoneError
+		exists  *schedule.ExistsError
+		missing *schedule.NotFoundError
+	)
+	switch {
+	case errors.As(err, &cron):
+		return map[string]any{"cron": cron.Expr, "column": cron.Column, "part": cron.Part, "why": cron.Why}
+	case errors.As(err, &zone):
+		return map[string]any{"tz": zone.Zone}
+	case errors.As(err, &exists):
+		return map[string]any{"job": exists.Name}
+	case errors.As(err, &missing):
+		return map[string]any{"job": missing.Name}
+	}
+	return nil
+}
+
+// jobNext is the command that helps after an error about jobs, or nothing.
+func (a *App) jobNext(err error) string {
+	var (
+		cron   *schedule.CronError
+		zone   *schedule.ZoneError
+		exists *schedule.ExistsError
+	)
+	switch {
+	case errors.As(err, &cron):
+		return a.commandLine("jobs", "next", "--cron", "0 6 * * mon-fri")
+	case errors.As(err, &zone):
+		return a.commandLine("jobs", "next", "--cron", "0 6 * * *", "--tz", "Europe/Vienna")
+	case errors.As(err, &exists):
+		return a.commandLine("jobs", "show", exists.Name)
+	case errors.Is(err, schedule.ErrNotFound):
+		return a.commandLine("jobs", "list")
+	}
+	return ""
+}

@@ -1,0 +1,271 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// errNothing: there is nothing to claim; what there was to write is written.
+var errNothing = errors.New("nothing to claim")
+
+// errBlocked: what is due has to wait for a run to end.
+var errBlocked = errors.New("has to wait")
+
+// firedError: that fire time has a record already. It comes of a table that was
+// changed back and forth, or of a fast clock; it must not fire again.
+type firedError struct{ at time.Time }
+
+func (e *firedError) Error() string { return "fired before: " + stamp(e.at) }
+
+// otherwise stops an acquisition for which there is no reason any more.
+type otherwise struct{ p plan }
+
+func (*otherwise) Error() string { return "nothing to claim under that key" }
+
+// claimed is a fire time with the lease under which it runs.
+type claimed struct {
+	fire  Fire
+	job   Job
+	key   string
+	lease *lock.Lease
+}
+
+// claimNext claims what is to be done next of a job, if anything: the record of
+// the fire time, the next one, and the lock in one commit. What can be decided
+// without a claim (a skip, a loss) is written instead.
+func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.AcquireRequest) (claimed, error) {
+	if fault.Bug("schedule_lock_only") {
+		return lockOnly(ctx, st, c, r)
+	}
+	key := c.key
+	r.TTL = c.ttl
+	for range 3 { // its lock may change with its definition
+		out, err := claimUnder(ctx, st, c.job, key, r)
+		var other *otherwise
+		var fired *firedError
+		switch {
+		case errors.As(err, &other) && other.p.claim != nil:
+			key = other.p.due.key(other.p.claim.at)
+			continue
+		case errors.As(err, &other):
+			return claimed{}, settle(ctx, st, c.job)
+		case errors.As(err, &fired):
+			return claimed{}, passOver(ctx, st, c.job, fired.at)
+		}
+		return out, err
+	}
+	return claimed{}, errNothing
+}
+
+// claimUnder claims, if the key is the right one for it.
+func claimUnder(ctx context.Context, st *store.Store, name, key string, r lock.AcquireRequest) (claimed, error) {
+	var s situation
+	var p plan
+	out := claimed{key: key}
+	r.Keys, r.Need, r.Reason = []string{key}, []string{jobKind + name, dueKind + name}, "job "+name
+	r.Within = func(tx *store.Tx, _ string) (string, error) {
+		var err error
+		if s, err = look(tx, name, clock(tx)); err != nil {
+			return "", err
+		}
+		if p = decide(s); p.claim == nil || s.due.key(p.claim.at) != key {
+			return "", &otherwise{p}
+		}
+		return "", nil
+	}
+	r.Then = func(tx *store.Tx, g *lock.Grant) error {
+		fire, err := p.write(tx, s, g)
+		if err == nil {
+			out.fire, out.job = *fire, s.job
+		}
+		return err
+	}
+	var err error
+	var held *lock.HeldError
+	if out.lease, err = lock.Hold(ctx, st, r); errors.As(err, &held) {
+		err = errBlocked // it waits for those who stand in line for the key
+	}
+	if err == nil {
+		out.fire.Token = out.lease.Token()
+	}
+	return out, err
+}
+
+// settle writes what needs no claim.
+func settle(ctx context.Context, st *store.Store, name string) error {
+	var p plan
+	_, err := st.Update(ctx, need(name), func(tx *store.Tx) error {
+		s, err := look(tx, name, clock(tx))
+		if err != nil {
+			return err
+		}
+		if p = decide(s); p.claim != nil || !p.changed {
+			return nil
+		}
+		_, err = p.write(tx, s, nil)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case p.blocked:
+		return errBlocked
+	case len(p.records) > 0 || len(p.lost) > 0:
+		return &settled{p}
+	}
+	return errNothing
+}
+
+// settled tells what was decided without a claim.
+type settled struct{ p plan }
+
+func (s *settled) Error() string { return errNothing.Error() }
+
+// passOver takes a fire time that has a record off what is due.
+func passOver(ctx context.Context, st *store.Store, name string, at time.Time) error {
+	_, err := st.Update(ctx, need(name), func(tx *store.Tx) error {
+		s, err := look(tx, name, clock(tx))
+		if err != nil || !s.exists {
+			return err
+		}
+		d := s.due
+		if d.At != nil && d.At.Equal(at) {
+			d.follow(s.job, s.job.cron().Next(at))
+		}
+		if len(d.Triggers) > 0 && d.Triggers[0].At.Equal(at) {
+			d.Triggers = d.Triggers[1:]
+		}
+		return putDue(tx, d)
+	})
+	if err != nil {
+		return err
+	}
+	return errNothing
+}
+
+func need(name string) driver.Query {
+	return driver.Query{Keys: []string{jobKind + name, dueKind + name}}
+}
+
+// clock is what this pod takes for the time: that of the store.
+func clock(tx *store.Tx) time.Time { return tx.Now().UTC().Add(fault.Shift()) }
+
+// ending is how a run ended.
+type ending struct {
+	state  State
+	why    string
+	exit   *int
+	output string
+	again  bool // not this pod's any more: leave it to the policy for crashes
+}
+
+// finish writes how a run ended and gives its lock back, in one commit that
+// counts only if the lock is still the run's own.
+func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, error) {
+	f := c.fire
+	q := need(f.Job)
+	q.Keys = append(q.Keys, fireKey(f.Job, f.At))
+	_, err := st.Update(ctx, q, func(tx *store.Tx) error {
+		if err := lock.Fence(tx, c.key, f.Token); err != nil {
+			return err
+		}
+		if err := lock.WantEnd(tx, c.key); err != nil {
+			return err
+		}
+		if !e.again {
+			if err := c.end(tx, e, &f); err != nil {
+				return err
+			}
+		}
+		return lock.ReleaseKey(tx, c.key, c.lease.Owner(), "")
+	})
+	return f, err
+}
+
+// end writes the last state of the fire time.
+func (c claimed) end(tx *store.Tx, e ending, f *Fire) error {
+	rec, err := getFire(tx, f.Job, f.At)
+	if err != nil {
+		return err
+	}
+	*f = c.fire
+	now := tx.Now().UTC()
+	f.State, f.EndedAt, f.ExitCode, f.Output = e.state, &now, e.exit, e.output
+	if e.why != "" {
+		f.Why = e.why
+	}
+	if !rec.Exists() || rec.Value.Lease == c.fire.Lease { // else a person removed the job and its history
+		if err := putFire(tx, *f); err != nil {
+			return err
+		}
+	}
+	due, err := getDue(tx, f.Job)
+	if err != nil || !due.Exists() {
+		return err
+	}
+	due.Value.end(run{At: f.At, Attempt: f.Attempt})
+	if err := putDue(tx, due.Value); err != nil {
+		return err
+	}
+	if tx.Rev()%16 != 0 {
+		return nil
+	}
+	_, err = prune(tx, c.job, 200)
+	return err
+}
+
+// prune deletes the oldest records of a job beyond what it keeps.
+func prune(tx *store.Tx, j Job, most int) (n int, err error) {
+	recs, err := tx.Scan(fireKind+j.Name+"/", 0)
+	if err != nil {
+		return 0, err
+	}
+	for i, rec := range recs {
+		f, err := store.Decode[Fire](tx, rec)
+		if err != nil {
+			return n, err
+		}
+		old := i < len(recs)-j.Keep || f.Age > j.KeepFor
+		if !old || f.Value.State == Claimed || n >= most {
+			continue
+		}
+		tx.Delete(rec.Key)
+		n++
+	}
+	return n, nil
+}
+
+// podOf is the pod behind the owner of a lease.
+func podOf(owner string) string {
+	pod, _, _ := strings.Cut(owner, "/")
+	return pod
+}
+
+// lockOnly is a planted bug, and what most schedulers do: whoever gets the lock
+// at the time that its own clock says runs the job. A late pod runs a short job
+// a second time.
+func lockOnly(ctx context.Context, st *store.Store, c candidate, r lock.AcquireRequest) (claimed, error) {
+	out := claimed{key: lockPrefix + c.job}
+	r.Keys, r.TTL = []string{out.key}, c.ttl
+	err := st.View(ctx, need(c.job), func(tx *store.Tx) error {
+		job, err := getJob(tx, c.job)
+		out.job = job.Value
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	if out.lease, err = lock.Hold(ctx, st, r); err != nil {
+		return out, fmt.Errorf("%w: %w", errNothing, err)
+	}
+	out.fire = Fire{Job: c.job, At: c.at, RunID: runID(c.job, c.at), State: Claimed, Attempt: 1, Lease: out.lease.Grant().LeaseID, Token: out.lease.Token()}
+	return out, nil
+}

@@ -1,0 +1,267 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// crew hands candidates to those who run them. A slot is a command that has
+// not been chosen yet: its guardian is started already, so that a claim can
+// name it from its first moment and the losers of a race have started nothing
+// for it. Slots stay for a while when they are idle.
+type crew struct {
+	queue chan candidate // for slots
+
+	mu      sync.Mutex
+	taken   map[string]bool  // jobs that are in the queue, or being claimed
+	blocked map[string]candidate // jobs that wait for a lock, as they were found
+	slots   int
+	idle    int
+	runs    map[string]bool      // leases of what runs here
+	cancel  context.CancelFunc   // ends the sleep of the loop
+	poked   bool                 // it shall not even begin
+	times   map[string]time.Time // of the planted bug
+}
+
+const (
+	linger = time.Minute // of a slot that has nothing to do, while there are others
+	again  = time.Second // before another attempt at what failed
+)
+
+var errRetired = errors.New("nothing to do")
+
+func (c *crew) init() {
+	c.queue = make(chan candidate, MaxJobs)
+	c.taken, c.runs = map[string]bool{}, map[string]bool{}
+	c.blocked, c.times = map[string]candidate{}, map[string]time.Time{}
+}
+
+func (c *crew) running() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs)
+}
+
+func (c *crew) mine(lease string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[lease]
+}
+
+func (c *crew) began(lease string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs[lease] = true
+}
+
+// ended is told when a run has ended, and whether its slot is free again.
+func (c *crew) ended(lease string, slot bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runs, lease)
+	if slot {
+		c.idle++
+	}
+}
+
+// poke ends the sleep of the loop.
+func (c *crew) poke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.poked = true; c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// waits reports whether the job was found blocked, and nothing was written
+// about it since.
+func (c *crew) waits(job string, rev int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked[job].rev == rev
+}
+
+// offer passes candidates on to those who can run them.
+func (p *pod) offer(list []candidate) {
+	for _, c := range list {
+		if !p.take(c) {
+			continue
+		}
+		if p.handlers[c.job] != nil {
+			p.work.Add(1)
+			go p.handle(c)
+			continue
+		}
+		select {
+		case p.queue <- c:
+		default:
+			p.put(c)
+		}
+	}
+	p.staff()
+}
+
+// take marks a job as being looked after.
+func (p *pod) take(c candidate) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[c.job] {
+		return false
+	}
+	p.taken[c.job] = true
+	p.times[c.job] = c.at.Add(time.Second)
+	return true
+}
+
+// put ends that.
+func (p *pod) put(c candidate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.taken, c.job)
+}
+
+// private is the next fire time as a pod with the planted bug has it.
+func (p *pod) private(d dueRecord) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.times[d.Job]; at.After(*d.At) {
+		return at
+	}
+	return *d.At
+}
+
+// staff starts a slot when all that there are have something to do.
+func (p *pod) staff() {
+	if p.o.Commands == nil || p.soft.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == 0 && p.slots < p.o.MaxRunning {
+		p.slots++
+		p.idle++
+		p.work.Add(1)
+		go p.slot()
+	}
+}
+
+// slot runs one command after the other.
+func (p *pod) slot() {
+	defer p.work.Done()
+	for {
+		retire, err := p.turn()
+		if retire || p.soft.Err() != nil {
+			p.mu.Lock()
+			p.slots--
+			p.idle--
+			p.mu.Unlock()
+			return
+		}
+		if err != nil {
+			p.say(Event{Level: LevelWarn, Event: "trouble"}, "%v", err)
+			p.pause(again)
+		}
+	}
+}
+
+// await waits for a candidate and claims it.
+func (p *pod) await(ctx context.Context, r lock.AcquireRequest) (claimed, error) {
+	var over <-chan time.Time
+	for {
+		if p.spare() {
+			timer := time.NewTimer(linger)
+			defer timer.Stop()
+			over = timer.C
+		}
+		select {
+		case c := <-p.queue:
+			p.busy(true)
+			got, err := claimNext(ctx, p.st, c, r)
+			p.put(c)
+			if err == nil {
+				p.staff()
+				return got, nil
+			}
+			p.busy(false)
+			p.judge(c, err)
+		case <-over:
+			if over = nil; p.spare() {
+				return claimed{}, errRetired
+			}
+		case <-p.soft.Done():
+			return claimed{}, errRetired
+		}
+	}
+}
+
+func (p *pod) busy(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if yes {
+		p.idle--
+	} else {
+		p.idle++
+	}
+}
+
+func (p *pod) spare() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idle > 1
+}
+
+// judge says what came of a candidate that was not claimed.
+func (p *pod) judge(c candidate, err error) {
+	e := Event{Level: LevelDebug, Event: "skipping", Job: c.job, FireTime: &c.at, RunID: runID(c.job, c.at)}
+	var s *settled
+	switch {
+	case errors.As(err, &s):
+		p.report(s.p, c.job)
+	case errors.Is(err, errBlocked):
+		p.mu.Lock()
+		told := p.blocked[c.job].at.Equal(c.at)
+		p.blocked[c.job] = c
+		p.mu.Unlock()
+		if !told {
+			p.say(e, "Waiting with %s - the run before it has not ended", label(c.job, c.at))
+		}
+		p.poke()
+	case errors.Is(err, errNothing):
+		p.say(e, "Skipping %s - already running on another pod", label(c.job, c.at))
+	case p.soft.Err() != nil:
+	case errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded):
+		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "The store does not answer: %v", err)
+		time.AfterFunc(again, p.poke)
+	default:
+		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
+		time.AfterFunc(30*again, p.poke)
+	}
+}
+
+// report tells what was decided without a claim.
+func (p *pod) report(done plan, job string) {
+	for _, f := range done.records {
+		e := Event{Event: "skipped", Job: job, FireTime: &f.At, RunID: f.RunID}
+		if f.Count > 1 {
+			p.say(e, "Skipping %s and %d after it - %s", label(job, f.At), f.Count-1, f.Why)
+			continue
+		}
+		p.say(e, "Skipping %s - %s", label(job, f.At), f.Why)
+	}
+	for _, d := range done.lost {
+		p.say(Event{Level: LevelWarn, Event: "lost", Job: job, FireTime: &d.run.At, Attempt: d.run.Attempt}, "Lost %s: %s", label(job, d.run.At), d.why)
+	}
+}
+
+// label is a fire time in the log.
+func label(job string, at time.Time) string {
+	if at.Nanosecond() == 0 {
+		return job + ":" + at.UTC().Format("20060102T150405Z")
+	}
+	return job + ":" + stamp(at)
+}

@@ -1,0 +1,308 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Info is a job with what is known about its fire times.
+type Info struct {
+	Job
+	Next    *time.Time `json:"next"`    // none while paused
+	Waiting bool       `json:"waiting"` // the next one waits for a run to end
+	Running []Run      `json:"running"`
+	Last    *Fire      `json:"last"` // that has ended, or was skipped
+}
+
+// Run is a fire time that is being run.
+type Run struct {
+	At      time.Time `json:"fireTime"`
+	Attempt int       `json:"attempt"`
+	Pod     string    `json:"pod"`
+}
+
+// MarshalJSON adds what Info has to its job: the job's own method would hide it.
+func (i Info) MarshalJSON() ([]byte, error) {
+	return marshalJob(i.Job, map[string]any{"next": i.Next, "waiting": i.Waiting, "running": i.Running, "last": i.Last})
+}
+
+func newInfo(j Job, d dueRecord) Info {
+	i := Info{Job: j, Next: d.At, Waiting: d.QueuedAt != nil, Running: []Run{}}
+	for _, r := range d.Running {
+		i.Running = append(i.Running, Run{At: r.At, Attempt: r.Attempt, Pod: podOf(r.Lease)})
+	}
+	return i
+}
+
+// ListResult holds jobs in the order of their names.
+type ListResult struct {
+	Jobs []Info `json:"jobs"`
+}
+
+// List returns all jobs.
+func List(ctx context.Context, st *store.Store) (ListResult, error) {
+	var out ListResult
+	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: dueKind}}}, func(tx *store.Tx) error {
+		out = ListResult{Jobs: []Info{}}
+		jobs, err := tx.Scan(jobKind, 0)
+		if err != nil {
+			return err
+		}
+		dues, err := tx.Scan(dueKind, 0)
+		if err != nil {
+			return err
+		}
+		due := map[string]dueRecord{}
+		for _, rec := range dues {
+			d, err := store.Decode[dueRecord](tx, rec)
+			if err != nil {
+				return err
+			}
+			due[d.Value.Job] = d.Value
+		}
+		for _, rec := range jobs {
+			j, err := store.Decode[Job](tx, rec)
+			if err != nil {
+				return err
+			}
+			out.Jobs = append(out.Jobs, newInfo(j.Value, due[j.Value.Name]))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Show returns one job with the last of its fire times.
+func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
+	var out Info
+	if err := CheckName(name); err != nil {
+		return out, err
+	}
+	q := need(name)
+	q.Ranges = []driver.Range{{Prefix: fireKind + name + "/", Limit: -20}}
+	err := st.View(ctx, q, func(tx *store.Tx) error {
+		job, due, err := mustJob(tx, name)
+		if err != nil {
+			return err
+		}
+		fires, err := fires(tx, name, 20)
+		if err != nil {
+			return err
+		}
+		out = newInfo(job, due)
+		for _, f := range fires {
+			if f.State != Claimed {
+				out.Last = &f
+				break
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// fires returns the newest records of a job, newest first.
+func fires(tx *store.Tx, name string, limit int) ([]Fire, error) {
+	prefix := fireKind
+	if name != "" {
+		prefix += name + "/"
+	}
+	recs, err := tx.Scan(prefix, -limit)
+	if err != nil {
+		return nil, err
+	}
+	var list []Fire
+	for _, rec := range recs {
+		f, err := store.Decode[Fire](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if f.Value.State == Claimed {
+			f.Value.Token = f.Rev // what a commit cannot know of itself
+		}
+		list = append(list, f.Value)
+	}
+	slices.SortStableFunc(list, func(a, b Fire) int { return b.At.Compare(a.At) })
+	return list, nil
+}
+
+// HistoryRequest selects records of fire times.
+type HistoryRequest struct {
+	Job   string // empty: of all jobs
+	Limit int    // the newest so many; 0: 20
+}
+
+// HistoryResult holds them newest first, with sums over all that are kept.
+type HistoryResult struct {
+	Fires []Fire  `json:"fires"`
+	Jobs  []Stats `json:"jobs"`
+}
+
+// Stats sums up the records of one job.
+type Stats struct {
+	Job     string   `json:"job"`
+	Done    int      `json:"done"`
+	Failed  int      `json:"failed"`
+	Lost    int      `json:"lost"`
+	Skipped int      `json:"skipped"`
+	Running int      `json:"running"`
+	Success *float64 `json:"successRate"` // of those that ended; none: nothing has
+	Mean    float64  `json:"meanSeconds"` // of those that are done
+}
+
+// History returns what became of fire times.
+func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
+	if r.Limit < 0 {
+		return HistoryResult{}, &lock.InvalidError{What: "limit", Rule: "must not be negative"}
+	}
+	if r.Job != "" {
+		if err := CheckName(r.Job); err != nil {
+			return HistoryResult{}, err
+		}
+	}
+	prefix := fireKind
+	if r.Job != "" {
+		prefix += r.Job + "/"
+	}
+	q := need(orElse(r.Job, "-"))
+	q.Ranges = []driver.Range{{Prefix: prefix}}
+	out := HistoryResult{}
+	err := st.View(ctx, q, func(tx *store.Tx) error {
+		all, err := fires(tx, r.Job, 0)
+		if err != nil {
+			return err
+		}
+		if r.Job != "" && len(all) == 0 {
+			if _, _, err := mustJob(tx, r.Job); err != nil {
+				return err
+			}
+		}
+		out = HistoryResult{Fires: append([]Fire{}, all[:min(len(all), orElse(r.Limit, 20))]...), Jobs: stats(all)}
+		return nil
+	})
+	return out, err
+}
+
+// stats sums up by job.
+func stats(all []Fire) []Stats {
+	byJob := map[string]*Stats{}
+	list := []Stats{}
+	for _, f := range all {
+		s := byJob[f.Job]
+		if s == nil {
+			s = &Stats{Job: f.Job}
+			byJob[f.Job] = s
+		}
+		switch f.State {
+		case Done:
+			s.Mean += f.Duration().Seconds()
+			s.Done++
+		case Failed:
+			s.Failed++
+		case Lost:
+			s.Lost++
+		case Skipped:
+			s.Skipped += max(1, f.Count)
+		case Claimed:
+			s.Running++
+		}
+	}
+	for _, s := range byJob {
+		if n := s.Done + s.Failed + s.Lost; n > 0 {
+			rate := float64(s.Done) / float64(n)
+			s.Success = &rate
+		}
+		s.Mean /= float64(max(1, s.Done))
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Stats) int { return strings.Compare(a.Job, b.Job) })
+	return list
+}
+
+// Times returns the next n fire times of a job, whether it is paused or not.
+func Times(ctx context.Context, st *store.Store, name string, n int) (Job, []time.Time, error) {
+	var job Job
+	var times []time.Time
+	if err := CheckName(name); err != nil {
+		return job, nil, err
+	}
+	err := st.View(ctx, need(name), func(tx *store.Tx) error {
+		var due dueRecord
+		var err error
+		if job, due, err = mustJob(tx, name); err != nil {
+			return err
+		}
+		times = job.cron().Times(tx.Now(), n)
+		if due.At != nil {
+			times = append([]time.Time{*due.At}, job.cron().Times(*due.At, n-1)...)
+		}
+		return nil
+	})
+	return job, times, err
+}
+
+// Times returns the next n fire times after t.
+func (c Cron) Times(t time.Time, n int) []time.Time {
+	times := []time.Time{}
+	for t = c.Next(t); len(times) < n && !t.IsZero(); t = c.Next(t) {
+		times = append(times, t)
+	}
+	return times
+}
+
+// Cleanup bounds the records of all jobs, those of removed jobs too, and returns
+// how many it deleted.
+func Cleanup(ctx context.Context, st *store.Store, dry bool) (total int, err error) {
+	for {
+		n := 0
+		err := update(ctx, st, dry, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: fireKind}}}, func(tx *store.Tx) error {
+			n, err = cleanup(tx)
+			return err
+		})
+		if total += n; err != nil || n == 0 || dry {
+			return total, err
+		}
+	}
+}
+
+func cleanup(tx *store.Tx) (n int, err error) {
+	jobs, err := tx.Scan(jobKind, 0)
+	if err != nil {
+		return 0, err
+	}
+	known := map[string]Job{}
+	for _, rec := range jobs {
+		j, err := store.Decode[Job](tx, rec)
+		if err != nil {
+			return 0, err
+		}
+		known[j.Value.Name] = j.Value
+	}
+	recs, err := tx.Scan(fireKind, 0)
+	if err != nil {
+		return 0, err
+	}
+	seen := map[string]int{}
+	for _, rec := range slices.Backward(recs) { // newest first
+		f, err := store.Decode[Fire](tx, rec)
+		if err != nil {
+			return n, err
+		}
+		j, ok := known[f.Value.Job]
+		if !ok {
+			j = Job{Keep: defaultKeep, KeepFor: defaultKeepFor}
+		}
+		seen[f.Value.Job]++
+		if f.Value.State != Claimed && (seen[f.Value.Job] > j.Keep || f.Age > j.KeepFor) && n < 500 {
+			tx.Delete(rec.Key)
+			n++
+		}
+	}
+	return n, nil
+}

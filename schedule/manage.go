@@ -1,0 +1,352 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ErrNotFound: there is no such job.
+var ErrNotFound = errors.New("no such job")
+
+// NotFoundError is ErrNotFound with the name.
+type NotFoundError struct{ Name string }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("job %q: not found", e.Name) }
+
+// Is makes it an ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// ExistsError: there is a job of that name.
+type ExistsError struct{ Name string }
+
+func (e *ExistsError) Error() string { return fmt.Sprintf("job %q exists already", e.Name) }
+
+// ApplyRequest makes jobs as they are given: all or none.
+type ApplyRequest struct {
+	Jobs   []Job
+	New    bool // refuse a name that exists
+	Prune  bool // remove the jobs that are not among them
+	By     string
+	DryRun bool
+}
+
+// ApplyResult tells what was changed, by name.
+type ApplyResult struct {
+	Changes []Change `json:"changes"`
+}
+
+// Change is what became of one job.
+type Change struct {
+	Name   string     `json:"name"`
+	Action string     `json:"action"` // added, changed, removed, unchanged
+	Fields []Field    `json:"fields,omitempty"`
+	Next   *time.Time `json:"next,omitempty"` // fire time
+	Job    *Job       `json:"job,omitempty"`  // as it is now
+}
+
+// Field is one difference.
+type Field struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Apply adds and changes jobs in one commit. A job whose times change fires
+// next at the first of its new times after now; one that is paused stays so.
+func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, error) {
+	seen := map[string]bool{}
+	for i, j := range r.Jobs {
+		var err error
+		if r.Jobs[i], err = j.normal(); err != nil {
+			return ApplyResult{}, err
+		}
+		if seen[j.Name] {
+			return ApplyResult{}, &lock.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
+		}
+		seen[j.Name] = true
+	}
+	if len(r.Jobs) > MaxJobs {
+		return ApplyResult{}, fmt.Errorf("%w: %d jobs, at most %d", driver.ErrTooLarge, len(r.Jobs), MaxJobs)
+	}
+	var out ApplyResult
+	err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+		out = ApplyResult{Changes: []Change{}}
+		for _, j := range r.Jobs {
+			c, err := r.apply(tx, j)
+			if err != nil {
+				return err
+			}
+			out.Changes = append(out.Changes, c)
+		}
+		if !r.Prune {
+			return nil
+		}
+		return r.prune(tx, seen, &out)
+	})
+	if err != nil {
+		return ApplyResult{}, err
+	}
+	slices.SortFunc(out.Changes, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (r *ApplyRequest) need() (q driver.Query) {
+	for _, j := range r.Jobs {
+		q.Keys = append(q.Keys, jobKind+j.Name, dueKind+j.Name)
+	}
+	if r.Prune {
+		q.Ranges = []driver.Range{{Prefix: jobKind}}
+	}
+	return q
+}
+
+func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) error {
+	if dry {
+		return st.View(ctx, need, fn)
+	}
+	_, err := st.Update(ctx, need, fn)
+	return err
+}
+
+func (r *ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
+	old, err := getJob(tx, j.Name)
+	if err != nil {
+		return Change{}, err
+	}
+	due, err := getDue(tx, j.Name)
+	if err != nil {
+		return Change{}, err
+	}
+	now := tx.Now().UTC().Truncate(time.Microsecond)
+	c := Change{Name: j.Name, Action: "added"}
+	j.CreatedAt, j.UpdatedAt, j.By = now, now, r.By
+	switch {
+	case old.Exists() && r.New:
+		return c, &ExistsError{j.Name}
+	case old.Exists():
+		j.CreatedAt, j.Paused = old.Value.CreatedAt, old.Value.Paused
+		c.Action, c.Fields = "changed", difference(old.Value, j)
+	}
+	d := due.Value
+	if len(c.Fields) == 0 && old.Exists() {
+		c.Action, j = "unchanged", old.Value
+	} else {
+		d.Job, d.TTL, d.Handler = j.Name, j.TTL.Seconds(), len(j.Command) == 0
+		if !old.Exists() || !old.Value.sameSchedule(j) {
+			d.follow(j, j.cron().Next(now))
+		}
+		d.Each = j.Overlap == OverlapAllow
+		if err := errors.Join(tx.Put(jobKind+j.Name, j), putDue(tx, d), note(tx, c.Action, j.Name, r.By)); err != nil {
+			return c, err
+		}
+	}
+	c.Next, c.Job = d.At, &j
+	return c, nil
+}
+
+// note writes a line of history, which also is the commit's receipt.
+func note(tx *store.Tx, event, name, by string) error {
+	return lock.Log(tx, lock.Event{Event: "job " + event, Keys: []string{lockPrefix + name}, Owner: by})
+}
+
+func (r *ApplyRequest) prune(tx *store.Tx, keep map[string]bool, out *ApplyResult) error {
+	recs, err := tx.Scan(jobKind, 0)
+	if err != nil {
+		return err
+	}
+	tx.GuardKind(jobKind)
+	for _, rec := range recs {
+		name := strings.TrimPrefix(rec.Key, jobKind)
+		if keep[name] {
+			continue
+		}
+		if err := remove(tx, name, r.By); err != nil {
+			return err
+		}
+		out.Changes = append(out.Changes, Change{Name: name, Action: "removed"})
+	}
+	return nil
+}
+
+// remove deletes a job. What runs goes on; its end is still written.
+func remove(tx *store.Tx, name, by string) error {
+	job, err := getJob(tx, name)
+	if err != nil {
+		return err
+	}
+	due, err := getDue(tx, name)
+	if err != nil {
+		return err
+	}
+	if !job.Exists() {
+		return &NotFoundError{name}
+	}
+	tx.Delete(job.Key)
+	d := due.Value
+	d.Job, d.Triggers = name, nil
+	d.follow(job.Value, time.Time{})
+	return errors.Join(putDue(tx, d), note(tx, "removed", name, by))
+}
+
+// ChangeRequest is about one job.
+type ChangeRequest struct {
+	Name   string
+	By     string
+	DryRun bool
+}
+
+// Remove deletes a job. Its history stays until its age is over.
+func Remove(ctx context.Context, st *store.Store, r ChangeRequest) error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	return update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error { return remove(tx, r.Name, r.By) })
+}
+
+// Pause keeps a job from firing until Resume. What runs goes on.
+func Pause(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) {
+	return r.pause(ctx, st, true)
+}
+
+// Resume lets a job fire again, from now on: the times between are not missed.
+func Resume(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) {
+	return r.pause(ctx, st, false)
+}
+
+func (r ChangeRequest) pause(ctx context.Context, st *store.Store, paused bool) (Info, error) {
+	var out Info
+	if err := CheckName(r.Name); err != nil {
+		return out, err
+	}
+	err := update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
+		job, due, err := mustJob(tx, r.Name)
+		if err != nil {
+			return err
+		}
+		if job.Paused != paused {
+			job.Paused, job.UpdatedAt = paused, tx.Now().UTC().Truncate(time.Microsecond)
+			due.follow(job, job.cron().Next(tx.Now()))
+			event := "resumed"
+			if paused {
+				event = "paused"
+			}
+			if err := errors.Join(tx.Put(jobKind+job.Name, job), putDue(tx, due), note(tx, event, job.Name, r.By)); err != nil {
+				return err
+			}
+		}
+		out = newInfo(job, due)
+		return nil
+	})
+	return out, err
+}
+
+func mustJob(tx *store.Tx, name string) (Job, dueRecord, error) {
+	job, err := getJob(tx, name)
+	if err != nil {
+		return Job{}, dueRecord{}, err
+	}
+	due, err := getDue(tx, name)
+	if err == nil && !job.Exists() {
+		err = &NotFoundError{name}
+	}
+	due.Value.Job = name
+	if !due.Exists() { // paused, nothing running
+		due.Value.TTL, due.Value.Handler, due.Value.Each = job.Value.TTL.Seconds(), len(job.Value.Command) == 0, job.Value.Overlap == OverlapAllow
+	}
+	return job.Value, due.Value, err
+}
+
+// TriggerResult names the fire time that was made.
+type TriggerResult struct {
+	Job   string    `json:"job"`
+	At    time.Time `json:"fireTime"`
+	RunID string    `json:"runId"`
+}
+
+// Trigger fires a job now, paused or not, by its own rules for overlap.
+func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResult, error) {
+	var out TriggerResult
+	if err := CheckName(r.Name); err != nil {
+		return out, err
+	}
+	err := update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
+		job, due, err := mustJob(tx, r.Name)
+		if err != nil {
+			return err
+		}
+		if len(due.Triggers) >= MaxTriggers {
+			return fmt.Errorf("%w: %d triggers of %s wait already", driver.ErrTooLarge, len(due.Triggers), r.Name)
+		}
+		at := tx.Now().UTC().Truncate(time.Millisecond)
+		for taken := true; taken; {
+			f, err := getFire(tx, r.Name, at)
+			if err != nil {
+				return err
+			}
+			taken = f.Exists() || slices.ContainsFunc(due.Triggers, func(t trigger) bool { return t.At.Equal(at) }) || due.At != nil && due.At.Equal(at)
+			if taken {
+				at = at.Add(time.Millisecond)
+			}
+		}
+		due.Triggers = append(due.Triggers, trigger{At: at, By: r.By})
+		out = TriggerResult{Job: job.Name, At: at, RunID: runID(job.Name, at)}
+		return errors.Join(putDue(tx, due), note(tx, "triggered", job.Name, r.By))
+	})
+	return out, err
+}
+
+// difference compares what a person can set.
+func difference(a, b Job) (fields []Field) {
+	was, is := a.settings(), b.settings()
+	for i := range was {
+		if was[i][1] != is[i][1] {
+			fields = append(fields, Field{Name: was[i][0], From: was[i][1], To: is[i][1]})
+		}
+	}
+	return fields
+}
+
+// settings are what a person can set, by the names of the file.
+func (j Job) settings() [][2]string {
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
+		env = append(env, name+"="+j.Env[name])
+	}
+	return [][2]string{
+		{"cron", j.Cron},
+		{"tz", j.Zone},
+		{"command", words(j.Command)},
+		{"dir", j.Dir},
+		{"env", words(env)},
+		{"ttl", j.TTL.String()},
+		{"max-run", j.MaxRun.String()},
+		{"jitter", j.Jitter.String()},
+		{"misfire", string(j.Misfire)},
+		{"overlap", string(j.Overlap)},
+		{"on-crash", string(j.OnCrash)},
+		{"max-attempts", fmt.Sprint(j.MaxAttempts)},
+		{"keep", fmt.Sprint(j.Keep)},
+		{"keep-for", j.KeepFor.String()},
+	}
+}
+
+// words shows a list so that two lists never look alike.
+func words(list []string) string {
+	var out []string
+	for _, w := range list {
+		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$") {
+			w = fmt.Sprintf("%q", w)
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}

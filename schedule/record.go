@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"errors"
+	"hash/fnv"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// The kinds of records of this package, and the prefix of its locks.
+const (
+	jobKind    = "job/"
+	dueKind    = "due/"
+	fireKind   = "fire/"
+	lockPrefix = string(lock.Job) + ":"
+)
+
+// dueRecord is what a pod must know about a job to sleep: when it fires next,
+// what waits, and what runs. One scan of this kind is a pod's whole view.
+type dueRecord struct {
+	Job      string     `json:"job"`
+	At       *time.Time `json:"at,omitempty"`       // the next fire time; none while paused
+	Start    *time.Time `json:"startAt,omitempty"`  // when it may be claimed, where jitter makes that later
+	QueuedAt *time.Time `json:"queuedAt,omitempty"` // since when it waits for the run before it
+	TTL      float64    `json:"ttlSeconds"`         // of the lease
+	Handler  bool       `json:"handler,omitempty"`  // no command: for programs that know the job
+	Each     bool       `json:"each,omitempty"`     // runs may overlap: each has a lock of its own
+	Triggers []trigger  `json:"triggers,omitempty"`
+	Running  []run      `json:"running,omitempty"`
+}
+
+// trigger is a fire time that a person asked for.
+type trigger struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+}
+
+// run is a fire time that was claimed and has not ended.
+type run struct {
+	At      time.Time `json:"at"`
+	Attempt int       `json:"attempt"`
+	Lease   string    `json:"lease"`
+	Key     string    `json:"key"` // of its lock
+}
+
+// Check tells a damaged record from one that says something.
+func (d dueRecord) Check(key string) error {
+	if key != dueKind+d.Job {
+		return errors.New("nothing due for that job")
+	}
+	return nil
+}
+
+func (d dueRecord) empty() bool { return d.At == nil && len(d.Triggers)+len(d.Running) == 0 }
+
+// start is when the next fire time may be claimed.
+func (d dueRecord) start() time.Time {
+	if d.Start != nil {
+		return *d.Start
+	}
+	return *d.At
+}
+
+// follow makes at the next fire time.
+func (d *dueRecord) follow(j Job, at time.Time) {
+	d.At, d.Start, d.QueuedAt = nil, nil, nil
+	if at.IsZero() || j.Paused {
+		return
+	}
+	d.At = &at
+	if delay := spread(j, at); delay > 0 {
+		start := at.Add(delay)
+		d.Start = &start
+	}
+}
+
+// key is the lock of a run that begins now.
+func (d dueRecord) key(at time.Time) string {
+	if d.Each {
+		return lockPrefix + d.Job + "@" + stamp(at)
+	}
+	return lockPrefix + d.Job
+}
+
+// spread is how much later than its fire time a run starts: the same on all
+// pods, another for each job and fire time.
+func spread(j Job, at time.Time) time.Duration {
+	if j.Jitter <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write([]byte(j.Name + "@" + stamp(at)))
+	x := h.Sum64() // neighbours differ in their last bits only: mix
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return time.Duration(x % uint64(j.Jitter+1)).Truncate(time.Millisecond)
+}
+
+// State of a fire time.
+type State string
+
+// The states. All but Claimed are final.
+const (
+	Claimed State = "claimed" // a pod has it
+	Done    State = "done"
+	Failed  State = "failed"  // the command ended with another code than 0, was stopped, or did not start
+	Lost    State = "lost"    // its pod died, or lost the lease: how far it came is not known
+	Skipped State = "skipped" // why says why
+)
+
+// Fire is the record of one fire time, and what a handler is given.
+type Fire struct {
+	Job       string     `json:"job"`
+	At        time.Time  `json:"fireTime"`
+	RunID     string     `json:"runId"` // the same for every attempt: a key for idempotence
+	State     State      `json:"state"`
+	Why       string     `json:"why,omitempty"`
+	Attempt   int        `json:"attempt,omitempty"`
+	Pod       string     `json:"pod,omitempty"`
+	Lease     string     `json:"lease,omitempty"`
+	Token     int64      `json:"token,omitempty"`
+	By        string     `json:"triggeredBy,omitempty"`
+	ClaimedAt *time.Time `json:"claimedAt,omitempty"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	ExitCode  *int       `json:"exitCode,omitempty"`
+	Output    string     `json:"output,omitempty"` // the last lines
+
+	// A record of skipped fire times may stand for several in a row.
+	Count int        `json:"count,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// Check tells a damaged record from one that says something.
+func (f Fire) Check(key string) error {
+	if f.Job == "" || key != fireKey(f.Job, f.At) || f.State == "" {
+		return errors.New("no fire of that job and time")
+	}
+	return nil
+}
+
+// Duration is how long it ran.
+func (f Fire) Duration() time.Duration {
+	if f.ClaimedAt == nil || f.EndedAt == nil {
+		return 0
+	}
+	return f.EndedAt.Sub(*f.ClaimedAt)
+}
+
+// stamp is a fire time in keys and run ids; the order of the text is that of time.
+func stamp(at time.Time) string { return at.UTC().Format("20060102T150405.000Z") }
+
+func fireKey(job string, at time.Time) string { return fireKind + job + "/" + stamp(at) }
+
+func runID(job string, at time.Time) string { return job + "@" + stamp(at) }
+
+func getJob(tx *store.Tx, name string) (store.Entry[Job], error) {
+	return store.Get[Job](tx, jobKind+name)
+}
+
+func getDue(tx *store.Tx, name string) (store.Entry[dueRecord], error) {
+	return store.Get[dueRecord](tx, dueKind+name)
+}
+
+func getFire(tx *store.Tx, name string, at time.Time) (store.Entry[Fire], error) {
+	return store.Get[Fire](tx, fireKey(name, at))
+}
+
+func putFire(tx *store.Tx, f Fire) error { return tx.Put(fireKey(f.Job, f.At), f) }
+
+// putDue writes what is due, or deletes it when nothing is.
+func putDue(tx *store.Tx, d dueRecord) error {
+	if d.empty() {
+		tx.Delete(dueKind + d.Job)
+		return nil
+	}
+	return tx.Put(dueKind+d.Job, d)
+}
