@@ -18,7 +18,7 @@ type crew struct {
 	queue chan candidate // for slots
 
 	mu      sync.Mutex
-	taken   map[string]bool  // jobs that are in the queue, or being claimed
+	taken   map[string]bool      // jobs that are in the queue, or being claimed
 	blocked map[string]candidate // jobs that wait for a lock, as they were found
 	slots   int
 	idle    int
