@@ -201,6 +201,11 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 			}
 			return &LostError{Key: key, Owner: lk.Value.Owner, Now: lk.Rev}
 		}
+		if fault.Bug("mod_revision_token") { // a heartbeat moves what is the token
+			if err := tx.Put(lk.Key, lk.Value); err != nil {
+				return err
+			}
+		}
 		token = max(token, lk.Rev)
 	}
 	held, err := heldFor(tx, l)

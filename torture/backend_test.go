@@ -67,7 +67,7 @@ func (b backend) modes() []Mode {
 }
 
 // backends are all that are tortured.
-var backends = []backend{sqlite, files, gitFile, gitHTTP}
+var backends = []backend{sqlite, files, gitFile, gitHTTP, etcd}
 
 // eachBackend runs a test on all of them.
 func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {

@@ -29,6 +29,7 @@ type holderState struct {
 	owner string
 	held  bool
 	ghost bool // nobody knows how its lease ends
+	rest  bool // ended with another key, and may still be found here
 }
 
 // question and reply are an operation as the model sees it.
@@ -49,6 +50,10 @@ const (
 	ended = "ended"
 )
 
+// dropped is how a lease ends whose record the store has dropped: nobody knows
+// its keys any more, so the lock on each is there until it is taken by itself.
+const dropped = "dropped"
+
 var holderModel = porcupine.Model{
 	Init: func() any { return holderState{} },
 	Step: func(s, in, out any) (bool, any) {
@@ -56,8 +61,8 @@ var holderModel = porcupine.Model{
 		mine := now.held && now.token == q.token && !now.ghost // a ghost's own token nobody knows
 		switch q.kind + " " + out.(string) {
 		case opAcquire + " " + isOK:
-			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && now.held && now.owner == q.took
-			return fits && q.token > now.token, holderState{q.token, q.owner, true, false}
+			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && (now.held || now.rest) && now.owner == q.took
+			return fits && q.token > now.token, holderState{token: q.token, owner: q.owner, held: true}
 		case opAcquire + " " + isHeld:
 			return q.owner == "" || now.held && now.owner == q.owner, now
 		case opRenew + " " + isOK:
@@ -71,9 +76,11 @@ var holderModel = porcupine.Model{
 			now.held = now.held && !mine
 			return true, now
 		case ghost + " " + isUnknown:
-			return true, holderState{now.token, q.owner, true, true}
-		case ended + " " + isUnknown:
-			now.held = now.held && now.owner != q.owner
+			return true, holderState{token: now.token, owner: q.owner, held: true, ghost: true}
+		case ended + " " + isUnknown, ended + " " + dropped:
+			if now.held && now.owner == q.owner {
+				now.held, now.rest = false, out == dropped
+			}
 			return true, now
 		}
 		return false, now
@@ -92,13 +99,13 @@ func (c *checker) linear(key string, grants []*op) {
 		keys[g.Owner] = g.Keys
 	}
 	for from := 0; from < len(grants); from += grantsOfWindow {
-		w := window{key: key, keys: keys, killed: c.killed, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
+		w := window{key: key, keys: keys, killed: c.killed, drops: c.Drops, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
 		ops := w.build(c.ops)
 		c.r.LinearOps += len(ops)
 		model := holderModel
 		if from > 0 {
 			before := grants[from-1]
-			model.Init = func() any { return holderState{before.token(key), before.Owner, true, false} }
+			model.Init = func() any { return holderState{token: before.token(key), owner: before.Owner, held: true} }
 		}
 		verdict, info := porcupine.CheckOperationsVerbose(model, ops, linearTime)
 		switch verdict {
@@ -141,6 +148,7 @@ type window struct {
 	key      string
 	keys     map[string][]string // of an owner, where its grant is known
 	killed   map[int]int64       // when a worker was
+	drops    bool                // see Config
 	grants   []*op
 	from, to int
 
@@ -235,7 +243,11 @@ func (w *window) addEnded(o *op) {
 		if key == w.key || len(w.keys[t.Owner]) > 0 && !slices.Contains(w.keys[t.Owner], w.key) {
 			continue
 		}
-		w.add(o, question{kind: ended, owner: t.Owner}, isUnknown, o.Began, o.Return)
+		result := isUnknown
+		if w.drops && t.Why == "expired" {
+			result = dropped
+		}
+		w.add(o, question{kind: ended, owner: t.Owner}, result, o.Began, o.Return)
 		w.over[t.Owner] = true
 	}
 }

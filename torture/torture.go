@@ -49,6 +49,7 @@ type Config struct {
 	Disturb      func() error
 	DisturbEvery time.Duration
 
+	Drops  bool          // the store drops the record of a lease that expires
 	Late   time.Duration // how much longer than its ttl a dead holder may be in the way; default 5s
 	Limit  time.Duration // of the whole run; default 10m
 	Damage func() []string

@@ -51,8 +51,11 @@ func TestFormat(t *testing.T) {
 		value string // "": deleted
 		want  error
 	}{
-		{"", driver.ErrDamaged}, {"x", driver.ErrDamaged}, {"{}", driver.ErrDamaged},
-		{`{"format":1,"eras":[]}`, driver.ErrDamaged}, {`{"format":2}`, driver.ErrNewer},
+		{"", driver.ErrDamaged},
+		{"x", driver.ErrDamaged},
+		{"{}", driver.ErrDamaged},
+		{`{"format":1,"eras":[]}`, driver.ErrDamaged},
+		{`{"format":2}`, driver.ErrNewer},
 	} {
 		prefix := newPrefix()
 		s := open(t, c.URL(prefix))

@@ -1,0 +1,172 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
+	"github.com/tasklock/tasklock/store/etcdstore"
+	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+)
+
+// etcd runs on one member that all tests share, each under a prefix of its own.
+var etcd = backend{
+	name: "etcd", scheme: "etcd",
+	open: func(ctx context.Context, url string) (driver.Store, error) {
+		return etcdstore.Open(ctx, url, &etcdstore.Options{Create: true})
+	},
+	create: func(t testing.TB, _ string) string { return newPlace(t, sharedEtcd(t)) },
+	damage: func(url, _ string) []string {
+		r, err := etcdstore.Inspect(context.Background(), url)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		return r.Problems
+	},
+	race:  raceEtcd,
+	ttl:   3 * time.Second,
+	bugs:  []planted{{"mod_revision_token", func(c *Config) { c.KillEvery, c.PauseEvery = 0, 0 }}},
+	brief: brief{modes: []Mode{Library}, bugs: []string{"mod_revision_token"}},
+}
+
+// raceEtcd: etcd counts leases in whole seconds, and takes its time to end them.
+func raceEtcd(c *Config) {
+	c.TTL, c.Late, c.Drops = 3*time.Second, 20*time.Second, true
+	c.PauseEvery, c.Pause = time.Second, 6*time.Second
+	c.Rounds = 12
+	if full() {
+		c.long(200)
+	}
+}
+
+// newPlace is a prefix that nobody has used. For etcd, tasklock becomes its
+// sibling, which must be there.
+func newPlace(t testing.TB, c *etcdtest.Cluster) string {
+	t.Helper()
+	build(t, "tasklock-plus", "build", "../cmd/tasklock-plus")
+	url := c.URL("t-" + strings.ToLower(rand.Text()[:12]))
+	st, err := etcdstore.Open(t.Context(), url, &etcdstore.Options{Create: true})
+	if err == nil {
+		err = st.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+var shared struct {
+	sync.Once
+	cluster *etcdtest.Cluster
+	err     error
+}
+
+// sharedEtcd starts the member that ends with this process.
+func sharedEtcd(t testing.TB) *etcdtest.Cluster {
+	t.Helper()
+	command(t) // makes the folder that is removed in the end
+	shared.Do(func() {
+		var dir string
+		if dir, shared.err = os.MkdirTemp(built.dir, "etcd-"); shared.err == nil {
+			shared.cluster, shared.err = etcdtest.New(dir, 1, "--unsafe-no-fsync")
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.cluster
+}
+
+// TestFailOver: the leader is killed and started again, and members stand still
+// for a while, under sixteen workers who are killed and stopped themselves. One
+// winner, tokens grow, every waiter is served.
+func TestFailOver(t *testing.T) {
+	c := etcdtest.Start(t, 3, "--unsafe-no-fsync")
+	b := etcd
+	b.create = func(t testing.TB, _ string) string { return newPlace(t, c) }
+	b.race = func(cfg *Config) {
+		raceEtcd(cfg)
+		cfg.TTL, cfg.Late, cfg.Wait = 6*time.Second, time.Minute, 3*time.Minute
+		cfg.KillEvery, cfg.PauseEvery, cfg.Pause = 2*time.Second, 10*time.Second, 2*cfg.TTL
+		if !full() {
+			cfg.Rounds = 4
+		}
+	}
+	cfg := b.run(t, Library)
+	cfg.Seed = 11
+	faults := 0
+	cfg.Disturb, cfg.DisturbEvery = func() error {
+		faults++
+		return failOver(c, faults%2 == 0)
+	}, 3*time.Second
+	clean(t, cfg)
+	if faults == 0 {
+		t.Error("no member failed: the run has shown nothing")
+	}
+	t.Logf("%d times a leader was killed or a member stood still", faults)
+}
+
+// failOver does without the leader for a while: it is killed, or stands still.
+func failOver(c *etcdtest.Cluster, pause bool) error {
+	leader, err := c.Leader()
+	if err != nil {
+		return err
+	}
+	if !pause {
+		c.Kill(leader)
+		time.Sleep(2 * time.Second)
+		return c.Run(leader)
+	}
+	if err := c.Pause(leader); err != nil {
+		return err
+	}
+	time.Sleep(4 * time.Second)
+	return c.Resume(leader)
+}
+
+// TestCutOff: a holder that no longer reaches the server, and is not told so,
+// ends its command before the server gives the lock away.
+func TestCutOff(t *testing.T) {
+	server := sharedEtcd(t)
+	p, err := proxy.New(server.Members[0].Addr)
+	must(t, err)
+	t.Cleanup(p.Close)
+	next := newField(t, etcd, 6*time.Second)
+	old := *next
+	old.url = strings.Replace(next.url, server.Members[0].Addr, p.Addr(), 1)
+
+	holder, err := old.start(0, 1, time.Minute, true, "")
+	must(t, err)
+	defer holder.end()
+	if err := within(30*time.Second, holder.in); err != nil {
+		t.Fatalf("the command does not start: %v: %s", err, &holder.said)
+	}
+	cut := time.Now()
+	p.BlackHole(proxy.Both)
+	after, err := next.start(0, 2, time.Second, false, "")
+	must(t, err)
+	defer after.end()
+	if err := within(time.Minute, after.in); err != nil {
+		t.Fatalf("nobody can take over: %v: %s", err, &after.said)
+	}
+	if runs(holder.child) {
+		t.Error("the lease was given away while the command works")
+	}
+	if waited := time.Since(cut); waited < next.ttl/2 {
+		t.Errorf("given away after %v, before the ttl was over", waited)
+	}
+	if err := within(30*time.Second, holder.done); err != nil || holder.wrapper.ProcessState.ExitCode() != 7 {
+		t.Errorf("the holder does not end with 7: %v: %s", err, &holder.said)
+	}
+	if holder.spoke("pushed") {
+		t.Errorf("the old command worked on: %v", holder.lines)
+	}
+}
