@@ -96,10 +96,10 @@ func (s *Store) glance(fn func(*view) error) error {
 			v.over, err = j.last(0)
 		}
 		if err != nil {
-			return s.unlessMoved(st, err)
+			return s.unlessMoved(v, err)
 		}
 	}
-	return s.unlessMoved(st, fn(v))
+	return s.unlessMoved(v, fn(v))
 }
 
 // finish ends what a dead writer began. If the guard is taken, the writer lives
@@ -113,10 +113,23 @@ func (s *Store) finish(t *tree) bool {
 	return err == nil
 }
 
-// unlessMoved returns err if the store is still where it was.
-func (s *Store) unlessMoved(st state, err error) error {
+// unlessMoved returns err if nothing that the view has looked at was written
+// since: the journal tells.
+func (s *Store) unlessMoved(v *view, err error) error {
 	fault.Point("file.again")
-	if now, again := s.readState(); again != nil || now.Revision != st.Revision {
+	now, again := s.readState()
+	switch {
+	case again != nil || now.Generation != v.state.Generation:
+		return errMoved
+	case now.Revision == v.state.Revision:
+		return err
+	}
+	j, again := s.slice(now, v.state.End)
+	if again != nil {
+		return errMoved
+	}
+	since, again := j.last(0)
+	if again != nil || v.saw(since) {
 		return errMoved
 	}
 	return err
@@ -166,10 +179,28 @@ type view struct {
 	tree  *tree
 	state state
 	over  map[string]record
+
+	gets  []string // keys that were looked at
+	scans []string // prefixes that were listed
+}
+
+// saw reports whether one of the records would have been seen by the view.
+func (v *view) saw(records map[string]record) bool {
+	for key := range records {
+		if slices.Contains(v.gets, key) || slices.ContainsFunc(v.scans, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // get returns the record of key; ok is false when there is none.
 func (v *view) get(key string) (record, bool, error) {
+	v.gets = append(v.gets, key)
+	return v.read(key)
+}
+
+func (v *view) read(key string) (record, bool, error) {
 	if r, ok := v.over[key]; ok {
 		return r, r.value != nil, nil
 	}
@@ -216,7 +247,7 @@ func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) erro
 		if i%256 == 255 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r, ok, err := v.get(key)
+		r, ok, err := v.read(key)
 		if err != nil {
 			return err
 		}
@@ -229,6 +260,7 @@ func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) erro
 
 // keys lists the keys that begin with prefix, in order.
 func (v *view) keys(ctx context.Context, prefix string) ([]string, error) {
+	v.scans = append(v.scans, prefix)
 	kind, _, whole := strings.Cut(prefix, "/")
 	folders := []string{encodeName(kind)}
 	switch {
