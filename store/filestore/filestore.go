@@ -76,6 +76,7 @@ const (
 type Store struct {
 	dir    string
 	root   *os.Root
+	place  handle // the same folder, for quick
 	limit  int64 // of a half of the journal; less in tests
 	life   string
 	frozen bool // we may only read
@@ -131,6 +132,9 @@ func newStore(dir string, poll time.Duration) (*Store, error) {
 		wake:  local.NewWake(filepath.Join(dir, wakeDir), poll),
 	}
 	s.group = driver.NewGroup(s.apply)
+	if err := s.place.open(dir); err != nil {
+		return nil, errors.Join(local.Denied(err), root.Close())
+	}
 	return s, nil
 }
 
@@ -271,5 +275,6 @@ func (s *Store) Close() error {
 			_ = f.Close() // everything that counts is synced
 		}
 	}
+	s.place.close()
 	return s.root.Close()
 }

@@ -15,4 +15,5 @@ func (t *tree) swap(*folder, string, *folder, string) error { return errors.ErrU
 // A handle is for Linux.
 type handle struct{}
 
-func (handle) close() {}
+func (handle) open(string) error { return nil }
+func (handle) close()            {}

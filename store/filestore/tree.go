@@ -24,6 +24,7 @@ type tree struct {
 	records *folder
 	spare   *folder
 	kinds   map[string]*folder // by name; nil: there is none
+	quick   quick
 }
 
 // A folder is an open one.
@@ -41,6 +42,7 @@ func (t *tree) close() {
 	for _, k := range t.kinds {
 		k.close()
 	}
+	t.quick.close()
 }
 
 func (f *folder) close() {
@@ -138,6 +140,9 @@ func (t *tree) readFile(folder, name string) (record, bool, error) {
 
 // content returns what is in a file, nil when there is none.
 func (t *tree) content(folder, name string) ([]byte, error) {
+	if data, ok := t.quick.read(t.s, folder, name); ok {
+		return data, nil
+	}
 	kind, err := t.kind(folder, false)
 	if err != nil || kind == nil {
 		return nil, err
