@@ -27,10 +27,15 @@ var files = backend{
 		return r.Problems
 	},
 	race: func(c *Config) {
-		if c.Mode == Binary && !full() {
-			c.Rounds = 8
+		switch {
+		case full():
+		case c.Mode == Binary:
+			c.Rounds = 5
+		default:
+			c.Rounds = 12
 		}
 	},
 	ttl:   time.Second,
+	tasks: [2]int{3, 200},
 	brief: brief{modes: []Mode{Library, Binary}, bugs: []string{"no_compare", "empty_is_free"}},
 }

@@ -67,6 +67,7 @@ func gitBackend(name string, short brief, url func(t testing.TB, remote string) 
 		},
 		race:  raceGit,
 		ttl:   5 * time.Second,
+		tasks: [2]int{0, 30},
 		brief: short,
 	}
 }

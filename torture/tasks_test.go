@@ -35,27 +35,33 @@ var taskRaces = []race{
 }
 
 func TestTaskRaces(t *testing.T) {
-	for _, c := range taskRaces {
-		t.Run(c.name, func(t *testing.T) {
-			rounds := 25
-			if full() {
-				rounds = 200
+	for _, b := range backends {
+		rounds := b.tasks[0]
+		if full() {
+			rounds = b.tasks[1]
+		}
+		for _, c := range taskRaces {
+			if rounds > 0 {
+				t.Run(b.name+"/"+c.name, func(t *testing.T) { c.run(t, b, rounds) })
 			}
-			r := newRing(t, sqlite, "")
-			began := time.Now()
-			for n := range rounds {
-				c.round(r, n)
-			}
-			r.end()
-			report := fmt.Sprintf("%-24s %d processes × %d rounds, %d commands in %s: %s; %d faults",
-				c.name, racers, rounds, r.commands, time.Since(began).Round(time.Millisecond), r.tally(), len(r.faults))
-			if t.Log(report); full() {
-				fmt.Println(report)
-			}
-			for _, f := range r.faults {
-				t.Error(f)
-			}
-		})
+		}
+	}
+}
+
+func (c race) run(t *testing.T, b backend, rounds int) {
+	r := newRing(t, b, "")
+	began := time.Now()
+	for n := range rounds {
+		c.round(r, n)
+	}
+	r.end()
+	report := fmt.Sprintf("%-8s %-24s %d processes × %d rounds, %d commands in %s: %s; %d faults",
+		b.name, c.name, racers, rounds, r.commands, time.Since(began).Round(time.Millisecond), r.tally(), len(r.faults))
+	if t.Log(report); full() {
+		fmt.Println(report)
+	}
+	for _, f := range r.faults {
+		t.Error(f)
 	}
 }
 

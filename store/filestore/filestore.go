@@ -77,7 +77,7 @@ type Store struct {
 	dir    string
 	root   *os.Root
 	place  handle // the same folder, for quick
-	limit  int64 // of a half of the journal; less in tests
+	limit  int64  // of a half of the journal; less in tests
 	life   string
 	frozen bool // we may only read
 
