@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|files|git…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|files|git|postgres…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -44,6 +44,7 @@ func main() {
 		{"tasks", b.tasks},
 		{"files", b.files},
 		{"git", b.git},
+		{"postgres", b.postgres},
 	} {
 		if len(os.Args) == 2 || slices.Contains(os.Args[2:], s.name) {
 			s.run()

@@ -75,8 +75,10 @@ func (b *bench) queued(st *store.Store) {
 	}
 }
 
-func waitWorker(path string) {
-	st := store.New(open(path))
+func waitWorker(path string) { serveWaits(store.New(open(path))) }
+
+// serveWaits waits for the key whenever it is told to, and says when it got it.
+func serveWaits(st *store.Store) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "waiter", Wait: time.Minute})
 		check(err)

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -23,6 +22,11 @@ const (
 // prepareAfter is how often a statement is sent whole before the server is
 // told to remember it: most commands ask once and go.
 const prepareAfter = 2
+
+// planOnce keeps the server from planning a remembered statement again each time,
+// for as many keys as there are this time, and from plans that are good while the
+// table is small and are kept when it no longer is.
+const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off"
 
 // A conn is one connection. It is used by one call at a time.
 type conn struct {
@@ -98,7 +102,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	case err != nil:
 		return s.explain(err)
 	case len(rows) != 1:
-		return fmt.Errorf("%w: the table state in %s has %d rows, not one; restore it from a backup", driver.ErrDamaged, s.where, len(rows))
+		return s.damaged("the row with the empty key is missing")
 	}
 	if version := int(number(rows[0][0])); version > len(steps) {
 		return s.newer(version)
@@ -136,10 +140,25 @@ func (s *Store) patient() bool {
 	return s.met && time.Since(s.down) < patience
 }
 
+// watch lets the end of ctx break off what the connection does, without the
+// goroutine that pgconn would start for each call.
+func (c *conn) watch(ctx context.Context) (done func()) {
+	stop := context.AfterFunc(ctx, func() { _ = c.pg.Conn().SetDeadline(time.Unix(1, 0)) })
+	return func() {
+		if !stop() && !c.pg.IsClosed() { // it broke off nothing: make up for it
+			_ = c.pg.Conn().SetDeadline(time.Time{})
+		}
+	}
+}
+
 // exec sends SQL as one message and returns the rows of all its results, as
 // text.
 func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
-	results := c.pg.Exec(ctx, sql)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	defer c.watch(ctx)()
+	results := c.pg.Exec(context.Background(), sql)
 	var rows [][]string
 	for results.NextResult() {
 		r := results.ResultReader()
@@ -153,9 +172,18 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 		_, _ = r.Close() // its error is that of all
 	}
 	if err := results.Close(); err != nil {
-		return nil, err
+		return nil, ended(ctx, err)
 	}
 	return rows, nil
+}
+
+// ended prefers the end of ctx to the error that it brought about, unless the
+// server had the last word.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && code(err) == "" {
+		return ctx.Err()
+	}
+	return err
 }
 
 // binary asks for every column as the server keeps it.
@@ -164,21 +192,27 @@ var binary = []int16{1}
 // query runs one statement and gives each row to f, which must copy what it
 // keeps.
 func (c *conn) query(ctx context.Context, sql string, params [][]byte, f func(row [][]byte) error) error {
-	var r *pgconn.ResultReader
-	name, err := c.prepared(ctx, sql)
-	switch {
-	case err != nil:
+	if err := ctx.Err(); err != nil {
 		return err
-	case name == "":
-		r = c.pg.ExecParams(ctx, sql, params, nil, nil, binary)
-	default:
-		r = c.pg.ExecPrepared(ctx, name, params, nil, binary)
+	}
+	name, err := c.prepared(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer c.watch(ctx)()
+	var r *pgconn.ResultReader
+	if name == "" {
+		r = c.pg.ExecParams(context.Background(), sql, params, nil, nil, binary)
+	} else {
+		r = c.pg.ExecPrepared(context.Background(), name, params, nil, binary)
 	}
 	for r.NextRow() && err == nil {
 		err = f(r.Values())
 	}
-	_, closed := r.Close()
-	return errors.Join(closed, err)
+	if _, closed := r.Close(); closed != nil {
+		return ended(ctx, closed)
+	}
+	return err
 }
 
 // prepared returns the name of a statement that the server remembers, or none.
@@ -191,6 +225,11 @@ func (c *conn) prepared(ctx context.Context, sql string) (string, error) {
 		return c.names[sql], nil
 	}
 	name := "tasklock" + strconv.Itoa(len(c.names))
+	if len(c.names) == 0 {
+		if _, err := c.exec(ctx, planOnce); err != nil {
+			return "", err
+		}
+	}
 	if _, err := c.pg.Prepare(ctx, name, sql, nil); err != nil {
 		return "", err
 	}

@@ -24,17 +24,17 @@ type Report struct {
 	Problems      []string
 }
 
-const sqlInspect = `SELECT current_setting('server_version'), s.version, s.rev,
-  (SELECT count(*) FROM @.record), pg_total_relation_size('@.record') + pg_total_relation_size('@.state'),
+const sqlInspect = `SELECT current_setting('server_version'), s.value ->> 'version', s.rev,
+  (SELECT count(*) FROM @.record WHERE key > ''), pg_total_relation_size('@.record'),
   pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
   current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off',
-  has_table_privilege('@.record', 'SELECT, INSERT') AND has_table_privilege('@.record', 'UPDATE')
-    AND has_table_privilege('@.record', 'DELETE') AND has_table_privilege('@.state', 'UPDATE'),
+  (SELECT bool_and(has_table_privilege('@.record', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p),
   (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE backend_xmin IS NOT NULL)
-FROM @.state s`
+FROM @.record s WHERE s.key = ''`
 
 const sqlProblems = `SELECT 'record ' || key || ' is not a JSON object' FROM @.record WHERE json_typeof(value) <> 'object'
-UNION ALL SELECT 'record ' || key || ' is at revision ' || r.rev || ' and the store at ' || s.rev FROM @.record r, @.state s WHERE r.rev > s.rev OR r.rev < 1
+UNION ALL SELECT 'record ' || r.key || ' is at revision ' || r.rev || ' and the store at ' || s.rev
+  FROM @.record r, @.record s WHERE s.key = '' AND r.key > '' AND (r.rev > s.rev OR r.rev < 1)
 UNION ALL SELECT 'record ' || key || ' is dated ' || time || ', which is to come' FROM @.record WHERE time > clock_timestamp() + interval '1 minute'
 LIMIT 100`
 
@@ -64,7 +64,7 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 		return r, s.explain(err)
 	}
 	if len(rows) != 1 {
-		return r, s.damaged(fmt.Sprintf("the table state has %d rows, not one", len(rows)))
+		return r, s.damaged("the row with the empty key is missing")
 	}
 	row := rows[0]
 	r.Server, r.Version, r.Revision = row[0], int(number(row[1])), number(row[2])

@@ -83,6 +83,8 @@ type Store struct {
 	pool  *pool
 	hub   *hub
 
+	readers *readers
+
 	mu     sync.Mutex
 	met    bool      // the server has answered once
 	down   time.Time // since when it does not; zero if it does
@@ -126,6 +128,7 @@ func newStore(url string, o *Options) (*Store, error) {
 	s.group = driver.NewGroup(s.apply)
 	s.pool = newPool(s)
 	s.hub = newHub(s)
+	s.readers = &readers{s: s}
 	return s, nil
 }
 

@@ -1,8 +1,10 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	enc "encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,26 +16,20 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// One statement sees one state of the database, so a query is one statement. Its
-// first row is the store's own; then come the records of $1, and those of each
-// range in $2, $3, $4: from, below, limit. The first column is 0 for a key, else
-// the number of the range.
+// One statement sees one state of the database, so a query is one statement:
+// the records of $1, which has the empty key of the store's own row, and those of
+// each range in $2, $3, $4: from, below, limit. The first column is 0 for a key,
+// else the number of the range.
 const (
-	sqlRead = `SELECT 0::bigint, ''::text, rev, clock_timestamp(), NULL::json FROM @.state
-UNION ALL SELECT 0, key, rev, time, value FROM @.record WHERE key = ANY ($1::text[])`
+	sqlRead   = `SELECT 0::bigint, key, rev, time, value, clock_timestamp() FROM @.record WHERE key = ANY ($1::text[])`
 	sqlRanges = `
-UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value
+UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL
 FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY q(low, high, most, n), LATERAL (
   (SELECT * FROM @.record WHERE q.most >= 0 AND key >= q.low AND key < q.high ORDER BY key LIMIT nullif(greatest(q.most, 0), 0))
   UNION ALL
   (SELECT * FROM @.record WHERE q.most < 0 AND key >= q.low AND key < q.high ORDER BY key DESC LIMIT greatest(-q.most, 0))
 ) r`
-	sqlGuards = `SELECT ''::text, rev, kinds::text FROM @.state
-UNION ALL SELECT key, rev, NULL FROM @.record WHERE key = ANY ($1::text[])`
 )
-
-// top sorts after every key there can be.
-var top = strings.Repeat(string(utf8.MaxRune), driver.MaxKey/utf8.UTFMax+1)
 
 // Read implements driver.Store.
 func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
@@ -45,22 +41,34 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
-	sql, params := s.names.read, [][]byte{textArray(q.Keys)}
+	var got *answer
+	if len(q.Ranges) == 0 {
+		got, err = s.readers.read(ctx, q.Keys)
+	} else {
+		got, err = s.read(ctx, q)
+	}
+	if err != nil {
+		return driver.Snapshot{}, s.life.Ended(ctx, err)
+	}
+	return got.snapshot(q), nil
+}
+
+// read asks the server.
+func (s *Store) read(ctx context.Context, q driver.Query) (*answer, error) {
+	keys := append([]string{""}, q.Keys...)
+	sql, params := s.names.read, [][]byte{textArray(keys)}
 	if len(q.Ranges) > 0 {
 		sql, params = s.names.scan, append(params, bounds(q.Ranges)...)
 	}
 	var got *answer
-	err = s.ask(ctx, func(ctx context.Context, c *conn) error {
+	err := s.ask(ctx, func(ctx context.Context, c *conn) error {
 		got = newAnswer(q)
 		return c.query(ctx, sql, params, got.row)
 	})
 	if err == nil {
 		err = got.whole(s)
 	}
-	if err != nil {
-		return driver.Snapshot{}, s.life.Ended(ctx, err)
-	}
-	return got.snapshot(), nil
+	return got, err
 }
 
 // ask runs f on a connection, and once more on a new one if the first was
@@ -85,66 +93,72 @@ func (s *Store) ask(ctx context.Context, f func(context.Context, *conn) error) e
 
 // An answer collects the rows of a query.
 type answer struct {
-	q      driver.Query
-	state  int // rows of the table state
-	rev    int64
+	rev    int64 // of the store; -1 until its row has come
 	now    time.Time
+	state  []byte
 	found  map[string]driver.Record
 	ranges [][]driver.Record
 	odd    string // what is not as we write it
 }
 
 func newAnswer(q driver.Query) *answer {
-	return &answer{q: q, found: make(map[string]driver.Record, len(q.Keys)), ranges: make([][]driver.Record, len(q.Ranges))}
+	return &answer{rev: -1, found: make(map[string]driver.Record, len(q.Keys)), ranges: make([][]driver.Record, len(q.Ranges))}
 }
 
 func (a *answer) row(v [][]byte) error {
-	if len(v) != 5 || len(v[0]) != 8 || len(v[2]) != 8 || len(v[3]) != 8 {
+	if len(v) != 6 || len(v[0]) != 8 || len(v[2]) != 8 || len(v[3]) != 8 {
 		return errors.New("the server's answer has not the form that was asked for")
 	}
-	n, key, rev, at := integer(v[0]), string(v[1]), integer(v[2]), moment(v[3])
-	if key == "" {
-		a.state++
-		a.rev, a.now = rev, at
+	n, rev := integer(v[0]), integer(v[2])
+	if len(v[1]) == 0 {
+		a.rev, a.now, a.state = rev, moment(v[5]), slices.Clone(v[4])
 		return nil
 	}
-	r := driver.Record{Key: key, Rev: rev, Time: at, Value: slices.Clone(v[4])}
-	if value := strings.TrimLeft(string(r.Value[:min(len(r.Value), 64)]), " \t\r\n"); !strings.HasPrefix(value, "{") {
-		a.odd = "record " + key + " is not a JSON object"
+	r := driver.Record{Key: string(v[1]), Rev: rev, Time: moment(v[3]), Value: slices.Clone(v[4])}
+	if !object(r.Value) {
+		a.odd = "record " + r.Key + " is not a JSON object"
 	}
 	if n == 0 {
-		a.found[key] = r
+		a.found[r.Key] = r
 	} else {
 		a.ranges[n-1] = append(a.ranges[n-1], r)
 	}
 	return nil
 }
 
+// object reports whether a value, which the server knows to be JSON, is an
+// object.
+func object(value []byte) bool {
+	value = bytes.TrimLeft(value, " \t\r\n")
+	return len(value) > 0 && value[0] == '{'
+}
+
 // whole refuses what we would not have written.
 func (a *answer) whole(s *Store) error {
-	if a.state != 1 {
-		a.odd = fmt.Sprintf("the table state has %d rows, not one", a.state)
-	}
-	if a.odd != "" {
+	switch {
+	case a.rev < 0:
+		return s.damaged("the row with the empty key is missing")
+	case a.odd != "":
 		return s.damaged(a.odd)
 	}
-	check := func(r driver.Record) error {
-		if r.Rev > a.rev || r.Rev < 1 {
-			return s.damaged(fmt.Sprintf("record %s is at revision %d and the store at %d", r.Key, r.Rev, a.rev))
-		}
-		return nil
-	}
 	for _, r := range a.found {
-		if err := check(r); err != nil {
+		if err := s.plausible(r, a.rev); err != nil {
 			return err
 		}
 	}
 	for _, records := range a.ranges {
 		for _, r := range records {
-			if err := check(r); err != nil {
+			if err := s.plausible(r, a.rev); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+func (s *Store) plausible(r driver.Record, rev int64) error {
+	if r.Rev > rev || r.Rev < 1 {
+		return s.damaged(fmt.Sprintf("record %s is at revision %d and the store at %d", r.Key, r.Rev, rev))
 	}
 	return nil
 }
@@ -153,11 +167,12 @@ func (s *Store) damaged(what string) error {
 	return fmt.Errorf("%w: %s: %s; restore it from a backup", driver.ErrDamaged, s.where, what)
 }
 
-func (a *answer) snapshot() driver.Snapshot {
+// snapshot is what the answer has for one query; others may look at the same.
+func (a *answer) snapshot(q driver.Query) driver.Snapshot {
 	snap := driver.Snapshot{Rev: a.rev, Now: a.now}
-	for _, key := range a.q.Keys {
+	for _, key := range q.Keys {
 		if r, ok := a.found[key]; ok {
-			r.Value = slices.Clone(r.Value) // a key may be asked for twice
+			r.Value = slices.Clone(r.Value)
 			snap.Records = append(snap.Records, r)
 		}
 	}
@@ -176,34 +191,22 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 			keys = append(keys, g.Key)
 		}
 	}
-	var found map[string]int64
-	var kinds string
-	err = s.ask(ctx, func(ctx context.Context, c *conn) error {
-		found = map[string]int64{}
-		return c.query(ctx, s.names.guards, [][]byte{textArray(keys)}, func(row [][]byte) error {
-			if len(row) != 3 || len(row[1]) != 8 {
-				return errors.New("the server's answer has not the form that was asked for")
-			}
-			found[string(row[0])] = integer(row[1])
-			if len(row[0]) == 0 {
-				kinds = string(row[2])
-			}
-			return nil
-		})
-	})
+	got, err := s.readers.read(ctx, keys)
 	if err != nil {
 		return false, 0, err
 	}
-	last, err := parseKinds(kinds)
-	if err != nil {
-		return false, 0, s.damaged("the table state: " + err.Error())
-	}
-	for _, g := range guards {
-		if g.IsKind() && last[g.Key] > g.Rev || !g.IsKind() && found[g.Key] != g.Rev {
-			return false, found[""], nil
+	var state struct{ Kinds map[string]int64 }
+	if len(keys) < len(guards) {
+		if err := json.Unmarshal(got.state, &state); err != nil {
+			return false, 0, s.damaged("the row with the empty key: " + err.Error())
 		}
 	}
-	return true, found[""], nil
+	for _, g := range guards {
+		if g.IsKind() && state.Kinds[g.Key] > g.Rev || !g.IsKind() && got.found[g.Key].Rev != g.Rev {
+			return false, got.rev, nil
+		}
+	}
+	return true, got.rev, nil
 }
 
 // bounds are the parameters of ranges.
@@ -211,6 +214,9 @@ func bounds(ranges []driver.Range) [][]byte {
 	low, high, most := make([]string, len(ranges)), make([]string, len(ranges)), make([]int64, len(ranges))
 	for i, r := range ranges {
 		low[i], high[i], most[i] = r.Prefix, after(r.Prefix), int64(r.Limit)
+		if low[i] == "" {
+			low[i] = "\x01" // not the store's own row
+		}
 	}
 	return [][]byte{textArray(low), textArray(high), numberArray(most)}
 }
@@ -228,7 +234,7 @@ func after(prefix string) string {
 		}
 		return prefix + string(r+1)
 	}
-	return top
+	return strings.Repeat(string(utf8.MaxRune), driver.MaxKey/utf8.UTFMax+1) // after every key there can be
 }
 
 func integer(b []byte) int64 { return int64(enc.BigEndian.Uint64(b)) }

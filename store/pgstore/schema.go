@@ -17,18 +17,26 @@ import (
 // "@" stands for the schema.
 //
 // One table carries the driver: a row for each record with the server's time of
-// its last write. Keys sort by their bytes. The table state has one row: the
-// revision, the revision that last changed a record of each kind, and the
-// server's timeline. Every commit locks and rewrites it.
+// its last write. Keys sort by their bytes. One more row, with an empty key, has
+// the store's revision and, as its value, the version of the schema, the
+// server's timeline, and the revision that last changed a record of each kind.
+// It lies in the same table because every commit writes it and every read reads
+// it: that is one statement less for each.
 //
 // commit carries out batches that have nothing to do with each other: guards
 // gb, gk, gr (batch, key, revision), guards of kinds kb, kk, kr, writes wb, wk,
-// wv, deletions db, dk, and for each batch the kinds it changes cb, ck. It
-// answers with the revision of each batch, 0 for one whose guards do not hold. It
-// is a function on the server, because then a commit is one statement in one
-// message: what the server has begun to do, it can finish without the client.
+// wv of which the last is the row of the store, deletions db, dk, and for each
+// batch the kinds it changes cb, ck. It answers with the revision of each batch,
+// 0 for one whose guards do not hold, and then the store's. Commits take turns by
+// an advisory lock, so that one that is refused leaves nothing to sync; what is
+// looked at after it is the last word.
 //
-// Who listens holds the advisory lock shared; only then is anybody told.
+// It is a function on the server, because then a commit is one statement in one
+// message: what the server has begun to do, it can finish without the client. It
+// plans once, with plans that stay right when the table grows: plans made for each
+// call would take longer than all the rest.
+//
+// Who listens holds the other advisory lock shared; only then is anybody told.
 var steps = []string{
 	`
 CREATE TABLE @.record (
@@ -37,38 +45,36 @@ CREATE TABLE @.record (
   time timestamptz NOT NULL,
   value json NOT NULL
 ) WITH (fillfactor = 70);
-CREATE TABLE @.state (
-  one boolean PRIMARY KEY DEFAULT true CHECK (one),
-  version integer NOT NULL,
-  rev bigint NOT NULL,
-  line integer NOT NULL,
-  kinds jsonb NOT NULL
-) WITH (fillfactor = 10);
-CREATE FUNCTION @.timeline() RETURNS integer LANGUAGE sql
-RETURN ('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::integer;
+INSERT INTO @.record VALUES ('', 0, clock_timestamp(), json_build_object('version', 0, 'line', @timeline, 'kinds', json_build_object()));
 CREATE FUNCTION @.commit(
   floors bigint[], gb integer[], gk text[], gr bigint[], kb integer[], kk text[], kr bigint[],
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[], told text
-) RETURNS bigint[] LANGUAGE plpgsql AS $$
+) RETURNS bigint[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-  st @.state;
+  last bigint;
+  first bigint;
+  state jsonb;
   bad integer[];
   revs bigint[] := floors;
-  last bigint;
-  era integer := @.timeline();
+  changed text := '';
+  era integer := @timeline;
 BEGIN
-  SELECT * INTO STRICT st FROM @.state FOR UPDATE;
-  last := st.rev;
-  IF era <> st.line THEN -- another server's history: stay above all it may have had
+  PERFORM pg_advisory_xact_lock(@turn);
+  SELECT r.rev, r.value INTO STRICT last, state FROM @.record r WHERE r.key = '';
+  IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
     last := last + 4294967296;
   END IF;
-  SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
-    WHERE g.r <> coalesce((SELECT rec.rev FROM @.record rec WHERE rec.key = g.k COLLATE "C"), 0);
-  IF cardinality(kb) > 0 THEN
-    SELECT bad || array_agg(g.b) INTO bad FROM unnest(kb, kk, kr) g(b, k, r)
-      WHERE g.r < (st.kinds ->> g.k)::bigint;
+  IF gb <> '{}' THEN
+    SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
+      WHERE g.r <> coalesce((SELECT r.rev FROM @.record r WHERE r.key = g.k), 0);
   END IF;
-  FOR i IN 1 .. cardinality(revs) LOOP
+  IF kb <> '{}' THEN
+    SELECT bad || array_agg(g.b) INTO bad FROM unnest(kb, kk, kr) g(b, k, r)
+      WHERE g.r < (state -> 'kinds' ->> g.k)::bigint;
+  END IF;
+  first := last;
+  FOR i IN 1 .. cardinality(floors) LOOP
     IF i = ANY (bad) THEN
       revs[i] := 0;
     ELSE
@@ -76,19 +82,23 @@ BEGIN
       revs[i] := last;
     END IF;
   END LOOP;
-  IF cardinality(bad) > 0 AND NOT EXISTS (SELECT FROM unnest(revs) r WHERE r > 0) THEN
-    RETURN revs;
+  IF last = first THEN
+    RETURN revs; -- nothing to write, nothing to sync
   END IF;
-  IF cardinality(db) > 0 THEN
-    DELETE FROM @.record rec USING unnest(db, dk) d(b, k) WHERE rec.key = d.k COLLATE "C" AND revs[d.b] > 0;
+  FOR i IN 1 .. cardinality(cb) LOOP
+    IF revs[cb[i]] > 0 THEN
+      changed := changed || ',' || ck[i] || ':' || revs[cb[i]];
+    END IF;
+  END LOOP;
+  revs := revs || last;
+  wv[cardinality(wv)] := jsonb_set(state, '{kinds}', (state -> 'kinds') || ('{' || substr(changed, 2) || '}')::jsonb)
+    || jsonb_build_object('line', era);
+  IF db <> '{}' THEN
+    DELETE FROM @.record r USING unnest(db, dk) d(b, k) WHERE r.key = d.k AND revs[d.b] > 0;
   END IF;
-  IF cardinality(wb) > 0 THEN
-    INSERT INTO @.record AS rec SELECT w.k, revs[w.b], clock_timestamp(), w.v::json
-      FROM unnest(wb, wk, wv) w(b, k, v) WHERE revs[w.b] > 0
-      ON CONFLICT (key) DO UPDATE SET rev = excluded.rev, time = excluded.time, value = excluded.value;
-  END IF;
-  UPDATE @.state s SET rev = last, line = era, kinds = s.kinds ||
-    (SELECT jsonb_object_agg(c.k, revs[c.b]) FROM unnest(cb, ck) c(b, k) WHERE revs[c.b] > 0);
+  INSERT INTO @.record SELECT w.k, revs[w.b], clock_timestamp(), w.v::json
+    FROM unnest(wb, wk, wv) w(b, k, v) WHERE revs[w.b] > 0
+    ON CONFLICT (key) DO UPDATE SET rev = excluded.rev, time = excluded.time, value = excluded.value;
   IF NOT pg_try_advisory_xact_lock(@listen) THEN
     PERFORM pg_notify(@text, told);
   END IF;
@@ -97,7 +107,6 @@ BEGIN
   END IF;
   RETURN revs;
 END $$;
-INSERT INTO @.state (version, rev, line, kinds) VALUES (0, 0, @.timeline(), '{}');
 `,
 	`
 CREATE VIEW @.held_locks AS
@@ -124,8 +133,12 @@ FROM @.record WHERE key > 'fire/' AND key < 'fire0';
 `,
 }
 
+// timeline is the number of the server's history. It changes when a standby
+// takes over and when a backup is restored.
+const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer`
+
 // sqlGreet is the first thing that is asked on every connection.
-const sqlGreet = `SELECT version, pg_backend_pid() FROM @.state`
+const sqlGreet = `SELECT value ->> 'version', pg_backend_pid() FROM @.record WHERE key = ''`
 
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
@@ -136,10 +149,10 @@ func (n names) build(from int) string {
 	if fault.Bug("sequence_revision") { // numbers are drawn before the turn has come
 		sql = strings.Replace(sql, "CREATE FUNCTION @.commit", "CREATE SEQUENCE @.revision;\nCREATE FUNCTION @.commit", 1)
 		sql = strings.Replace(sql, "last bigint;", "last bigint; mine bigint := nextval('@.revision') + (0 * length(pg_sleep(0.002 * random())::text));", 1)
-		sql = strings.Replace(sql, "last := st.rev;", "last := mine * 1000;", 1)
+		sql = strings.Replace(sql, "IF era <>", "last := mine * 1000;\n  IF era <>", 1)
 	}
-	sql = strings.NewReplacer("@listen", fmt.Sprint(n.listen), "@text", n.text, "@", n.quoted).Replace(sql)
-	return sql + fmt.Sprintf("UPDATE %s.state SET version = %d;", n.quoted, len(steps))
+	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@timeline", timeline, "@", n.quoted).Replace(sql)
+	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
 // create makes the schema, or what is missing of it. Others who come for the
@@ -186,28 +199,28 @@ const (
 // version asks how far the schema is built.
 func (s *Store) version(ctx context.Context, c *conn) (int, error) {
 	rows, err := c.exec(ctx, fmt.Sprintf(`SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = %[1]s),
-		(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %[1]s AND relname = 'state'),
-		(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %[1]s AND relname = 'record')`, s.names.text))
+		(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %[1]s AND relname = 'record'),
+		(SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE nspname = %[1]s AND proname = 'commit')`, s.names.text))
 	if err != nil {
 		return 0, s.explain(err)
 	}
 	if len(rows) != 1 {
 		return 0, errors.New("the server gave no answer")
 	}
-	switch schema, state, record := number(rows[0][0]), number(rows[0][1]), number(rows[0][2]); {
+	switch schema, table, function := number(rows[0][0]), number(rows[0][1]), number(rows[0][2]); {
 	case schema == 0:
 		return noSchema, nil
-	case state == 0 && record == 0:
+	case table == 0 && function == 0:
 		return noTables, nil
-	case state == 0 || record == 0:
-		return 0, fmt.Errorf("%w: %s has lost one of its tables record and state; restore it from a backup", driver.ErrDamaged, s.where)
+	case table == 0 || function == 0:
+		return 0, s.damaged("the table record or the function commit is missing")
 	}
-	rows, err = c.exec(ctx, "SELECT version FROM "+s.names.quoted+".state")
+	rows, err = c.exec(ctx, s.names.greet)
 	switch {
 	case err != nil:
 		return 0, s.explain(err)
 	case len(rows) != 1:
-		return 0, fmt.Errorf("%w: the table state in %s has %d rows, not one; restore it from a backup", driver.ErrDamaged, s.where, len(rows))
+		return 0, s.damaged("the row with the empty key is missing")
 	}
 	return int(number(rows[0][0])), nil
 }

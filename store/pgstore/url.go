@@ -78,19 +78,19 @@ type names struct {
 	schema string // as it is
 	quoted string // as an identifier, of the channel too
 	text   string // as a literal
+	turn   int64  // advisory lock of whoever commits
 	listen int64  // advisory lock that listeners share
 	create int64  // advisory lock of whoever changes the schema
 	greet  string
 	read   string
 	scan   string
-	guards string
 }
 
 func newNames(schema string) names {
 	n := names{schema: schema, quoted: `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`}
 	n.text = literal(schema)
-	n.listen, n.create = advisory("listen", schema), advisory("create", schema)
-	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges, &n.guards: sqlGuards} {
+	n.turn, n.listen, n.create = advisory("turn", schema), advisory("listen", schema), advisory("create", schema)
+	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges} {
 		*to = n.sql(sql)
 	}
 	return n
