@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // TestDocs runs every ```console block of the README and of docs/ against the
@@ -35,12 +37,25 @@ func TestDocs(t *testing.T) {
 		steps := console(t, doc)
 		ran += len(steps)
 		if len(steps) > 0 {
-			t.Run(doc, func(t *testing.T) { runDoc(t, bin, steps) })
+			t.Run(doc, func(t *testing.T) {
+				var env []string
+				if start := servers[doc]; start != nil {
+					env = start(t)
+				}
+				runDoc(t, bin, steps, env)
+			})
 		}
 	}
 	if ran == 0 {
 		t.Fatal("no console block found in any document")
 	}
+}
+
+// servers start what a document needs beside the command, and say where it is.
+var servers = map[string]func(t *testing.T) (env []string){
+	"docs/backends/etcd.md": func(t *testing.T) []string {
+		return []string{"ETCD=" + strings.Join(etcdtest.Start(t, 1, "--unsafe-no-fsync").Addrs(), ",")}
+	},
 }
 
 // build makes the command once for the tests of this package.
@@ -96,7 +111,7 @@ func console(t *testing.T, doc string) (steps []step) {
 	return steps
 }
 
-func runDoc(t *testing.T, bin string, steps []step) {
+func runDoc(t *testing.T, bin string, steps []step, env []string) {
 	dir := t.TempDir()
 	var script bytes.Buffer
 	for i, s := range steps {
@@ -105,6 +120,7 @@ func runDoc(t *testing.T, bin string, steps []step) {
 	sh := exec.Command("bash", "-c", script.String())
 	sh.Dir = dir
 	sh.Env = append(plainEnv(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+dir, "TASKLOCK_OWNER=me")
+	sh.Env = append(sh.Env, env...)
 	var out bytes.Buffer
 	sh.Stdout, sh.Stderr = &out, &out
 	sh.WaitDelay = 5 * time.Second

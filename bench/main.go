@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|files|git|postgres…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|files|git|postgres|etcd…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -45,6 +45,7 @@ func main() {
 		{"files", b.files},
 		{"git", b.git},
 		{"postgres", b.postgres},
+		{"etcd", b.etcd},
 	} {
 		if len(os.Args) == 2 || slices.Contains(os.Args[2:], s.name) {
 			s.run()
