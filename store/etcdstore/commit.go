@@ -47,7 +47,8 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := t.write(ctx, b.Writes); err != nil {
+	now := time.Now()
+	if err := t.write(ctx, b.Writes, now); err != nil {
 		return 0, err
 	}
 	if len(b.Writes) > 0 {
@@ -64,8 +65,10 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 		return 0, s.failed("commit", err)
 	}
 	if !resp.Succeeded {
+		s.memory.forget(b.Guards)
 		return 0, s.refused(f, resp)
 	}
+	s.memory.committed(&t, b, now, resp.Header.Revision)
 	if t.raised != nil {
 		f = t.raised.written(resp.Header.Revision)
 		s.learn(f)
@@ -116,8 +119,8 @@ func (t *txn) guard(guards []driver.Guard) bool {
 
 // write turns writes into operations. Each kind is marked as changed: a record
 // that was deleted leaves nothing else behind.
-func (t *txn) write(ctx context.Context, writes []driver.Write) error {
-	keys, now, kinds := t.store.keys, time.Now(), map[string]bool{}
+func (t *txn) write(ctx context.Context, writes []driver.Write, now time.Time) error {
+	keys, kinds := t.store.keys, map[string]bool{}
 	for _, w := range writes {
 		if kind := driver.Kind(w.Key); !kinds[kind] {
 			kinds[kind] = true

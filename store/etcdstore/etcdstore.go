@@ -75,6 +75,7 @@ type Store struct {
 	current int     // the member that we talk to
 
 	leases pool
+	memory memory
 	life   *driver.Life
 }
 

@@ -25,12 +25,33 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return driver.Snapshot{}, err
 	}
 	defer done()
+	if snap, ok := s.recall(q); ok {
+		return snap, nil
+	}
 	for {
 		snap, err := s.read(living, q)
 		if !errors.Is(err, rpctypes.ErrCompacted) { // else: between two pages
 			return snap, s.life.Ended(ctx, err)
 		}
 	}
+}
+
+// recall answers from memory where the query allows it.
+func (s *Store) recall(q driver.Query) (driver.Snapshot, bool) {
+	kvs, at, ok := s.memory.recall(q)
+	f := s.known()
+	if !ok || f.rev(at) < q.Since {
+		return driver.Snapshot{}, false
+	}
+	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now(), Old: true}
+	for _, kv := range kvs {
+		r, err := s.decode(kv, f, snap.Now)
+		if err != nil {
+			return driver.Snapshot{}, false
+		}
+		snap.Records = append(snap.Records, r)
+	}
+	return snap, true
 }
 
 func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
@@ -64,7 +85,13 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 	for i, part := range parts[1:] {
 		kvs := part.Kvs
-		if i >= len(q.Keys) {
+		if i < len(q.Keys) {
+			var kv *mvccpb.KeyValue
+			if len(kvs) > 0 {
+				kv = kvs[0]
+			}
+			s.memory.note(q.Keys[i], kv, at)
+		} else {
 			if kvs, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
 				return snap, err
 			}

@@ -1,0 +1,126 @@
+package etcdstore
+
+import (
+	"bytes"
+	"math"
+	"sync"
+	"time"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+const (
+	// memoryTime is how long what was seen may answer a query that allows old
+	// answers. A cluster cannot be replaced by its backup in that time.
+	memoryTime = 5 * time.Second
+	maxMemory  = 512 // records
+)
+
+// A memory is what this handle has lately read, written, or found unchanged.
+// Whoever takes a lock and gives it back soon need not ask what it has just
+// written itself.
+type memory struct {
+	mu   sync.Mutex
+	seen map[string]sighting
+}
+
+// A sighting is a record as it was from one of etcd's revisions to another.
+type sighting struct {
+	kv       *mvccpb.KeyValue // nil: absent
+	from, to int64
+	when     time.Time
+}
+
+func (s sighting) mod() int64 {
+	if s.kv == nil {
+		return 0
+	}
+	return s.kv.ModRevision
+}
+
+// note adds a sighting. What is known of a later revision stays.
+func (m *memory) note(key string, kv *mvccpb.KeyValue, at int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, ok := m.seen[key]
+	now := sighting{kv: kv, from: at, to: at, when: time.Now()}
+	switch {
+	case ok && old.to > at:
+		return
+	case kv != nil: // a copy: the caller may do what he likes with his
+		now.kv = &mvccpb.KeyValue{Key: kv.Key, Value: bytes.Clone(kv.Value), ModRevision: kv.ModRevision}
+		now.from = kv.ModRevision
+	}
+	if m.seen == nil || len(m.seen) >= maxMemory {
+		m.seen = map[string]sighting{}
+	}
+	m.seen[key] = now
+}
+
+// unchanged notes that a record is still at that revision of etcd's. One that is
+// absent again may have been there in between.
+func (m *memory) unchanged(key string, mod, at int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.seen[key]
+	if !ok || s.mod() != mod || s.to >= at {
+		return
+	}
+	if s.to, s.when = at, time.Now(); mod == 0 {
+		s.from = at
+	}
+	m.seen[key] = s
+}
+
+// forget drops what turned out to be wrong.
+func (m *memory) forget(guards []driver.Guard) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range guards {
+		delete(m.seen, g.Key)
+	}
+}
+
+// committed notes what a commit at that revision has shown.
+func (m *memory) committed(t *txn, b driver.Batch, now time.Time, at int64) {
+	written := map[string]bool{}
+	for _, w := range b.Writes {
+		written[w.Key] = true
+		var kv *mvccpb.KeyValue
+		if w.Value != nil {
+			kv = &mvccpb.KeyValue{Key: []byte(t.store.keys.record(w.Key)), Value: []byte(seal(w.Value, now, w.TTL)), ModRevision: at}
+		}
+		m.note(w.Key, kv, at)
+	}
+	for _, g := range b.Guards {
+		if mod, whole := t.format.modOf(g.Rev); whole && !g.IsKind() && !written[g.Key] {
+			m.unchanged(g.Key, mod, at)
+		}
+	}
+}
+
+// recall answers a query by one view of the past, if it allows that and
+// everything it asks for is known of one revision.
+func (m *memory) recall(q driver.Query) (kvs []*mvccpb.KeyValue, at int64, ok bool) {
+	if q.Since == 0 || len(q.Ranges) > 0 {
+		return nil, 0, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at = math.MaxInt64
+	from := int64(0)
+	for _, k := range q.Keys {
+		s, ok := m.seen[k]
+		if !ok || time.Since(s.when) > memoryTime {
+			return nil, 0, false
+		}
+		at, from = min(at, s.to), max(from, s.from)
+		if s.kv != nil {
+			kv := &mvccpb.KeyValue{Key: s.kv.Key, Value: bytes.Clone(s.kv.Value), ModRevision: s.kv.ModRevision}
+			kvs = append(kvs, kv)
+		}
+	}
+	return kvs, at, len(q.Keys) > 0 && from <= at
+}
