@@ -139,6 +139,7 @@ func commands() []verb {
 		{"setup", []string{"backup"}, newBackupCmd},
 		{"setup", []string{"restore"}, newRestoreCmd},
 		{"setup", []string{"hook"}, newHookCmd},
+		{"setup", []string{"guard"}, newGuardCmd},
 		{"setup", []string{"version"}, newVersionCmd},
 		{"setup", []string{"keeper"}, newKeeperCmd},
 	}
