@@ -100,6 +100,7 @@ type acquireOptions struct {
 	leaseOptions
 	keepAlive keepAliveFlag
 	attach    bool
+	makes     bool // --worktree makes one: see worktree.go
 }
 
 func newAcquireCmd(a *App) *cobra.Command {

@@ -57,6 +57,7 @@ type App struct {
 	command string            // the command that runs: "locks list"
 	flags   map[string]string // those above that were given and can be configured
 	says    string            // what a command that prints several answers is about to say
+	words   []string          // the command line as it was given
 	retry   []string          // the command line that goes on waiting
 	titles  map[string]string // of the tasks it is about, by id; set once
 

@@ -77,7 +77,7 @@ func (o *nextOptions) holdNext(ctx context.Context, a *App, st *store.Store, r t
 			return nil, err
 		}
 		g := lease.Grant()
-		return &taken{lease, nextData{newTaskData(t), tokenOf(g, t.ID), &g}, func(p *printer) {
+		return &taken{lease, nextData{Task: newTaskData(t), Token: tokenOf(g, t.ID), Grant: &g}, func(p *printer) {
 			p.claimed(a.did("Claimed", ""), t, g, false)
 		}}, nil
 	})

@@ -33,13 +33,24 @@ become ready. In a pipe the fields are separated by tabs: id, title, token.
 		Example: `  tasklock next
   tasklock next --claim --section Backend --wait 10m
   ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID"`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("worktree") && len(args) == 1 {
+				return nil // its path
+			}
+			return noArgs(cmd, args)
+		},
 	}
-	cmd.RunE = a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a, cmd) })
+	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
+		if _, err := o.place(ctx, a, args, 0); err != nil {
+			return err
+		}
+		return o.run(ctx, a, cmd)
+	})
 	o.acquireOptions.flags(cmd)
 	f := cmd.Flags()
 	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
+	o.worktreeFlag(cmd)
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
 	f.BoolVar(&o.claim, "claim", false, "claim it")
@@ -77,7 +88,13 @@ func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error
 	if out.Grant != nil {
 		o.keep(a, *out.Grant, r.Acquire.Process)
 	}
-	return o.print(a, out)
+	var made *madeWorktree
+	if out.Grant != nil {
+		if made, err = o.work(ctx, a, st, task.ClaimResult{Tasks: []task.Task{out.Task}, Grant: *out.Grant}); err != nil {
+			return err
+		}
+	}
+	return o.print(a, out, made)
 }
 
 // take asks for the task, and tells when that means to wait.
@@ -121,10 +138,12 @@ type nextData struct {
 	Task  taskData    `json:"task"`
 	Token int64       `json:"token"` // 0: not claimed
 	Grant *lock.Grant `json:"grant"`
+
+	Worktree *madeWorktree `json:"worktree,omitempty"`
 }
 
-func (o *nextOptions) print(a *App, out task.NextResult) error {
-	data := nextData{Task: newTaskData(out.Task), Grant: out.Grant}
+func (o *nextOptions) print(a *App, out task.NextResult, made *madeWorktree) error {
+	data := nextData{Task: newTaskData(out.Task), Grant: out.Grant, Worktree: made}
 	if out.Grant != nil {
 		data.Token = tokenOf(*out.Grant, out.Task.ID)
 	}
@@ -140,9 +159,13 @@ func (o *nextOptions) print(a *App, out task.NextResult) error {
 			if data.Token != 0 {
 				row[2].text = strconv.FormatInt(data.Token, 10)
 			}
+			if made != nil {
+				row = append(row, cell{text: made.Path})
+			}
 			p.table(nil, [][]cell{row})
 		case out.Grant != nil:
 			p.claimed(a.did("Claimed", "Would claim"), out.Task, *out.Grant, a.DryRun)
+			p.worktree(made)
 		default:
 			p.line("Next is %s.", taskName(out.Task))
 		}

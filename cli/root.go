@@ -26,6 +26,7 @@ func Main(args []string, a App) (code int) {
 	if len(args) == 1 && args[0] == "--version" {
 		args = []string{"version"}
 	}
+	a.words = args
 	root := a.root(args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())

@@ -25,8 +25,14 @@ once (exit 11).
 
 The token belongs to this claim. Give it to complete, fail, unclaim or block: if
 the claim has ended meanwhile and someone else works on the task, they are
-refused with exit 7 and change nothing.`,
+refused with exit 7 and change nothing.
+
+--worktree makes a git worktree with a branch of its own once the claim is taken,
+beside the repository or at the given path; no two claims get the same one. If
+git refuses, the claim is given back. complete and unclaim --remove-worktree take
+it away again, and never anything that is not saved.`,
 		Example: `  tasklock tasks claim t1
+  tasklock tasks claim t1 --worktree
   TOKEN=$(tasklock tasks claim "Fix bug" --json | jq .data.token)`,
 		Args:              someTasks,
 		ValidArgsFunction: a.taskIDs(task.Pending, task.Review),
@@ -35,10 +41,15 @@ refused with exit 7 and change nothing.`,
 	o.flags(cmd)
 	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
+	o.worktreeFlag(cmd)
 	return cmd
 }
 
 func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) error {
+	refs, err := o.place(ctx, a, refs, 1)
+	if err != nil {
+		return err
+	}
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return err
@@ -50,7 +61,22 @@ func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) e
 	if err != nil {
 		return err
 	}
-	return a.answer(newClaimData(out), a.claimedText(out))
+	made, err := o.work(ctx, a, st, out)
+	if err != nil {
+		return err
+	}
+	data := newClaimData(out)
+	data.Worktree = made
+	return a.answer(data, func(p *printer) {
+		a.claimedText(out)(p)
+		p.worktree(made)
+	})
+}
+
+func (p *printer) worktree(made *madeWorktree) {
+	if made != nil {
+		p.line("Worktree: %s (branch %s).", made.Path, made.Branch)
+	}
 }
 
 func (a *App) claimedText(out task.ClaimResult) func(*printer) {
@@ -81,6 +107,9 @@ func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
 			return req, err
 		}
 		req.TTL = cfg.TTL(lock.Task)
+	}
+	if o.makes {
+		req.Worktree = "" // it is noted when it is there
 	}
 	return req, o.bind(a, &req)
 }
@@ -118,6 +147,8 @@ type claimData struct {
 	lock.Grant
 	Token int64         `json:"token"` // of the task, if it is one
 	Tasks []claimedTask `json:"tasks"`
+
+	Worktree *madeWorktree `json:"worktree,omitempty"`
 }
 
 type claimedTask struct {

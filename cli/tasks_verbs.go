@@ -14,6 +14,7 @@ type verbOptions struct {
 	tokenFlag
 	reason, summary string
 	commits, tests  []string
+	removeTree      bool
 }
 
 func (o *verbOptions) reasonFlag(cmd *cobra.Command, usage string) {
@@ -43,10 +44,15 @@ func (a *App) verbCmd(v task.Verb, o *verbOptions, cmd *cobra.Command, did, woul
 		if err != nil {
 			return err
 		}
+		paths, err := o.emptied(ctx, a, st, refs)
+		if err != nil {
+			return err
+		}
 		out, err := o.do(ctx, a, st, cmd, v, refs)
 		if err != nil {
 			return err
 		}
+		a.removeWorktrees(ctx, paths)
 		return a.changed(out, did, would)
 	})
 	o.flags(cmd)
@@ -104,6 +110,7 @@ on a task may; with --token only while that claim is in force (else exit 7).`,
 		Example: `  tasklock tasks unclaim t1 --token "$TOKEN" --reason "needs a Mac"`,
 	}
 	o.reasonFlag(cmd, "why, for the history")
+	o.removeFlag(cmd)
 	return a.verbCmd(task.Unclaim, o, cmd, "Unclaimed", "Would unclaim", task.InProgress)
 }
 
@@ -120,6 +127,7 @@ refused (exit 7) and changes nothing; repeated, it succeeds again.`,
 	}
 	o.reasonFlag(cmd, "why, for the history")
 	o.resultFlags(cmd)
+	o.removeFlag(cmd)
 	return a.verbCmd(task.Complete, o, cmd, "Completed", "Would complete", task.InProgress, task.Pending, task.Review, task.Blocked)
 }
 
@@ -135,6 +143,7 @@ complete.`,
 	}
 	o.reasonFlag(cmd, "what went wrong")
 	o.resultFlags(cmd)
+	o.removeFlag(cmd)
 	return a.verbCmd(task.Fail, o, cmd, "Failed", "Would fail", task.InProgress, task.Pending, task.Review)
 }
 

@@ -83,13 +83,13 @@ func leasesOf(tx *store.Tx, keys []string) (names []string, err error) {
 }
 
 // RenewKey is a sign of life of the lease that holds the key, by its owner or a
-// child of it.
-func RenewKey(tx *store.Tx, key, owner string) error {
+// child of it, and may say where it works.
+func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
 		return err
 	}
-	r := RenewRequest{Owner: owner, Keys: []string{key}}
+	r := RenewRequest{Owner: owner, Keys: []string{key}, Worktree: worktree}
 	return r.renew(tx, lk.Value.Lease, &RenewResult{})
 }
 

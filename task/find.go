@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"context"
 	"regexp"
 	"strings"
 
@@ -119,6 +120,15 @@ func tasks(tx *store.Tx) ([]Task, error) {
 		out = append(out, e.Value)
 	}
 	return out, nil
+}
+
+// Find returns the tasks that are called so.
+func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, err error) {
+	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
+		found, err = findAll(tx, refs)
+		return err
+	})
+	return found, err
 }
 
 // findAll resolves several names; naming one task twice counts once.

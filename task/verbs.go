@@ -227,6 +227,18 @@ func Progress(ctx context.Context, st *store.Store, r ProgressRequest) (Task, er
 	if err := checkReason(r.Note, nil); err != nil {
 		return Task{}, err
 	}
+	return r.change(ctx, st, func(t *Task) { t.Progress = r.Note }, nil)
+}
+
+// SetWorktree notes where a task is worked on, in the task and in its lease;
+// only its holder may.
+func SetWorktree(ctx context.Context, st *store.Store, id, owner, path string) (Task, error) {
+	r := ProgressRequest{Task: id, Owner: owner}
+	return r.change(ctx, st, func(t *Task) { t.Worktree = path }, &path)
+}
+
+// change writes what the holder of a task says about it.
+func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*Task), worktree *string) (Task, error) {
 	var t Task
 	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
 		before, err := find(tx, r.Task)
@@ -249,11 +261,11 @@ func Progress(ctx context.Context, st *store.Store, r ProgressRequest) (Task, er
 		if err != nil {
 			return err
 		}
-		if err := lock.RenewKey(tx, before.ID, lk.Owner); err != nil {
+		if err := lock.RenewKey(tx, before.ID, lk.Owner, worktree); err != nil {
 			return err
 		}
 		t = before.clone()
-		t.Progress = r.Note
+		set(&t)
 		return save(tx, before, t)
 	})
 	return t, err
