@@ -42,6 +42,7 @@ const MaxEvent = 16 << 20
 var hookNames = map[string]map[string]What{
 	"claude": claudeNames,
 	"codex":  claudeNames,
+	"pi":     claudeNames, // by the extension that install writes
 	"gemini": {"SessionStart": SessionStart, "BeforeTool": BeforeTool, "AfterTool": AfterTool, "SessionEnd": SessionEnd},
 	"cursor": {
 		"sessionStart": SessionStart, "preToolUse": BeforeTool, "beforeShellExecution": BeforeTool,
@@ -56,7 +57,7 @@ var claudeNames = map[string]What{
 }
 
 // Hooked names the harnesses that have hooks.
-func Hooked() []string { return []string{"claude", "codex", "gemini", "cursor"} }
+func Hooked() []string { return []string{"claude", "codex", "gemini", "cursor", "pi"} }
 
 // Meaning is what an event of that name is, also where its JSON says nothing.
 func Meaning(harness, name string) What { return hookNames[harness][name] }
@@ -146,8 +147,9 @@ var (
 		"Edit", "MultiEdit", "Write", "NotebookEdit", // Claude Code
 		"write_file", "replace", "edit_file", "create_file", "delete_file", "move_file", // Gemini, MCP servers
 		"StrReplace", "TabWrite", "Delete", "search_replace", "str_replace", // Cursor and others
+		"edit", "write", // Pi
 	}
-	shellTools = []string{"Bash", "Shell", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "run_terminal_cmd"}
+	shellTools = []string{"Bash", "bash", "Shell", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "run_terminal_cmd"}
 )
 
 func (in toolInput) targets(tool, dir string) []Target {

@@ -5,7 +5,7 @@ import "os"
 // sessionVariable is where each harness's commands find the session that its
 // hooks are told in JSON.
 var sessionVariable = map[string]string{
-	"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID", "gemini": "GEMINI_SESSION_ID", "cursor": "CURSOR_CONVERSATION_ID",
+	"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID", "gemini": "GEMINI_SESSION_ID", "cursor": "CURSOR_CONVERSATION_ID", "pi": "PI_SESSION_ID",
 }
 
 // Identity is who works in the session that an event tells about: the owner

@@ -141,6 +141,8 @@ func commands() []verb {
 		{"setup", []string{"restore"}, newRestoreCmd},
 		{"setup", []string{"hook"}, newHookCmd},
 		{"setup", []string{"guard"}, newGuardCmd},
+		{"setup", []string{"agents"}, newAgentsCmd},
+		{"setup", []string{"guide"}, newGuideCmd},
 		{"setup", []string{"version"}, newVersionCmd},
 		{"setup", []string{"keeper"}, newKeeperCmd},
 	}

@@ -1,0 +1,61 @@
+package agent
+
+// Guide is what an agent needs to know, in some 400 tokens at most.
+const Guide = `tasklock keeps workers from doing the same work twice. What is locked here is
+locked in every worktree of this repository.
+
+A task, in one call each:
+  tasklock next --claim                        the next ready task; exit 4: none
+  tasklock tasks claim t7 --worktree           a certain one, in a git worktree of its own
+  tasklock tasks complete t7 --summary "done"  or: tasklock tasks unclaim t7
+  tasklock tasks list
+
+Files:
+  tasklock acquire path:src/api                keeps others out of src/api and below
+  tasklock release path:src/api
+  tasklock guard check                         do unsaved changes touch others' paths?
+
+Anything else:
+  tasklock acquire deploy --wait 90s           again after exit 6 keeps the place in line
+  tasklock run deploy -- make deploy           held exactly while the command runs
+  tasklock list --mine
+  tasklock whoami
+
+Exit 6: another owner has it; the answer names the holder, the expiry and the
+next command. Exit 7: the lease was lost, and what it guarded is someone else's.
+Every command renews what its owner holds; --keep-alive auto renews while the
+agent's process lives. Locks of a session end with it.
+`
+
+// agentsText is the paragraph in AGENTS.md.
+const agentsText = `## Shared work: tasklock
+
+Several agents work in this repository. Tasks and files that one of them works on are locked with tasklock:
+` + "`tasklock next --claim`" + ` takes the next task, ` + "`tasklock acquire path:DIR`" + ` keeps others out of files,
+` + "`tasklock release --all`" + ` gives everything back. ` + "`tasklock guide`" + ` has the rest.`
+
+// wholeMark shows that a file is ours.
+const wholeMark = "// tasklock: written by \"tasklock agents install pi\""
+
+// piExtension connects Pi, which has no hooks but modules, with "tasklock hook".
+const piExtension = wholeMark + `
+import { spawnSync } from "node:child_process";
+
+export default function (pi: any) {
+  const hook = (event: string, ctx: any, more: object = {}) => {
+    const session = process.env.PI_SESSION_ID ?? ctx?.sessionManager?.getSessionId?.() ?? "";
+    const input = JSON.stringify({ session_id: session, cwd: ctx?.cwd ?? process.cwd(), hook_event_name: event, ...more });
+    return spawnSync("tasklock", ["hook", "pi", event], { input, encoding: "utf8", timeout: 5000 });
+  };
+  pi.on("session_start", async (_event: any, ctx: any) => {
+    const out = hook("SessionStart", ctx);
+    if (out.status === 0 && out.stdout) pi.sendMessage?.({ customType: "tasklock", content: out.stdout, display: false });
+  });
+  pi.on("tool_call", async (event: any, ctx: any) => {
+    const out = hook("PreToolUse", ctx, { tool_name: event.toolName, tool_input: event.input });
+    if (out.status === 2) return { block: true, reason: out.stderr };
+  });
+  pi.on("tool_result", async (_event: any, ctx: any) => { hook("PostToolUse", ctx); });
+  pi.on("session_shutdown", async (_event: any, ctx: any) => { hook("SessionEnd", ctx); });
+}
+`

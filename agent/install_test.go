@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// Installed, everything that was there is there, and the same again changes
+// nothing; removed, every byte is as it was.
+func TestInstallAndRemove(t *testing.T) {
+	texts := map[string][]string{
+		".json": {
+			"", "{}", "{}\n", "{ }", "{\n\n}\n", `{"a":1}`, "{\n\t\"a\": 1\n}\n",
+			"{\n    \"permissions\": {\"allow\": [\"Bash(ls:*)\"]},\n    \"z\": [1, 2,3], \"a\": null\n}",
+			`{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"mine"}]}]},"mcpServers":{"other":{"command":"x"}}}`,
+			"{\n  \"version\": 1,\n  \"hooks\": {\n    \"preToolUse\": [\n      {\"command\": \"./x.sh\"}\n    ],\n    \"SessionStart\": [ {\"hooks\": []} ]\n  }\n}\n",
+			"{\r\n  \"a\": \"\\\"}{\\\\\"\r\n}\r\n",
+			"  {\"hooks\": {\"Stop\": [ {\"hooks\": [ {\"type\": \"command\", \"command\": \"say\"} ] } ] } }  ",
+		},
+		".md":   {"", "# Rules\n", "# Rules", "# Rules\n\n\n", "a\r\nb\r\n"},
+		".toml": {"", "model = \"x\"\n", "[a]\nb = 1"},
+		".ts":   {""},
+	}
+	for _, harness := range Installable() {
+		files, err := Files(harness)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			for _, before := range texts[f.Path[strings.LastIndexByte(f.Path, '.'):]] {
+				var text []byte
+				if before != "" {
+					text = []byte(before)
+				}
+				once, err := f.Install(text)
+				if err != nil {
+					t.Errorf("%s %q: %v", f.Path, before, err)
+					continue
+				}
+				if twice, err := f.Install(once); err != nil || string(twice) != string(once) {
+					t.Errorf("%s %q: again: %v\n%s\n%s", f.Path, before, err, once, twice)
+				}
+				if strings.HasSuffix(f.Path, ".json") {
+					keeps(t, f.Path, before, once)
+				}
+				after, err := f.Remove(once)
+				if err != nil || string(after) != before {
+					t.Errorf("%s: %v: was\n%q\nis\n%q\nwith ours\n%s", f.Path, err, before, after, once)
+				}
+				if again, err := f.Remove(after); err != nil || string(again) != string(after) {
+					t.Errorf("%s: removed again: %q, %v", f.Path, again, err)
+				}
+			}
+		}
+	}
+}
+
+// keeps: the document is valid, and what was there says the same.
+func keeps(t *testing.T, path, before string, after []byte) {
+	t.Helper()
+	var was, is map[string]json.RawMessage
+	if err := json.Unmarshal(after, &is); err != nil {
+		t.Errorf("%s %q: %v\n%s", path, before, err, after)
+		return
+	}
+	if !strings.Contains(string(after), "tasklock") {
+		t.Errorf("%s: nothing of ours in\n%s", path, after)
+	}
+	if before == "" {
+		return
+	}
+	if err := json.Unmarshal([]byte(before), &was); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range was {
+		if key != "hooks" && key != "mcpServers" && string(is[key]) != string(value) {
+			t.Errorf("%s: %s was %s, is %s", path, key, value, is[key])
+		}
+	}
+	for _, mine := range []string{`"mine"`, `"./x.sh"`, `"say"`, `"other"`} {
+		if strings.Contains(before, mine) != strings.Contains(string(after), mine) {
+			t.Errorf("%s: %s is lost in\n%s", path, mine, after)
+		}
+	}
+}
+
+func TestInstallLeavesAloneWhatItCannotRead(t *testing.T) {
+	for _, bad := range []string{"{", "[]", "null", "// comment\n{}", `{"a":1,}`, "x", `{"hooks":[]}`, `{"hooks":{"PreToolUse":{}}}`, `{"mcpServers":7}`} {
+		for _, harness := range []string{"claude", "gemini"} {
+			files, _ := Files(harness)
+			failed := false
+			for _, f := range files {
+				if strings.HasSuffix(f.Path, ".json") {
+					_, err := f.Install([]byte(bad))
+					failed = failed || err != nil
+				}
+			}
+			if bad == `{"hooks":{"PreToolUse":{}}}` && harness == "gemini" {
+				continue // another event there
+			}
+			if !failed {
+				t.Errorf("%s: %s was accepted", harness, bad)
+			}
+		}
+	}
+	files, _ := Files("pi")
+	if _, err := files[0].Install([]byte("export default 1")); err == nil {
+		t.Error("somebody's own extension was replaced")
+	}
+}
+
+// An entry of an earlier version is replaced, one that was changed by hand stays.
+func TestInstallReplacesItsOwn(t *testing.T) {
+	files, _ := Files("claude")
+	old := `{"hooks":{"PreToolUse":[{"matcher":"Edit","hooks":[{"type":"command","command":"tasklock hook claude PreToolUse"}]}]}}`
+	text, err := files[0].Install([]byte(old))
+	if err != nil || strings.Count(string(text), "PreToolUse") != 2 || strings.Contains(string(text), `"Edit"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	mine := `{"mcpServers":{"tasklock":{"command":"/opt/tasklock","args":["mcp"]}}}`
+	if text, err := files[1].Install([]byte(mine)); err != nil || string(text) != mine {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err := files[1].Remove([]byte(mine)); err != nil || string(text) != mine {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestTextsAreShort(t *testing.T) {
+	for name, text := range map[string]string{"guide": Guide, "agents": agentsText} {
+		if n := tokens(text); n > 400 {
+			t.Errorf("%s has about %d tokens", name, n)
+		}
+	}
+}
+
+// tokens is a rough count that errs upwards: a token for each short word, more
+// for long ones, one for each mark.
+func tokens(text string) (n int) {
+	for _, w := range strings.Fields(text) {
+		letters := strings.Trim(w, ".,:;()`\"-")
+		n += 1 + (len(letters)-1)/7
+		n += strings.Count(w, ":") + strings.Count(w, "/")
+	}
+	return n
+}
+
+func FuzzInstall(f *testing.F) {
+	f.Add([]byte(`{"hooks":{"PreToolUse":[]},"mcpServers":{}}`))
+	f.Add([]byte("{\n \"a\" : [ {} , {\"b\":[]} ]\n}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		files, _ := Files("gemini")
+		once, err := files[0].Install(text)
+		if err != nil {
+			return
+		}
+		if !json.Valid(once) {
+			t.Fatalf("%q became %q", text, once)
+		}
+		after, err := files[0].Remove(once)
+		if err != nil || after != nil && !json.Valid(after) {
+			t.Fatalf("%q became %q: %v", text, after, err)
+		}
+	})
+}
