@@ -3,8 +3,31 @@ package cli
 import (
 	"errors"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// Help returns what every command says about itself, by its name.
+func Help() map[string]string {
+	a := &App{}
+	out := map[string]string{}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		out[cmd.CommandPath()] = cmd.Long + "\n" + cmd.Example + "\n"
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(a.root(nil))
+	return out
+}
+
+// Names reports whether words are the name of a command and nothing else.
+func Names(words []string) bool {
+	a := &App{}
+	cmd, rest, err := a.root(words).Find(words)
+	return err == nil && len(rest) == 0 && cmd.Name() == words[len(words)-1]
+}
 
 // Understands reports whether args are a command line that this command can
 // make sense of, without running it.
