@@ -99,6 +99,7 @@ func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireR
 type acquireOptions struct {
 	leaseOptions
 	keepAlive keepAliveFlag
+	endsWith  keepAliveFlag
 	attach    bool
 	makes     bool // --worktree makes one: see worktree.go
 }
@@ -124,6 +125,7 @@ The lock lasts until release, or until --ttl passes without a sign of life: ever
 command of its owner is one. With --keep-alive it is renewed in the background
 for as long as that process lives, and ends with it; auto means the coding agent
 that runs this command. --max-hold bounds that, 24 hours if it is not given.
+With --ends-with it ends with the process as well, but nobody renews it.
 
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each
@@ -156,8 +158,10 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 		return err
 	}
 	a.retry = o.again(a, "acquire", keys, req)
-	if o.keepAlive.given() {
-		a.retry = append(a.retry, "--keep-alive", o.keepAlive.String())
+	for _, f := range []struct{ name, value string }{{"--keep-alive", o.keepAlive.String()}, {"--ends-with", o.endsWith.String()}} {
+		if f.value != "" {
+			a.retry = append(a.retry, f.name, f.value)
+		}
 	}
 	if o.attached(a) {
 		return o.hold(ctx, a, st, req)

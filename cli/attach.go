@@ -22,6 +22,7 @@ import (
 func (o *acquireOptions) attachFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold until the end of input, and renew meanwhile")
 	cmd.MarkFlagsMutuallyExclusive("attach", "keep-alive")
+	cmd.MarkFlagsMutuallyExclusive("attach", "ends-with")
 }
 
 // attached: a dry run holds nothing.

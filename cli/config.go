@@ -84,6 +84,7 @@ func (c *Config) addTimes() {
 	}
 	for key, ttl := range map[string]time.Duration{
 		"locking.taskTimeout": lock.Far.Task, "locking.sectionTimeout": lock.Far.Section, "locking.jobTimeout": lock.Far.Job,
+		"locking.pathTimeout": lock.Far.Task,
 	} {
 		if c.values[key].origin == originDefault {
 			c.values[key] = configValue{text: exact(ttl), origin: originFar}

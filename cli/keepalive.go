@@ -54,6 +54,8 @@ func (f *keepAliveFlag) given() bool { return f.auto || f.pid != 0 }
 
 func (o *acquireOptions) keepAliveFlag(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.keepAlive, "keep-alive", "renew while this process lives, and end with it")
+	cmd.Flags().Var(&o.endsWith, "ends-with", "end with this process, and leave renewing to others")
+	cmd.MarkFlagsMutuallyExclusive("keep-alive", "ends-with")
 }
 
 // maxKept bounds a lease that renews itself and for which nothing else was
@@ -76,24 +78,31 @@ func (o *acquireOptions) process(a *App) (host.Process, error) {
 		return host.Process{}, nil // lock.Hold names this one
 	}
 	switch pid := a.Identity().PID; {
-	case o.keepAlive.auto:
-		pid, err := agent.Harness(a.Identity())
-		if err != nil {
-			return host.Process{}, usagef("--keep-alive auto: %v; name one: --keep-alive PID", err)
-		}
-		return host.Find(pid)
-	case o.keepAlive.pid != 0:
-		p, err := host.Find(o.keepAlive.pid)
-		if err != nil {
-			return p, usagef("--keep-alive: %v", err)
-		}
-		return p, nil
+	case o.keepAlive.given():
+		return o.keepAlive.find(a, "--keep-alive")
+	case o.endsWith.given():
+		return o.endsWith.find(a, "--ends-with")
 	case pid > 0:
 		if p, err := host.Find(pid); err == nil {
 			return p, nil
 		}
 	}
 	return host.Process{}, nil
+}
+
+func (f *keepAliveFlag) find(a *App, name string) (host.Process, error) {
+	pid := f.pid
+	if f.auto {
+		var err error
+		if pid, err = agent.Harness(a.Identity()); err != nil {
+			return host.Process{}, usagef("%s auto: %v; name one: %s PID", name, err, name)
+		}
+	}
+	p, err := host.Find(pid)
+	if err != nil {
+		return p, usagef("%s: %v", name, err)
+	}
+	return p, nil
 }
 
 // keep starts the keeper of a lease that was just granted. That it cannot be

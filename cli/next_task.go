@@ -59,7 +59,7 @@ become ready. In a pipe the fields are separated by tabs: id, title, token.
 }
 
 func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error {
-	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive", "attach"} {
+	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive", "ends-with", "attach"} {
 		if cmd.Flags().Changed(name) && !o.claim {
 			return usagef("--%s goes with --claim", name)
 		}

@@ -51,10 +51,13 @@ func (o *acquireOptions) place(ctx context.Context, a *App, refs []string, least
 		}
 		return refs, nil
 	}
-	o.makes = true
 	if _, err := git(ctx, a.Dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
-		return nil, usagef("--worktree: %s is not in a git repository with a commit", a.Dir)
+		if o.worktree == autoWorktree {
+			return nil, usagef("--worktree: %s is not in a git repository with a commit", a.Dir)
+		}
+		return refs, nil // what others call a worktree is noted
 	}
+	o.makes = true
 	if o.worktree != autoWorktree && repo.Exists(resolvePath(a.Dir, o.worktree)) {
 		return nil, usagef("--worktree: %s is there already; every claim gets a worktree of its own", o.worktree)
 	}

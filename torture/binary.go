@@ -33,7 +33,7 @@ func (b *binary) acquire(o *op, wait time.Duration) grant {
 	o.Owner = fmt.Sprintf("%s/w%d-%d", rootOwner, b.Row, b.n)
 	args := append([]string{"acquire", "--owner", o.Owner, "--ttl", b.TTL.String()}, waitFlag(wait)...)
 	if b.chance(50) {
-		args, o.Process = append(args, "--keep-alive", strconv.Itoa(os.Getpid())), true
+		args, o.Process = append(args, "--ends-with", strconv.Itoa(os.Getpid())), true
 	}
 	var got lock.Grant
 	b.command(o, &got, append(args, o.Keys...)...)

@@ -199,7 +199,7 @@ func (r *ring) crashWhileHolding(n int) {
 	if err := holder.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	claim := r.must(args("tasks claim %s --owner A --keep-alive %d", id, holder.Process.Pid)...)
+	claim := r.must(args("tasks claim %s --owner A --ends-with %d", id, holder.Process.Pid)...)
 	r.only(r.together(forEach(2, fmt.Sprintf("tasks claim %s --no-wait --owner w%%", id))...), 6)
 	_ = holder.Process.Kill()
 	_ = holder.Wait()
