@@ -42,6 +42,7 @@ typescript: build ## the TypeScript client against the real command
 torture: build etcd ## the long forms: races, kills, pauses, crashes at every system call
 	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 120m ./torture
+	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 60m -run Killed ./cli
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
