@@ -301,13 +301,21 @@ func TestReplyComesLate(t *testing.T) {
 func TestHeartbeatAfterBreak(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		t.Parallel()
-		for _, bug := range []string{"", "renew_unchecked"} {
-			newField(t, b, b.ttl).breakUnder(t, bug)
+		if taken := newField(t, b, b.ttl).breakUnder(t, ""); taken != "" {
+			t.Error("the old holder took the lock back: " + taken)
 		}
+		for range attempts { // on a busy machine its time may be over before its next heartbeat
+			if newField(t, b, b.ttl).breakUnder(t, "renew_unchecked") != "" {
+				return
+			}
+		}
+		t.Error("the bug was not seen")
 	})
 }
 
-func (f *field) breakUnder(t *testing.T, bug string) {
+// breakUnder says how the new holder's token was found not to be in force any
+// more, if it was.
+func (f *field) breakUnder(t *testing.T, bug string) (taken string) {
 	old, err := f.start(0, 1, time.Minute, false, bug)
 	must(t, err)
 	defer old.end()
@@ -321,16 +329,14 @@ func (f *field) breakUnder(t *testing.T, bug string) {
 		t.Fatal(out)
 	}
 	token := fmt.Sprint(f.token(t))
-	time.Sleep(f.ttl)
-	code, out := f.tasklock("check", keyName(0), "--token", token)
-	switch {
-	case bug == "" && code != 0:
-		t.Errorf("the old holder took the lock back: exit %d, %s", code, out)
-	case bug == "" && (within(5*time.Second, old.done) != nil || old.wrapper.ProcessState.ExitCode() != 7):
+	ended := within(2*f.ttl, old.done)
+	if bug == "" && (ended != nil && within(30*time.Second, old.done) != nil || old.wrapper.ProcessState.ExitCode() != 7) {
 		t.Errorf("the old holder does not end with 7: %s", &old.said)
-	case bug != "" && code == 0:
-		t.Errorf("the bug %s was not seen", bug)
 	}
+	if code, out := f.tasklock("check", keyName(0), "--token", token); code != 0 {
+		return fmt.Sprintf("exit %d, %s", code, out)
+	}
+	return ""
 }
 
 // token is that in force on the first key.
