@@ -60,7 +60,7 @@ type Options struct {
 	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
 	AllowUnsafeFS bool
 	// Poll is how often a waiter looks for itself, below all notification.
-	// 0 means one second.
+	// 0 means five seconds.
 	Poll time.Duration
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Polling intervals below notification, and instead of it.
 const (
-	DefaultPoll = time.Second
+	DefaultPoll = 5 * time.Second
 	blindPoll   = 50 * time.Millisecond
 )
 
