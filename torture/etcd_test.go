@@ -97,7 +97,7 @@ func TestFailOver(t *testing.T) {
 		cfg.TTL, cfg.Late, cfg.Wait = 6*time.Second, time.Minute, 3*time.Minute
 		cfg.KillEvery, cfg.PauseEvery, cfg.Pause = 2*time.Second, 10*time.Second, 2*cfg.TTL
 		if !full() {
-			cfg.Rounds = 4
+			cfg.Rounds = 3
 		}
 	}
 	cfg := b.run(t, Library)

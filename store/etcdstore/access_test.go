@@ -77,6 +77,7 @@ func guarded(t *testing.T, prefix string) *etcdtest.Cluster {
 // that is not theirs. Nothing that is said holds the password. A token that
 // has run out is replaced.
 func TestAccess(t *testing.T) {
+	t.Parallel() // it mostly waits
 	prefix := newPrefix()
 	c := guarded(t, prefix)
 	as := func(user, prefix string) string { return strings.Replace(c.URL(prefix), "etcd://", "etcd://"+user, 1) }

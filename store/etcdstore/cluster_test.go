@@ -70,6 +70,7 @@ func (tr *traffic) end(url string) {
 // The leader is killed in the middle of everything, and so is its successor
 // after it came back.
 func TestLeaderKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := three(t)
 	url := c.URL(newPrefix())
 	tr := start(t, url)
@@ -88,6 +89,7 @@ func TestLeaderKilled(t *testing.T) {
 // A follower stands still, and then the leader: no connection ends, nobody
 // answers on them.
 func TestMemberPaused(t *testing.T) {
+	t.Parallel() // it mostly waits
 	notShort(t)
 	pause := 4 * time.Second
 	if os.Getenv("TASKLOCK_TORTURE") != "" {
@@ -114,6 +116,7 @@ func TestMemberPaused(t *testing.T) {
 // A leader that dies takes nothing away: its leases begin again with their
 // whole ttl at the next one. Late is fine, early never.
 func TestLeaseOutlivesItsLeader(t *testing.T) {
+	t.Parallel() // it mostly waits
 	notShort(t)
 	const ttl = 3 * time.Second
 	c := three(t)

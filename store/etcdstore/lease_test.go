@@ -18,6 +18,7 @@ func lasting(key string, ttl time.Duration) driver.Write {
 
 // Records that share leases each live for their whole ttl, and not for ever.
 func TestNoRecordEndsEarly(t *testing.T) {
+	t.Parallel() // it mostly waits
 	notShort(t)
 	const ttl, n = 2 * time.Second, 20
 	c := one(t)
@@ -59,6 +60,7 @@ func TestNoRecordEndsEarly(t *testing.T) {
 // A heartbeat moves the end of its record, and a record that is written again
 // without a ttl stays.
 func TestRenewed(t *testing.T) {
+	t.Parallel() // it mostly waits
 	notShort(t)
 	const ttl = 2 * time.Second
 	c := one(t)
@@ -81,6 +83,7 @@ func TestRenewed(t *testing.T) {
 
 // Who waits for a record wakes when etcd drops it: no poll, no other clock.
 func TestWokenByExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := one(t)
 	s := openWith(t, c.URL(newPrefix()), etcdstore.Options{Poll: time.Hour})
 	called := time.Now()

@@ -74,6 +74,7 @@ func TestCutBeforeTheReply(t *testing.T) {
 // Silence ends in time, says nothing about the outcome, and is over when the
 // network is.
 func TestBlackHole(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p, bad, good, _ := behind(t, etcdstore.Options{Timeout: 300 * time.Millisecond})
 	for _, d := range []proxy.Direction{proxy.ToClient, proxy.ToServer} {
 		p.BlackHole(d)
@@ -131,6 +132,7 @@ func TestServerDown(t *testing.T) {
 
 // A lone member that is killed and started again goes on with what it had.
 func TestRestart(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := etcdtest.Start(t, 1)
 	url := c.URL(newPrefix())
 	s := open(t, url)
