@@ -22,6 +22,11 @@ type AcquireRequest struct {
 	// its lease has ended. Empty: a random one, which nobody can repeat.
 	ID string
 
+	// Holder, with Hold, is the last part of the holder's name. Empty: a random
+	// one. A holder that was named can come back, so its place in the queue
+	// stays when its wait was too short.
+	Holder string
+
 	Times   Times         // defaults; zero: Near
 	TTL     time.Duration // without a sign of life the lease ends so soon; 0: by the kind of the keys
 	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound

@@ -49,13 +49,15 @@ type Lease struct {
 // Hold acquires the keys for as long as this process lives and wants them. The
 // holder is a child of its own, "<owner>/<random>": two holders of one owner
 // exclude each other, and what a parent holds is used without taking it again.
-// A wait that was too short leaves the queue.
+// A wait that was too short leaves the queue, unless the holder was named.
 //
 // The end of ctx cancels [Lease.Context], but the lease is kept until
 // [Lease.Release]: the work under it may take its time to stop.
 func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
-	r.Owner += "/" + NewID()
-	r.attached = true
+	if r.Holder == "" {
+		r.Holder, r.attached = NewID(), true
+	}
+	r.Owner += "/" + r.Holder
 	if r.Times == (Times{}) {
 		r.Times = Near
 	}

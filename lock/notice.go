@@ -3,8 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -16,16 +14,16 @@ import (
 // [Lease.Release]: it would take that for a loss.
 func (l *Lease) Notice(ctx context.Context) {
 	var guards []driver.Guard
-	for _, key := range slices.Sorted(maps.Keys(l.renew.tokens)) {
-		guards = append(guards, driver.Guard{Key: lockKind + key, Rev: l.renew.tokens[key]})
+	for key, token := range l.renew.tokens {
+		guards = append(guards, driver.Guard{Key: recordOf(key), Rev: token})
 	}
 	for ctx.Err() == nil && l.lost() == nil {
 		if err := l.st.Wait(ctx, guards); err != nil {
 			sleep(ctx, time.Second) // the store cannot wait now; the heartbeat goes on
 			continue
 		}
-		for _, g := range guards {
-			_, err := Check(ctx, l.st, CheckRequest{Key: g.Key[len(lockKind):], Token: g.Rev})
+		for key, token := range l.renew.tokens {
+			_, err := Check(ctx, l.st, CheckRequest{Key: key, Token: token})
 			if errors.Is(err, ErrLost) {
 				l.lose(err)
 			}
