@@ -77,6 +77,23 @@ func TestImportRuleCanFail(t *testing.T) {
 	}
 }
 
+// TestPlainCommandIsLight: who takes a lock does not load what only servers and
+// other stores need.
+func TestPlainCommandIsLight(t *testing.T) {
+	heavy := []string{"github.com/modelcontextprotocol/", "go.etcd.io/", module + "mcpserver", module + "store/etcdstore"}
+	for cmd, want := range map[string]bool{"./cmd/tasklock": false, "./cmd/tasklock-plus": true} {
+		out, err := exec.Command("go", "list", "-deps", cmd).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range heavy {
+			if strings.Contains(string(out), h) != want {
+				t.Errorf("%s links %s: not %v", cmd, h, want)
+			}
+		}
+	}
+}
+
 func short(path string) string { return strings.TrimPrefix(path, module) }
 
 func has(list []string, s string) bool {

@@ -41,6 +41,9 @@ type App struct {
 	// Elsewhere reports whether only tasklock-plus has the driver for a URL.
 	Elsewhere func(url string) bool
 
+	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
+	MCP func(context.Context, MCPRequest) error
+
 	// Flags of every command.
 	JSON     bool
 	Quiet    bool

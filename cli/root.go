@@ -136,6 +136,7 @@ func commands() []verb {
 		{"setup", []string{"init"}, newInitCmd},
 		{"setup", []string{"config"}, newConfigCmd},
 		{"setup", []string{"doctor"}, newDoctorCmd},
+		{"setup", []string{"mcp"}, newMCPCmd},
 		{"setup", []string{"migrate"}, newMigrateCmd},
 		{"setup", []string{"backup"}, newBackupCmd},
 		{"setup", []string{"restore"}, newRestoreCmd},

@@ -24,15 +24,18 @@ type versionData struct {
 	Arch    string `json:"arch"`
 }
 
-func version(a *App) error {
-	v := a.Version
-	if v == "" {
-		v = "devel"
-		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-			v = info.Main.Version
-		}
+func (a *App) version() string {
+	if a.Version != "" {
+		return a.Version
 	}
-	data := versionData{Version: v, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+func version(a *App) error {
+	data := versionData{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	return a.answer(data, func(p *printer) {
 		p.line("tasklock %s (%s %s/%s)", data.Version, data.Go, data.OS, data.Arch)
 	})

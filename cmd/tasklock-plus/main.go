@@ -19,7 +19,7 @@ var version string // set by the linker
 
 func main() {
 	app := backend.App(version)
-	app.Open, app.Inspect = open, inspect
+	app.Open, app.Inspect, app.MCP = open, inspect, serveMCP
 	os.Exit(cli.Main(os.Args[1:], app))
 }
 

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tasklock/tasklock/cli"
+	"github.com/tasklock/tasklock/mcpserver"
+)
+
+// serveMCP serves until ctx ends or the client is gone, and then gives back all
+// that it holds.
+func serveMCP(ctx context.Context, r cli.MCPRequest) error {
+	s, err := mcpserver.New(mcpserver.Options{
+		Store: r.Store, Owner: r.Owner, TTL: r.TTL, MaxHold: r.MaxHold, Times: r.Times,
+		Session: r.Session, Keys: r.Keys, Code: r.Code, Version: r.Version,
+	})
+	if err != nil {
+		return err
+	}
+	if r.Listener != nil {
+		err = s.ServeHTTP(ctx, r.Listener, mcpserver.HTTPOptions{AccessKey: r.AccessKey, Hosts: r.Hosts})
+	} else {
+		err = s.ServeStdio(ctx, r.Stdin, r.Stdout)
+	}
+	return errors.Join(err, s.Close())
+}

@@ -1,0 +1,267 @@
+// Package mcpserver offers leases and tasks to coding agents as tools of the
+// Model Context Protocol.
+//
+// # Guarantee
+//
+// A lock belongs to the handle that a tool returned, never to a connection or
+// a session of the protocol: each is held by a child of its own of the server's
+// owner, so that two calls exclude each other whoever makes them. The server
+// renews what it holds for as long as it lives and gives it back when it ends;
+// its death is proof that its leases are free. A task is completed with the
+// token of its claim or not at all.
+//
+// # Limit
+//
+// Over HTTP a client may vanish with a handle: what it held stays until the
+// maximum hold. A handle is 128 random bits and appears in no list, so that one
+// client cannot guess another's; who has the access key may do all that the
+// tools can. Nothing here breaks the lock of someone else.
+//
+// # Failure
+//
+// "Held by another" is a result, not an error. A call that is cancelled, or
+// whose client is gone, leaves the queue and releases nothing else. Text of
+// others appears only in the field untrusted_text: see result.go.
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Options of a server. Zero fields mean their defaults, except the store and
+// the owner.
+type Options struct {
+	Store *store.Store
+	Owner string // for whom it works; it holds as children of this one
+
+	TTL, MaxHold time.Duration
+	Times        lock.Times
+	Session      string
+
+	// Keys makes keys of path locks the same in every worktree. Nil: as they are.
+	Keys func([]string) ([]string, error)
+	// Code names an error for programs, as the command does. Nil: "ERROR".
+	Code func(error) string
+
+	Version string
+}
+
+const (
+	maxWait    = 45 * time.Second // clients give up on a call after 60
+	maxHandles = 1000
+	keepEnded  = time.Hour       // so long the call that ended a lease can be repeated
+	keepTicket = 6 * time.Minute // the queue forgets it before
+	giveBack   = 5 * time.Second
+)
+
+// Server holds leases for its clients.
+type Server struct {
+	o     Options
+	owner string // of this process
+	tools *mcp.Server
+
+	// private means that all clients are one: the handles of what is held may be
+	// told again to one that forgot them.
+	private bool
+
+	ctx   context.Context // ends with the server
+	stop  context.CancelFunc
+	calls sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	handles map[string]*handle
+}
+
+// New returns a server that nobody talks to yet.
+func New(o Options) (*Server, error) {
+	if o.Code == nil {
+		o.Code = func(error) string { return "ERROR" }
+	}
+	if o.Keys == nil {
+		o.Keys = func(keys []string) ([]string, error) { return keys, nil }
+	}
+	s := &Server{o: o, owner: o.Owner + "/mcp-" + lock.NewID(), handles: map[string]*handle{}}
+	if err := lock.CheckOwner(s.owner + "/" + lock.NewID()); err != nil {
+		return nil, err
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.tools = mcp.NewServer(&mcp.Implementation{Name: "tasklock", Version: o.Version}, &mcp.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	s.addTools()
+	return s, nil
+}
+
+// ServeStdio talks to the one client at the other end of two pipes, until it
+// closes them or ctx ends.
+func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	s.private = true
+	err := s.tools.Run(ctx, &mcp.IOTransport{Reader: &ending{in, s.stop}, Writer: out})
+	if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// ending tells when there is nothing more to read: calls that wait end then, and
+// do not keep the server alive for a client that is gone.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	n, err := e.ReadCloser.Read(b)
+	if err != nil {
+		e.end()
+	}
+	return n, err
+}
+
+// Close ends the calls that still wait, and gives back all that is held.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.calls.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), giveBack)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, h := range s.handles {
+		if h.lease != nil && h.ended == nil {
+			if err := h.lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	_, err := lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: s.owner, All: true}) // places in queues, too
+	return errors.Join(append(errs, err)...)
+}
+
+// enter begins a call, unless the server is about to end. What it waits for
+// ends with its client and with the server.
+func (s *Server) enter(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, errors.New("the server is ending")
+	}
+	s.calls.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	quit := context.AfterFunc(s.ctx, cancel)
+	gone := context.AfterFunc(clientOf(ctx), cancel)
+	return ctx, func() {
+		quit()
+		gone()
+		cancel()
+		s.calls.Done()
+	}, nil
+}
+
+// A handle is what a client has in hands: a place in a queue first, then a
+// lease, and in the end the memory of how it ended.
+type handle struct {
+	name   string // the secret that the client was given
+	holder string
+	keys   []string
+	take   takeFunc
+
+	busy sync.Mutex // one call at a time
+
+	// Written under busy and the server's mutex, read under either:
+	lease *lock.Lease // nil while it waits
+	task  string      // its id, if this is a claim
+	about string      // what others wrote about it
+	ended *Result     // a repeated call gets the same answer
+	used  time.Time
+}
+
+func newHandle(keys []string, take takeFunc) *handle {
+	return &handle{name: rand.Text(), holder: lock.NewID(), keys: keys, take: take}
+}
+
+// keep remembers a handle that the client is about to get.
+func (s *Server) keep(h *handle) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.used = time.Now()
+	if s.handles[h.name] != nil {
+		return nil
+	}
+	for name, old := range s.handles {
+		if age := time.Since(old.used); old.over() && age > keepEnded || old.lease == nil && age > keepTicket {
+			delete(s.handles, name)
+		}
+	}
+	if len(s.handles) >= maxHandles {
+		return &lock.InvalidError{What: "leases", Rule: fmt.Sprintf("this server holds %d, at most that many: release some", maxHandles)}
+	}
+	s.handles[h.name] = h
+	return nil
+}
+
+// granted notes what an attempt got. The text of a task was written by others.
+func (s *Server) granted(h *handle, got taken) error {
+	if err := s.keep(h); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.lease = got.lease
+	if t := got.task; t != nil {
+		h.task, h.keys = t.ID, []string{t.ID}
+		h.about = untrusted(t.Title, t.Description)
+	}
+	return nil
+}
+
+// over reports whether nothing is held any more.
+func (h *handle) over() bool {
+	return h.ended != nil || h.lease != nil && errors.Is(h.lease.Err(), lock.ErrLost)
+}
+
+// find returns the handle of that name and keeps others off until done.
+func (s *Server) find(name string) (h *handle, done func(), err error) {
+	s.mu.Lock()
+	h = s.handles[name]
+	s.mu.Unlock()
+	switch {
+	case h == nil:
+		return nil, nil, &handleError{"there is no such lease or ticket here; it may have ended with an earlier server"}
+	case !h.busy.TryLock():
+		return nil, nil, &handleError{"another call with this lease or ticket has not ended yet"}
+	}
+	return h, h.busy.Unlock, nil
+}
+
+// handleError is a handle that cannot be used. Its text is ours.
+type handleError struct{ text string }
+
+func (e *handleError) Error() string { return e.text }
+
+type clientKey struct{}
+
+// clientOf is the context of the request that a call came with: the protocol's
+// own outlives a client that has gone.
+func clientOf(ctx context.Context) context.Context {
+	if c, ok := ctx.Value(clientKey{}).(context.Context); ok {
+		return c
+	}
+	return ctx
+}

@@ -1,0 +1,227 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/task"
+)
+
+const instructions = "tasklock keeps workers from doing the same task twice. Normal path: claim, work, complete. " +
+	"State held means that someone else works on it: take another, or stand in line with wait. " +
+	"Leases are renewed for you while this server runs."
+
+type acquireArgs struct {
+	Keys        []string `json:"keys" jsonschema:"what to lock, all or none: a task's id, section:NAME, job:NAME or path:GLOB"`
+	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"stand in line for so long, at most 45"`
+	Reason      string   `json:"reason,omitempty" jsonschema:"why, for others to read"`
+}
+
+type claimArgs struct {
+	Task        string  `json:"task,omitempty" jsonschema:"id or title; left out: the next one that is ready"`
+	Section     string  `json:"section,omitempty" jsonschema:"with no task: only from this section"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"wait for so long, at most 45"`
+}
+
+type completeArgs struct {
+	Lease   string   `json:"lease" jsonschema:"as claim returned it"`
+	Outcome string   `json:"outcome,omitempty" jsonschema:"completed (default), failed, blocked or review"`
+	Summary string   `json:"summary,omitempty" jsonschema:"what came of it"`
+	Commits []string `json:"commits,omitempty"`
+	Tests   []string `json:"tests,omitempty"`
+}
+
+type releaseArgs struct {
+	Lease string `json:"lease" jsonschema:"a lease, or a ticket to leave the line"`
+}
+
+type statusArgs struct {
+	Key string `json:"key,omitempty" jsonschema:"one key; left out: what is held here, and by others"`
+}
+
+type waitArgs struct {
+	Ticket  string  `json:"ticket"`
+	Seconds float64 `json:"seconds,omitempty" jsonschema:"default and at most 45"`
+}
+
+// addTools: few, because every schema is text that each session reads. Breaking
+// a lock is none of them; that is for people.
+func (s *Server) addTools() {
+	add(s, "acquire", "Lock keys, all or none.", s.acquire)
+	add(s, "claim", "Take a task to work on: its lock, its section's lock and its status in one step.", s.claim)
+	add(s, "complete", "Report how a claimed task ended, and give it back.", s.complete)
+	add(s, "release", "Give a lease back.", s.release)
+	add(s, "status", "Who holds what.", s.status)
+	add(s, "wait", "Go on waiting in line with a ticket.", s.wait)
+}
+
+// A call is one use of a tool.
+type call struct{ req *mcp.CallToolRequest }
+
+// add makes a method a tool. What goes wrong is a result that says so; also a
+// bug of ours ends the call and not the server, which holds the leases of others.
+func add[In any](s *Server, name, description string, do func(context.Context, *call, In) (Result, error)) {
+	no := false
+	tool := &mcp.Tool{Name: name, Description: description, Annotations: &mcp.ToolAnnotations{
+		ReadOnlyHint: name == "status", DestructiveHint: &no, OpenWorldHint: &no,
+	}}
+	mcp.AddTool(s.tools, tool, func(ctx context.Context, req *mcp.CallToolRequest, in In) (res *mcp.CallToolResult, out any, err error) {
+		defer func() {
+			if bug := recover(); bug != nil {
+				res, out, err = &mcp.CallToolResult{IsError: true}, Result{State: refused, Code: "ERROR", Message: "this is a bug in tasklock", UntrustedText: untrusted(fmt.Sprint(bug))}, nil
+			}
+		}()
+		ctx, leave, err := s.enter(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer leave()
+		r, err := do(ctx, &call{req}, in)
+		if err != nil {
+			r = s.failure(err)
+			return &mcp.CallToolResult{IsError: r.State == refused}, r, nil
+		}
+		return nil, r, nil
+	})
+}
+
+// takeFunc makes one attempt for a handle, which waits as the request says.
+type takeFunc func(ctx context.Context, r lock.AcquireRequest) (taken, error)
+
+// taken is a lease, and the task that it is a claim of, if it is one.
+type taken struct {
+	lease *lock.Lease
+	task  *task.Task
+}
+
+func (s *Server) acquire(ctx context.Context, c *call, in acquireArgs) (Result, error) {
+	keys, err := s.o.Keys(in.Keys)
+	if err != nil {
+		return Result{}, err
+	}
+	h := newHandle(keys, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+		r.Keys, r.Reason, r.Within = keys, in.Reason, task.Within
+		lease, err := lock.Hold(ctx, s.o.Store, r)
+		return taken{lease: lease}, err
+	})
+	return s.attempt(ctx, c, h, in.WaitSeconds)
+}
+
+func (s *Server) claim(ctx context.Context, c *call, in claimArgs) (Result, error) {
+	if in.Task == "" {
+		return s.next(ctx, c, in)
+	}
+	if in.Section != "" {
+		return Result{}, &lock.InvalidError{What: "section", Rule: "goes with no task: a task knows its own"}
+	}
+	h := newHandle([]string{in.Task}, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+		tasks, lease, err := task.HoldTasks(ctx, s.o.Store, task.ClaimRequest{Tasks: []string{in.Task}, Acquire: r})
+		if err != nil {
+			return taken{}, err
+		}
+		return taken{lease, &tasks[0]}, nil
+	})
+	return s.attempt(ctx, c, h, in.WaitSeconds)
+}
+
+// next claims what is ready. There is no line to stand in: whoever comes again
+// gets what is ready then.
+func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error) {
+	h := newHandle(nil, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+		n := task.NextRequest{Section: in.Section, WithSection: true, Wait: r.Wait, Acquire: r}
+		n.Acquire.Wait = 0
+		t, lease, err := task.HoldNext(ctx, s.o.Store, n)
+		return taken{lease, &t}, err
+	})
+	r, err := s.attempt(ctx, c, h, in.WaitSeconds)
+	var none *task.NothingReadyError
+	if errors.As(err, &none) {
+		r = Result{State: nothing, Next: "call claim again with wait_seconds 45, or stop: nothing is left to do now"}
+		if len(none.Closed) > 0 {
+			lk := none.Closed[0].Lock
+			r.Holder, _ = name(lk.Owner)
+			r.Key, _ = name(lk.Key)
+			r.ExpiresInSeconds = seconds(time.Until(lk.ExpiresAt))
+		}
+		return r, nil
+	}
+	return r, err
+}
+
+func (s *Server) wait(ctx context.Context, c *call, in waitArgs) (Result, error) {
+	h, done, err := s.find(in.Ticket)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	if in.Seconds == 0 {
+		in.Seconds = maxWait.Seconds()
+	}
+	if h.lease != nil || h.ended != nil {
+		return s.describe(h)
+	}
+	return s.attempt(ctx, c, h, in.Seconds)
+}
+
+// describe is the state of a handle that has stopped waiting.
+func (s *Server) describe(h *handle) (Result, error) {
+	switch {
+	case h.ended != nil:
+		return *h.ended, nil
+	case h.lease.Err() != nil:
+		return Result{}, h.lease.Err()
+	}
+	return granted(h), nil
+}
+
+// attempt takes what the handle is for, or leaves a ticket in the queue.
+func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) (Result, error) {
+	if !(wait >= 0) {
+		return Result{}, &lock.InvalidError{What: "wait_seconds", Rule: "must not be negative"}
+	}
+	r := lock.AcquireRequest{
+		Owner: s.owner, Holder: h.holder, Session: s.o.Session, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold,
+		Wait: time.Duration(min(wait, maxWait.Seconds()) * float64(time.Second)),
+	}
+	p := c.progress(ctx, r.Wait)
+	r.Waiting = p.waiting
+	life, end := context.WithCancel(s.ctx) // a lease outlives the call that took it; only the wait ends with it
+	leave := context.AfterFunc(ctx, end)
+	got, err := h.take(life, r)
+	p.end()
+	leave()
+	if err != nil {
+		end()
+	}
+	return s.took(ctx, h, got, err)
+}
+
+// took hands over what an attempt got. What nobody is there to receive is given
+// back.
+func (s *Server) took(ctx context.Context, h *handle, got taken, err error) (Result, error) {
+	var inWay *lock.HeldError
+	switch {
+	case errors.As(err, &inWay) && inWay.Position > 0:
+		if err := s.keep(h); err != nil {
+			return Result{}, err
+		}
+		r := s.inTheWay(inWay)
+		r.State, r.Ticket, r.Next = queued, h.name, "call wait with this ticket: the place is kept for 30 seconds, and for 5 minutes behind those who are there"
+		return r, nil
+	case errors.As(err, &inWay):
+		return s.inTheWay(inWay), nil
+	case err != nil:
+		return Result{}, err
+	}
+	if err := cmp.Or(ctx.Err(), s.granted(h, got)); err != nil {
+		_ = got.lease.Release(ctx)
+		return Result{}, err
+	}
+	return granted(h), nil
+}
