@@ -28,7 +28,7 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%w: user %s may not log in to %s: %s; look at the password and at pg_hba.conf", driver.ErrDenied, s.cfg.User, s.where, words(err))
 	case "42501":
 		return fmt.Errorf("%w: user %s in %s: %s; an administrator can: %s", driver.ErrDenied, s.cfg.User, s.where, words(err), s.grants())
-	case "25006":
+	case "25006", "55000": // the second is a standby that is asked for its log
 		return fmt.Errorf("%w: %s can only be read: it is a standby, or default_transaction_read_only is on; name the primary, or add target_session_attrs=read-write to the URL",
 			driver.ErrDenied, s.where)
 	case "3D000":

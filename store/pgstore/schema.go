@@ -128,8 +128,12 @@ SELECT 'task_lock:' || regexp_replace(key, '^job:', '') || ':' || token AS key,
     'expires_at', extract(epoch FROM expires_at), 'token', token, 'key', key) AS value
 FROM @.held_locks WHERE expires_at > clock_timestamp();
 CREATE VIEW @.runs AS
-SELECT 'task_lock:' || substr(key, 6) AS key, value, time
+SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key, value, value ->> 'state' AS state,
+  (value ->> 'fireTime')::timestamptz AS fire_time, (value ->> 'claimedAt')::timestamptz AS claimed_at,
+  (value ->> 'endedAt')::timestamptz AS ended_at
 FROM @.record WHERE key > 'fire/' AND key < 'fire0';
+CREATE VIEW @.last_runs AS
+SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
 `,
 }
 
