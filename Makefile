@@ -46,7 +46,7 @@ torture: build etcd ## the long forms: races, kills, pauses, crashes at every sy
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
-	@scripts/need go gcc redis-server pg_ctl
+	@scripts/need go gcc git redis-server pg_ctl
 	@[ -f /usr/include/sqlite3.h ] || scripts/need libsqlite3-dev
 	cd bench && go run . ../bin
 

@@ -5,6 +5,7 @@ package filestore_test
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -18,9 +19,12 @@ func TestPlanted(t *testing.T) {
 		t.Run(bug, func(t *testing.T) {
 			exe, err := os.Executable()
 			must(t, err)
-			cmd := exec.Command(exe, "-test.run", test, "-test.count=1")
+			cmd := exec.Command(exe, "-test.run", test, "-test.count=1", "-test.v")
 			cmd.Env = append(os.Environ(), "TASKLOCK_FAULT_BUG="+bug, "TASKLOCK_TORTURE=1")
 			out, err := cmd.CombinedOutput()
+			if strings.Contains(string(out), "NOT TESTED") {
+				t.Skipf("%s", out)
+			}
 			if err == nil {
 				t.Errorf("%s passes with the bug in place:\n%s", test, out)
 			}

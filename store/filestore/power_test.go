@@ -46,9 +46,6 @@ type disk struct{ image, mount string }
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
 	needTool(t, "xfs_io", "xfsprogs")
 	needTool(t, "mkfs.ext4", "e2fsprogs")
 	needTool(t, "mount", "mount")
@@ -58,7 +55,9 @@ func newDisk(t *testing.T) *disk {
 	must(t, os.Truncate(d.image, 64<<20))
 	must(t, os.Mkdir(d.mount, 0o700))
 	d.run(t, "mkfs.ext4", "-q", "-F", d.image)
-	d.run(t, "mount", "-o", "loop", d.image, d.mount)
+	if out, err := exec.Command("mount", "-o", "loop", d.image, d.mount).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: loss of power. This environment does not allow loop devices (root and /dev/loop* are needed): %v %s", err, out)
+	}
 	t.Cleanup(func() { d.run(t, "umount", d.mount) })
 	return d
 }
