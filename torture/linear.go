@@ -99,7 +99,7 @@ func (c *checker) linear(key string, grants []*op) {
 		keys[g.Owner] = g.Keys
 	}
 	for from := 0; from < len(grants); from += grantsOfWindow {
-		w := window{key: key, keys: keys, killed: c.killed, drops: c.Drops, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
+		w := window{key: key, keys: keys, killed: c.killed, kept: c.Mode == Binary, drops: c.Drops, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
 		ops := w.build(c.ops)
 		c.r.LinearOps += len(ops)
 		model := holderModel
@@ -148,6 +148,7 @@ type window struct {
 	key      string
 	keys     map[string][]string // of an owner, where its grant is known
 	killed   map[int]int64       // when a worker was
+	kept     bool                // a lease that names its worker has a keeper
 	drops    bool                // see Config
 	grants   []*op
 	from, to int
@@ -252,10 +253,11 @@ func (w *window) addEnded(o *op) {
 	}
 }
 
-// addSilent adds ends that nobody told. "run" released by itself and its
-// worker was killed before it could say so; or a lease went without release or
-// known take-over, and a worker that was killed about then wanted one of its
-// keys: it took them over, and gave them back or lost them in its turn.
+// addSilent adds ends that nobody told. The keeper of a lease gave it back when
+// its worker was killed; "run" released by itself and its worker was killed
+// before it could say so; or a lease went without release or known take-over,
+// and a worker that was killed about then wanted one of its keys: it took them
+// over, and gave them back or lost them in its turn.
 func (w *window) addSilent(ops []op, released map[int64]bool) {
 	for i := max(w.from-1, 0); i < w.to; i++ {
 		g, next := w.grants[i], w.grants[i+1]
@@ -264,6 +266,10 @@ func (w *window) addSilent(ops []op, released map[int64]bool) {
 		}
 		if g.Untold {
 			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, g.Began, next.Return)
+			continue
+		}
+		if at, dead := w.killed[g.Row]; w.kept && g.Process && dead && at < next.Return {
+			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, at, next.Return)
 			continue
 		}
 		killed := slices.ContainsFunc(ops, func(o op) bool {
