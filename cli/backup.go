@@ -21,7 +21,8 @@ func newBackupCmd(a *App) *cobra.Command {
 		Short: "Write all records into a file",
 		Long: `Write all records into a file, as they are at one moment; others go on working
 meanwhile. The file is text, one record on a line, with a checksum at its end, and
-only you can read it. It appears when it is complete. restore reads it.`,
+only you can read it. It appears when it is complete. restore reads it. A store
+that has moved can still be backed up.`,
 		Example: "  tasklock backup locks.jsonl",
 		Args:    oneFile,
 		RunE:    a.does(func(ctx context.Context, args []string) error { return backup(ctx, a, args[0], force) }),
@@ -63,6 +64,9 @@ func backup(ctx context.Context, a *App, file string, force bool) error {
 	c, err := st.ReadAll(ctx, a.placeName(url))
 	if err != nil {
 		return err
+	}
+	if c.MovedTo != "" {
+		a.warn("the records have moved to %s; these are as they were then.", c.MovedTo)
 	}
 	r := backupResult{file, c.From, len(c.Records), c.Rev, c.Now.UTC()}
 	if !a.DryRun {

@@ -30,14 +30,14 @@ func carry(c store.Copy) func(driver.Record) (time.Duration, bool) {
 type copying struct {
 	a    *App
 	live bool
-	last time.Time
-	drew bool
+	last time.Time // when something was shown
+	done int       // and what; -1: nothing yet
 }
 
 const copyingEvery = 2 * time.Second
 
 func (a *App) copying() *copying {
-	return &copying{a: a, live: isTerminal(a.Stderr) && a.Env("TERM") != "dumb", last: a.Now()}
+	return &copying{a: a, live: isTerminal(a.Stderr) && a.Env("TERM") != "dumb", last: a.Now(), done: -1}
 }
 
 func (c *copying) update(done, total int) {
@@ -45,10 +45,12 @@ func (c *copying) update(done, total int) {
 	if c.live {
 		every = liveEvery / 4
 	}
-	if c.a.Quiet || c.a.Now().Sub(c.last) < every && (done < total || !c.drew) {
+	end := c.done >= 0 && done == total // of what was long enough to be shown
+	begins := c.live && c.done < 0
+	if c.a.Quiet || done == c.done || c.a.Now().Sub(c.last) < every && !end && !begins {
 		return
 	}
-	c.last, c.drew = c.a.Now(), true
+	c.last, c.done = c.a.Now(), done
 	if !c.live {
 		c.a.note("%d of %s copied.", done, plural(total, "record"))
 		return
@@ -65,7 +67,7 @@ func (c *copying) update(done, total int) {
 
 // end clears the bar.
 func (c *copying) end() {
-	if c.live && c.drew {
+	if c.live && c.done >= 0 {
 		fmt.Fprint(c.a.Stderr, "\r\x1b[K")
 	}
 }

@@ -175,6 +175,10 @@ func (x *examination) files(ctx context.Context) {
 
 // remedy is the command that helps against an error of the store.
 func (x *examination) remedy(err error) string {
+	var moved *store.MovedError
+	if errors.As(err, &moved) {
+		return x.app.useStore(moved.To)
+	}
 	switch v := judge(err); {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"

@@ -105,6 +105,8 @@ func (o *migrateOptions) refused(a *App, err error) error {
 	switch {
 	case errors.As(err, &busy):
 		return &placeError{fmt.Errorf("%w; wait, or move the locks too with --force", err), o.from}
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable):
+		return fmt.Errorf("%w; if it had begun, the same command again goes on", err)
 	case errors.Is(err, store.ErrNotEmpty):
 		return &placeError{fmt.Errorf("%s: %w; move to an empty one", withoutPassword(o.to), err), o.to}
 	}
@@ -146,7 +148,30 @@ func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*stor
 	if err != nil {
 		return nil, &placeError{fmt.Errorf("--%s: %w", flag, err), url}
 	}
-	return store.New(d), nil
+	return store.New(placed{d, url}), nil
+}
+
+// placed is a store whose errors know where it is.
+type placed struct {
+	driver.Store
+	url string
+}
+
+func (p placed) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, err := p.Store.Read(ctx, q)
+	return snap, p.at(err)
+}
+
+func (p placed) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	rev, err := p.Store.Commit(ctx, b)
+	return rev, p.at(err)
+}
+
+func (p placed) at(err error) error {
+	if err == nil || errors.Is(err, driver.ErrConflict) {
+		return err
+	}
+	return &placeError{err, p.url}
 }
 
 // placeError is an error of a store that is not the configured one: commands

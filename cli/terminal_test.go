@@ -141,6 +141,21 @@ func TestTerminalWaits(t *testing.T) {
 	bob.see(`\x1b\[32mAcquired\x1b\[0m fix-bug \(token \d+\)`)
 }
 
+// A copy shows how far it is, and clears that when it is done.
+func TestTerminalMigrates(t *testing.T) {
+	s := newSession(t)
+	if err := os.WriteFile(s.dir+"/plan.md", []byte(strings.Repeat("- [ ] a task\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.pipe("tasks", "import", "plan.md")
+	sc := s.terminal("migrate", "--to", "file:records")
+	sc.see(`\r\[>? *\] 0 of \d+ records\x1b\[K`)
+	sc.see(`\r\x1b\[KMoved \d+ records from sqlite:`)
+	if code := sc.end(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}
+
 func TestTerminalInterrupted(t *testing.T) {
 	s := newSession(t)
 	s.pipe("acquire", "fix-bug")

@@ -30,7 +30,7 @@ func TestBackup(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := store.Fill(t.Context(), store.FillRequest{To: store.New(b), Copy: read})
-			if err != nil || out.Revision < last+1<<32 {
+			if err != nil || out.Revision < last+1<<32 || out.Revision > last+1<<33 {
 				t.Fatalf("%+v, %v", out, err)
 			}
 			got, least, _ := contents(t, b)

@@ -44,6 +44,7 @@ func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
 type filling struct {
 	to       *Store
 	copy     Copy
+	move     bool
 	replace  bool
 	carry    Carry
 	progress func(done, total int)
@@ -136,6 +137,8 @@ func (f *filling) mayUse(m Meta) error {
 		return &MovedError{To: m.MovedTo}
 	case m.FromID != "" && m.FromID != f.copy.ID && !f.replace:
 		return m.filling()
+	case f.move && m.FromID == "" && m.CopyOf == f.copy.ID && m.CopyOf != "":
+		return errElsewhere
 	}
 	return nil
 }
@@ -256,8 +259,8 @@ func (f *filling) complete(ctx context.Context, from *Store) (int64, error) {
 				return 0, err
 			}
 			f.take(c)
+			f.least = max(f.least, f.floor())
 		}
-		f.least = max(f.least, f.floor())
 		same, err := f.pass(ctx)
 		if err != nil {
 			return 0, err

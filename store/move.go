@@ -18,6 +18,7 @@ type Copy struct {
 	Rev     int64
 	Now     time.Time // by the clock of the store
 	Records []driver.Record
+	MovedTo string // set if the store had moved by then
 }
 
 // ReadAll returns a copy of the store, one that has moved too: its records
@@ -33,7 +34,7 @@ func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 		if m.FromID != "" {
 			return m.filling()
 		}
-		c.ID, c.Rev, c.Now, c.Records = m.ID, tx.Rev(), tx.Now(), nil
+		c.ID, c.Rev, c.Now, c.Records, c.MovedTo = m.ID, tx.Rev(), tx.Now(), nil, m.MovedTo
 		recs, err := tx.Scan("", 0)
 		for _, r := range recs {
 			if r.Key != metaKey {
@@ -82,8 +83,17 @@ type MoveResult struct {
 // store ever had, compared, and the target is opened. Where a move ends halfway,
 // for whatever reason, the same move again continues; until then neither store
 // can be used. Two that run at once do the same.
-func Move(ctx context.Context, r MoveRequest) (MoveResult, error) {
-	f := filling{to: r.To, carry: r.Carry, progress: r.Progress}
+func Move(ctx context.Context, r MoveRequest) (out MoveResult, err error) {
+	for range maxFailures { // again where another process that wants the same was faster, or has given up
+		if out, err = r.move(ctx); !errors.Is(err, errElsewhere) {
+			break
+		}
+	}
+	return out, err
+}
+
+func (r *MoveRequest) move(ctx context.Context) (MoveResult, error) {
+	f := filling{to: r.To, move: true, carry: r.Carry, progress: r.Progress}
 	src, err := r.From.describe(ctx, !r.DryRun)
 	if err != nil {
 		return MoveResult{}, err
@@ -102,23 +112,12 @@ func Move(ctx context.Context, r MoveRequest) (MoveResult, error) {
 	case src.MovedTo != "" && dst.CopyOf == src.ID && dst.FromID == "":
 		return MoveResult{Already: true}, nil
 	}
-	if src.MovedTo == "" { // ask first: what is refused shall leave no trace
-		if err := r.leave(ctx); err != nil {
-			return MoveResult{}, err
-		}
-	}
-	if r.DryRun {
-		return r.rehearse(ctx, &f)
-	}
-	for { // again where another process that wanted the same has given up
-		out, err := r.carry(ctx, &f)
-		if !errors.Is(err, errElsewhere) {
+	if src.MovedTo == "" || r.DryRun { // ask first: what is refused shall leave no trace
+		out, err := r.rehearse(ctx, &f, src.MovedTo == "")
+		if err != nil || r.DryRun {
 			return out, err
 		}
 	}
-}
-
-func (r *MoveRequest) carry(ctx context.Context, f *filling) (MoveResult, error) {
 	made, err := f.reserve(ctx)
 	if err != nil {
 		return MoveResult{}, err
@@ -134,16 +133,18 @@ func (r *MoveRequest) carry(ctx context.Context, f *filling) (MoveResult, error)
 	return f.run(ctx, r.From)
 }
 
-// leave asks whether the records may go, without closing anything.
-func (r *MoveRequest) leave(ctx context.Context) error {
-	if r.Leave == nil {
-		return nil
+// rehearse finds out what a move would do. It reads everything: a record that
+// cannot be read must be mended while the store is still in use.
+func (r *MoveRequest) rehearse(ctx context.Context, f *filling, leaving bool) (MoveResult, error) {
+	if leaving && r.Leave != nil {
+		err := r.From.View(ctx, driver.Query{}, r.Leave)
+		if errors.Is(err, ErrMoved) { // just now
+			err = errElsewhere
+		}
+		if err != nil {
+			return MoveResult{}, err
+		}
 	}
-	return r.From.View(ctx, driver.Query{}, r.Leave)
-}
-
-// rehearse finds out what a move would do.
-func (r *MoveRequest) rehearse(ctx context.Context, f *filling) (MoveResult, error) {
 	if err := f.look(ctx); err != nil {
 		return MoveResult{}, err
 	}

@@ -308,6 +308,7 @@ func TestTwoMovesAtOnce(t *testing.T) {
 			wg.Go(func() {
 				_, errs[i] = store.Move(context.Background(), store.MoveRequest{
 					From: store.New(a), To: store.New(to), FromName: "A", ToName: []string{"B", "B", "B", "C"}[i],
+					Leave: func(*store.Tx) error { return nil },
 				})
 			})
 		}
@@ -395,6 +396,19 @@ func TestMoveRefuses(t *testing.T) {
 		}}
 		if _, err := store.Move(t.Context(), r); !errors.Is(err, busy) || !isOpen(a) || !isOpen(b) {
 			t.Errorf("%v; open: %v, %v", err, isOpen(a), isOpen(b))
+		}
+	})
+	t.Run("a source that cannot be read", func(t *testing.T) {
+		a, b := &script{Store: memstore.New()}, memstore.New()
+		put(t, store.New(a), "test/a", 1)
+		a.reads = []error{nil, nil, driver.ErrDamaged} // description, nobody holds anything, everything
+		if _, err := store.Move(t.Context(), store.MoveRequest{
+			From: store.New(a), To: store.New(b), FromName: "A", ToName: "B", Leave: func(*store.Tx) error { return nil },
+		}); !errors.Is(err, driver.ErrDamaged) {
+			t.Error(err)
+		}
+		if _, _, rev := contents(t, b); rev != 0 || !isOpen(a) {
+			t.Errorf("the target is at revision %d, the source open: %v", rev, isOpen(a))
 		}
 	})
 	t.Run("a dry run changes nothing", func(t *testing.T) {
