@@ -205,3 +205,41 @@ func compact(t *testing.T, c *etcdtest.Cluster) (stop func()) {
 	})
 	return func() { cancel(); work.Wait() }
 }
+
+// A leader that stood still for longer than a lease lasts goes on believing that
+// it leads, and that the lease is over. It must not end what was renewed at
+// its successor meanwhile.
+func TestStaleLeaderEndsNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
+	notShort(t)
+	const ttl = 3 * time.Second
+	c := three(t)
+	s := open(t, c.URL(newPrefix()))
+	leader, err := c.Leader()
+	must(t, err)
+	began := time.Now()
+	var renewed time.Time // when the last one that succeeded was called
+	renewals := 0
+	paused, resumed := false, false
+	for time.Since(began) < 9*time.Second {
+		switch passed := time.Since(began); {
+		case !paused && passed > time.Second:
+			paused = true
+			must(t, c.Pause(leader))
+		case !resumed && passed > 6*time.Second:
+			resumed = true
+			must(t, c.Resume(leader))
+		}
+		called := time.Now()
+		if _, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{lasting("lease/a", ttl)}}); err == nil {
+			renewed = called
+			renewals++
+		}
+		snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lease/a"}})
+		if err == nil && len(snap.Records) == 0 && time.Since(renewed) < ttl {
+			t.Fatalf("renewed %v ago with a ttl of %v, and gone", time.Since(renewed), ttl)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%d renewals", renewals)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,18 @@ func (s *Store) examine(ctx context.Context, r *Report) error {
 // beyond the quota etcd takes no more writes.
 const nearlyFull = 0.8
 
+// soundLeases is the version in which a leader asks whether it still is one
+// before it ends a lease (etcd's issue 15247).
+var soundLeases = [3]int{3, 5, 13}
+
+func older(version string, than [3]int) bool {
+	var v [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 3 {
+		return false
+	}
+	return slices.Compare(v[:], than[:]) < 0
+}
+
 // members asks each of them how it is.
 func (r *Report) members(ctx context.Context, client *clientv3.Client) {
 	for _, endpoint := range r.Endpoints {
@@ -98,6 +111,9 @@ func (r *Report) members(ctx context.Context, client *clientv3.Client) {
 		r.Versions = append(r.Versions, st.Version)
 		if st.DbSize > r.Bytes {
 			r.Bytes, r.InUse = st.DbSize, st.DbSizeInUse
+		}
+		if older(st.Version, soundLeases) {
+			r.warn("etcd --version", "%s runs etcd %s: before %d.%d.%d a leader that stood still for a while could end leases too early", endpoint, st.Version, soundLeases[0], soundLeases[1], soundLeases[2])
 		}
 		for _, e := range st.Errors {
 			r.warn("etcdctl alarm list", "%s reports: %s", endpoint, e)

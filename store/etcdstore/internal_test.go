@@ -75,3 +75,11 @@ func count(t *testing.T, ops []clientv3.Op, conditions, most int, leaves *int) {
 		count(t, then, 0, most-used, leaves)
 	}
 }
+
+func TestOlder(t *testing.T) {
+	for version, want := range map[string]bool{"3.4.99": true, "3.5.0": true, "3.5.12": true, "3.5.13": false, "3.6.0-rc.1": false, "3.7.3": false, "4.0.0": false, "": false, "x": false} {
+		if older(version, soundLeases) != want {
+			t.Errorf("%q: %v", version, !want)
+		}
+	}
+}
