@@ -18,6 +18,7 @@ type schedulerOptions struct {
 	maxRunning int
 	grace      durationFlag
 	level      string
+	once       bool
 }
 
 func newSchedulerCmd(a *App) *cobra.Command {
@@ -43,6 +44,7 @@ more and let what runs finish for --grace; a second one stops it at once.`,
 	f.StringVar(&o.pod, "pod", "", "name of this pod in records and log (default hostname-pid-random)")
 	f.IntVar(&o.maxRunning, "max-running", 32, "run so many commands at a time")
 	f.Var(&o.grace, "grace", "how long commands may go on when it is to stop (default 30s)")
+	f.BoolVar(&o.once, "once", false, "fire what is due now, and end when it has ended")
 	f.StringVar(&o.level, "log-level", "debug", "debug, or info without what other pods do")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -68,7 +70,7 @@ func (o *schedulerOptions) run(ctx context.Context, a *App) error {
 		return err
 	}
 	opt := &schedule.Options{
-		Pod: o.pod, MaxRunning: o.maxRunning, Grace: o.grace.value, Signals: true, Log: o.log(a),
+		Pod: o.pod, MaxRunning: o.maxRunning, Grace: o.grace.value, Signals: true, Once: o.once, Log: o.log(a),
 		Commands: &schedule.Commands{Dir: a.Dir, Env: a.Environ, Stdout: a.Stdout, Stderr: a.Stderr, Guardian: []string{self, guardianVerb}},
 	}
 	if o.grace.given && o.grace.value == 0 {

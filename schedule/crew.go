@@ -47,6 +47,13 @@ func (c *crew) running() int {
 	return len(c.runs)
 }
 
+// quiet reports whether nothing runs or is about to.
+func (c *crew) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs)+len(c.taken) == 0
+}
+
 func (c *crew) mine(lease string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,6 +189,9 @@ func (p *pod) await(ctx context.Context, r lock.AcquireRequest) (claimed, error)
 		case c := <-p.queue:
 			p.busy(true)
 			got, err := claimNext(ctx, p.st, c, r)
+			if err == nil {
+				p.began(got.fire.Lease)
+			}
 			p.put(c)
 			if err == nil {
 				p.staff()

@@ -50,6 +50,7 @@ type Options struct {
 	MaxRunning int           // runs at a time; default 32
 	Grace      time.Duration // how long runs may go on once the scheduler is to stop; default 30s
 	Signals    bool          // take INT and TERM: the first stops, the second does not wait for Grace
+	Once       bool          // return when nothing is due and nothing runs
 
 	// Commands runs the jobs that have a command. Nil: only handlers.
 	Commands *Commands
@@ -225,6 +226,9 @@ func (p *pod) loop() error {
 			continue
 		}
 		failures = 0
+		if p.o.Once && len(v.ready) == 0 && p.quiet() {
+			return nil
+		}
 		p.offer(v.ready)
 		p.sleep(v)
 		p.pause(min(breath, v.sleep) - time.Since(began))

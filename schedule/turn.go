@@ -69,7 +69,6 @@ func (t *turn) claim(ctx context.Context, r lock.AcquireRequest) (runner.Claim, 
 func (t *turn) begin(c claimed) {
 	t.claimed, t.began = c, time.Now()
 	t.out.begin(c.fire.Job)
-	t.p.began(c.fire.Lease)
 	for _, o := range c.lease.Grant().TookOver {
 		t.say(LevelWarn, "took over", "The pod before has ended: %s (%s)", podOf(o.Owner), o.Why)
 	}
@@ -201,6 +200,9 @@ func (p *pod) handle(c candidate) {
 	ctx, abort := context.WithCancelCause(p.hard)
 	defer abort(nil)
 	got, err := claimNext(ctx, p.st, c, lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
+	if err == nil {
+		p.began(got.fire.Lease)
+	}
 	p.put(c)
 	if err != nil {
 		p.judge(c, err)
