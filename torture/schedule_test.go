@@ -35,8 +35,8 @@ type fleet struct {
 const podCount = 5
 
 // marker is the command of every job: it leaves a mark that only one run of an
-// attempt can leave, and tells when it could not.
-const marker = `set -C; : > "$MARKS/$TASKLOCK_JOB.$TASKLOCK_FIRE_TIME.$TASKLOCK_ATTEMPT" || echo "$TASKLOCK_RUN_ID $TASKLOCK_ATTEMPT" >> "$MARKS/../twice"`
+// attempt can leave (-C is O_EXCL), and tells when it could not.
+const marker = `set -C; echo > "$MARKS/$TASKLOCK_JOB.$TASKLOCK_FIRE_TIME.$TASKLOCK_ATTEMPT" || echo "$TASKLOCK_RUN_ID $TASKLOCK_ATTEMPT" >> "$MARKS/../twice"`
 
 func newFleet(t *testing.T, b backend, jobs int, bug string) *fleet {
 	t.Helper()
@@ -46,7 +46,11 @@ func newFleet(t *testing.T, b backend, jobs int, bug string) *fleet {
 	var table strings.Builder
 	table.WriteString("jobs:\n")
 	for n := range jobs {
-		fmt.Fprintf(&table, "  j%d: {cron: '* * * * * *', ttl: 5s, keep: 1000, command: [sh, -c, %q]%s}\n", n, marker, f.policy(n))
+		work := marker
+		if n%2 == 1 && bug == "" {
+			work += "; sleep 0.3" // so that a kill hits some at work
+		}
+		fmt.Fprintf(&table, "  j%d: {cron: '* * * * * *', ttl: 5s, keep: 1000, command: [sh, -c, %q]%s}\n", n, work, f.policy(n))
 	}
 	f.run(table.String(), "jobs", "apply", "-f", "-")
 	t.Cleanup(func() {
