@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|hooks|files|git|postgres|etcd…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|scheduler|hooks|files|git|postgres|etcd…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -42,6 +42,7 @@ func main() {
 		{"wakeup", b.wakeup},
 		{"scale", b.scale},
 		{"tasks", b.tasks},
+		{"scheduler", b.schedule},
 		{"hooks", b.hooks},
 		{"files", b.files},
 		{"git", b.git},
