@@ -128,4 +128,3 @@ func (b *bench) delays(jobs int) (delays []time.Duration) {
 	}
 	return delays
 }
-

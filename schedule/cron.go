@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	_ "time/tzdata" // a scratch container and Windows have no zones of their own
@@ -116,14 +117,18 @@ func (e *ZoneError) Error() string {
 	return fmt.Sprintf("time zone %q: no such zone; names look like Europe/Vienna or UTC", e.Zone)
 }
 
+// zoneCache keeps what was loaded: a thousand jobs share a few zones.
+var zoneCache sync.Map
+
 func loadZone(name string) (*time.Location, error) {
-	if name == "Local" { // another one on every pod
-		return nil, &ZoneError{name}
+	if zone, ok := zoneCache.Load(name); ok {
+		return zone.(*time.Location), nil
 	}
 	zone, err := time.LoadLocation(name)
-	if err != nil {
+	if err != nil || name == "Local" { // which is another one on every pod
 		return nil, &ZoneError{name}
 	}
+	zoneCache.Store(name, zone)
 	return zone, nil
 }
 
