@@ -30,7 +30,7 @@ func (h *hook) start(ctx context.Context) error {
 }
 
 // maxFacts keeps what a session is told within 120 tokens or so.
-const maxFacts = 440
+const maxFacts = 380
 
 // facts are sentences, not orders: text from elsewhere that gives orders is
 // what models are taught to distrust. Names of strangers are cut short.

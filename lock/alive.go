@@ -28,10 +28,11 @@ type Life struct {
 	Late    bool // also of what has expired and nobody has taken: an agent was only silent
 }
 
-// Range is what to read for [Life.Due], along with something else.
+// Range is what to read for [Life.Due], along with something else. It is
+// bounded: who has more leases than that is no model, and can heartbeat.
 func (l Life) Range() driver.Range {
 	first, _, _ := strings.Cut(l.Owner, "/")
-	return driver.Range{Prefix: leaseKind + first + "/"}
+	return driver.Range{Prefix: leaseKind + first + "/", Limit: 100}
 }
 
 // Due returns the leases in a snapshot that want a sign of life now.
@@ -107,21 +108,30 @@ func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) er
 		case err != nil:
 			next = time.Second
 		}
-		watch := blocker{guards: guards, lease: leaseRecord{Process: p}, ends: next}
-		for until := time.Now().Add(next); !ended(p) && time.Now().Before(until); {
-			if err := pauseFor(ctx, st, []blocker{watch}, min(time.Until(until), keepLook)); err != nil {
-				return err
-			}
-			if changed(ctx, st, guards) {
-				break
-			}
+		if err := keepWatch(ctx, st, p, guards, next); err != nil {
+			return err
 		}
 	}
 }
 
-// keepLook is how often a keeper looks after its process where death sends no
-// message of its own.
-const keepLook = time.Second
+// keepWatch returns when the process has ended, the locks have changed, or the
+// time is over. The store is asked as seldom as it can be.
+func keepWatch(ctx context.Context, st *store.Store, p host.Process, guards []driver.Guard, next time.Duration) error {
+	watch := leaseRecord{Process: p}
+	for until := time.Now().Add(next); !ended(p) && time.Now().Before(until); {
+		left := time.Until(until)
+		if !watch.watchable() { // its death cannot be proved, only seen
+			left = min(left, time.Second)
+		}
+		if err := pauseFor(ctx, st, []blocker{{guards: guards, lease: watch, ends: left}}, left); err != nil {
+			return err
+		}
+		if len(guards) == 0 || changed(ctx, st, guards) {
+			return nil
+		}
+	}
+	return nil
+}
 
 // ended is weaker than proof: whoever keeps a lease for a process runs beside
 // it, so that no answer about it from here means that it is gone.

@@ -153,12 +153,18 @@ func Existing(path string) string {
 // maxLinks bounds how many symbolic links one path may lead through.
 const maxLinks = 40
 
+// maxPath bounds a path in bytes.
+const maxPath = 8 << 10
+
 // Real resolves the symbolic links in a path, also where what it names, or
 // what a link points to, does not exist yet: writing there would make it.
 func Real(path string) (string, error) {
 	path, err := filepath.Abs(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case len(path) > maxPath: // no system has such files
+		return "", errors.New("too long")
 	}
 	return realPath(path, maxLinks)
 }
