@@ -41,7 +41,7 @@ func (h *hook) judge(ctx context.Context) error {
 		for _, p := range places {
 			globs = append(globs, p.glob)
 		}
-		found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: h.owners, Places: globs})
+		found, err := touching(ctx, st, h.owners, globs)
 		if err != nil {
 			return err
 		}

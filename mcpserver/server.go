@@ -35,6 +35,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
@@ -92,7 +93,7 @@ func New(o Options) (*Server, error) {
 	if o.Keys == nil {
 		o.Keys = func(keys []string) ([]string, error) { return keys, nil }
 	}
-	s := &Server{o: o, owner: o.Owner + "/mcp-" + lock.NewID(), handles: map[string]*handle{}}
+	s := &Server{o: o, owner: agent.ServerOwner(o.Owner), handles: map[string]*handle{}}
 	if err := lock.CheckOwner(s.owner + "/" + lock.NewID()); err != nil {
 		return nil, err
 	}

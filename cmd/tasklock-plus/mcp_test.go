@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -190,8 +191,7 @@ func TestParentDies(t *testing.T) {
 	}
 	defer feed.Close()
 	harness := p.command("claude:s1")
-	harness.Path, harness.Args = "/bin/sh", []string{"sh", "-c", `"$0" mcp & echo $!; wait; :`, filepath.Join(p.bin, "tasklock")}
-	harness.Args[2] = `exec 3<&0; "$0" mcp <&3 & wait`
+	harness.Path, harness.Args = "/bin/sh", []string{"sh", "-c", `exec 3<&0; "$0" mcp <&3 & wait`, filepath.Join(p.bin, "tasklock")}
 	harness.Stdin = in
 	out, err := harness.StdoutPipe()
 	if err != nil {
@@ -237,6 +237,7 @@ func TestRaceWithTheCommand(t *testing.T) {
 	p.tasklock("test", "init")
 	a, _ := p.connect("claude:s1")
 	b, _ := p.connect("codex:s2")
+	owner := p.hooked("s3")
 	won := map[string]int{}
 	for i := range rounds {
 		id := fmt.Sprint("t", i+1)
@@ -245,6 +246,7 @@ func TestRaceWithTheCommand(t *testing.T) {
 		var all sync.WaitGroup
 		for name, s := range map[string]*mcp.ClientSession{"a": a, "b": b} {
 			all.Go(func() {
+				time.Sleep(rand.N(12 * time.Millisecond)) // the command has a process to start
 				if r := p.call(s, "claim", map[string]any{"task": id}); r.State == "acquired" {
 					winners <- name
 					if done := p.call(s, "complete", map[string]any{"lease": r.Lease}); done.State != "completed" {
@@ -254,9 +256,10 @@ func TestRaceWithTheCommand(t *testing.T) {
 			})
 		}
 		all.Go(func() {
-			if p.command("gemini:s3", "tasks", "claim", id, "--no-wait").Run() == nil {
+			if p.command(owner, "tasks", "claim", id, "--no-wait").Run() == nil {
 				winners <- "shell"
-				p.tasklock("gemini:s3", "tasks", "complete", id)
+				p.hook("PostToolUse", `{"session_id":"s3","cwd":%q,"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"tasklock tasks claim"}}`)
+				p.tasklock(owner, "tasks", "complete", id)
 			}
 		})
 		all.Wait()
@@ -266,6 +269,50 @@ func TestRaceWithTheCommand(t *testing.T) {
 		won[<-winners]++
 	}
 	t.Logf("%d rounds: %v", rounds, won)
+}
+
+// hook gives a recorded event to the hook of Claude Code.
+func (p *place) hook(event, format string) {
+	cmd := p.command("", "hook", "claude", event)
+	cmd.Env = append(cmd.Env, "CLAUDE_ENV_FILE="+filepath.Join(p.dir, "env"))
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(format, p.dir))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.Errorf("%s: %v: %s", event, err, out)
+	}
+}
+
+// hooked is the owner that the hooks give to the commands of a session.
+func (p *place) hooked(session string) string {
+	p.Helper()
+	p.hook("SessionStart", `{"session_id":"`+session+`","cwd":%q,"hook_event_name":"SessionStart","source":"startup"}`)
+	env, err := os.ReadFile(filepath.Join(p.dir, "env"))
+	m := regexp.MustCompile(`export TASKLOCK_OWNER=(\S+)`).FindSubmatch(env)
+	if err != nil || m == nil {
+		p.Fatalf("%v: %s", err, env)
+	}
+	return string(m[1])
+}
+
+// TestOwnPathLock: what a session locks through its server does not keep it
+// from its files, and keeps others.
+func TestOwnPathLock(t *testing.T) {
+	p := newPlace(t)
+	if out, err := exec.Command("git", "init", "-q", p.dir).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	s, _ := p.connect("claude:s1")
+	if r := p.call(s, "acquire", acquire("path:src/**")); r.State != "acquired" {
+		t.Fatalf("%+v", r)
+	}
+	for session, want := range map[string]int{"s1": 0, "s2": 2} {
+		cmd := p.command("", "hook", "claude", "PreToolUse")
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"session_id":%q,"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"file_path":%q}}`,
+			session, p.dir, filepath.Join(p.dir, "src", "a.go")))
+		_ = cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: exit %d, want %d", session, got, want)
+		}
+	}
 }
 
 // TestHTTPKey: the access key is nobody else's, and nothing listens beyond this

@@ -1,0 +1,26 @@
+package agent
+
+import (
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// serverMark begins the name of a server that holds for the owner before it.
+const serverMark = "/mcp-"
+
+// ServerOwner names a server that holds locks for an owner. Its holders are
+// children of this name: they exclude each other, whoever asks the server.
+func ServerOwner(owner string) string { return owner + serverMark + lock.NewID() }
+
+// Serves reports whether holder holds through a server for someone whose locks
+// the caller may use. A session that locks files through its server must not be
+// kept from these files.
+func Serves(holder, caller string) bool {
+	for i := range holder {
+		if i > 0 && strings.HasPrefix(holder[i:], serverMark) && lock.Uses(caller, holder[:i]) {
+			return true
+		}
+	}
+	return false
+}
