@@ -46,11 +46,14 @@ func TestScript(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script", 
 // and $TO; of git the remote is a folder.
 func TestScriptOnEveryStore(t *testing.T) {
 	urls := map[string]string{"sqlite": "sqlite:%s/t.db", "file": "file:%s/records", "git": "git:%s.git"}
-	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}} {
+	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}, {"sqlite", "postgres"}, {"postgres", "file"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			testscript.Run(t, scripts(t, "testdata/stores", func(env *testscript.Env) error {
 				for i, name := range []string{"FROM", "TO"} {
 					url := fmt.Sprintf(urls[pair[i]], env.WorkDir+"/"+strings.ToLower(name))
+					if pair[i] == "postgres" {
+						url = pgtest.Shared(t).Place()
+					}
 					env.Setenv(name, url)
 					if remote, ok := strings.CutPrefix(url, "git:"); ok {
 						if out, err := exec.Command("git", "init", "--quiet", "--bare", remote).CombinedOutput(); err != nil {
