@@ -70,7 +70,7 @@ func (b backend) modes() []Mode {
 }
 
 // backends are all that are tortured.
-var backends = []backend{sqlite, files, gitFile, gitHTTP, etcd}
+var backends = []backend{sqlite, files, gitFile, gitHTTP, etcd, postgres}
 
 // eachBackend runs a test on all of them.
 func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {

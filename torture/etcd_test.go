@@ -15,6 +15,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 	"github.com/tasklock/tasklock/store/etcdstore"
 	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // etcd runs on one member that all tests share, each under a prefix of its own.
@@ -135,13 +136,17 @@ func failOver(c *etcdtest.Cluster, pause bool) error {
 // TestCutOff: a holder that no longer reaches the server, and is not told so,
 // ends its command before the server gives the lock away.
 func TestCutOff(t *testing.T) {
-	server := sharedEtcd(t)
-	p, err := proxy.New(server.Members[0].Addr)
+	t.Run("etcd", func(t *testing.T) { cutOff(t, etcd, sharedEtcd(t).Members[0].Addr) })
+	t.Run("postgres", func(t *testing.T) { cutOff(t, postgres, pgtest.Shared(t).Addr()) })
+}
+
+func cutOff(t *testing.T, b backend, addr string) {
+	p, err := proxy.New(addr)
 	must(t, err)
 	t.Cleanup(p.Close)
-	next := newField(t, etcd, 6*time.Second)
+	next := newField(t, b, 6*time.Second)
 	old := *next
-	old.url = strings.Replace(next.url, server.Members[0].Addr, p.Addr(), 1)
+	old.url = strings.Replace(next.url, addr, p.Addr(), 1)
 
 	holder, err := old.start(0, 1, time.Minute, true, "")
 	must(t, err)

@@ -124,7 +124,7 @@ func (s *Store) heard(up bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if up {
-		s.met, s.down = true, time.Time{}
+		s.met, s.down, s.silent = true, time.Time{}, false
 	}
 }
 

@@ -19,7 +19,10 @@ func (s *Store) explain(err error) error {
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Not the caller's: that is looked at last, and preferred.
-		return fmt.Errorf("%s: no answer within %v", s.where, s.timeout)
+		s.mu.Lock()
+		s.silent = errors.Is(err, context.DeadlineExceeded)
+		s.mu.Unlock()
+		return fmt.Errorf("%s: no answer in time", s.where)
 	}
 	switch c := code(err); c {
 	case "":

@@ -54,6 +54,9 @@ const (
 	DefaultTimeout = 10 * time.Second
 )
 
+// silentTimeout is how long a server that gave no answer is given next time.
+const silentTimeout = time.Second
+
 // pooledPoll is how often a waiter looks where nothing can notify.
 const pooledPoll = time.Second
 
@@ -88,6 +91,7 @@ type Store struct {
 	mu     sync.Mutex
 	met    bool      // the server has answered once
 	down   time.Time // since when it does not; zero if it does
+	silent bool      // the last call that it was given time for had no answer
 	pooled bool      // a pooler stands between us and the server
 }
 
@@ -134,10 +138,10 @@ func newStore(url string, o *Options) (*Store, error) {
 
 // begin makes the first connection, and the schema if it may.
 func (s *Store) begin(ctx context.Context, create bool) error {
-	c, err := s.pool.get(ctx, false)
+	c, err := s.first(ctx)
 	if errors.Is(err, errOlder) || create && errors.Is(err, driver.ErrMissing) {
 		if err = s.create(ctx); err == nil {
-			c, err = s.pool.get(ctx, false)
+			c, err = s.first(ctx)
 		}
 	}
 	if err != nil {
@@ -145,6 +149,13 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 	}
 	s.pool.put(c)
 	return nil
+}
+
+func (s *Store) first(ctx context.Context) (*conn, error) {
+	limited, stop := s.limited(ctx)
+	defer stop()
+	c, err := s.pool.get(limited, false)
+	return c, s.life.Ended(ctx, s.explain(err))
 }
 
 // Close ends all waits, finishes calls under way, and closes the connections.
@@ -157,9 +168,15 @@ func (s *Store) Close() error {
 }
 
 // limited returns a context that ends with ctx, with the store, and when the
-// server has had long enough to answer.
+// server has had long enough to answer: less, while it gives no answer anyway.
 func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	living, stop := s.life.Living(ctx)
-	limited, cancel := context.WithTimeout(living, s.timeout)
+	timeout := s.timeout
+	s.mu.Lock()
+	if s.silent {
+		timeout = min(timeout, silentTimeout)
+	}
+	s.mu.Unlock()
+	limited, cancel := context.WithTimeout(living, timeout)
 	return limited, func() { cancel(); stop() }
 }

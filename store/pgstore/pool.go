@@ -15,6 +15,9 @@ const maxConns = 4
 // would have an unknown outcome for nothing.
 const restful = time.Second
 
+// farewell is how long the end of the connections is waited for.
+const farewell = 2 * time.Second
+
 // A pool keeps the connections of a process.
 type pool struct {
 	s     *Store
@@ -84,10 +87,19 @@ func (p *pool) drop(c *conn) {
 	})
 }
 
-// close closes all that rest; the store has seen to it that none is in use.
+// close closes all that rest; the store has seen to it that none is in use. A
+// server that does not answer is not waited for.
 func (p *pool) close() {
 	for c := p.rested(); c != nil; c = p.rested() {
 		p.drop(c)
 	}
-	p.work.Wait()
+	gone := make(chan struct{})
+	go func() {
+		p.work.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(farewell):
+	}
 }
