@@ -34,7 +34,7 @@ var etcd = backend{
 	},
 	race:  raceEtcd,
 	ttl:   3 * time.Second,
-	bugs:  []planted{{"mod_revision_token", func(c *Config) { c.KillEvery, c.PauseEvery = 0, 0 }}},
+	bugs:  []planted{{"mod_revision_token", func(c *Config) { c.KillEvery, c.PauseEvery, c.Rounds = 0, 0, 15 }}},
 	brief: brief{modes: []Mode{Library}, bugs: []string{"mod_revision_token"}},
 }
 
@@ -42,7 +42,7 @@ var etcd = backend{
 func raceEtcd(c *Config) {
 	c.TTL, c.Late, c.Drops = 3*time.Second, 20*time.Second, true
 	c.PauseEvery, c.Pause = time.Second, 6*time.Second
-	c.Rounds = 12
+	c.Rounds = 8
 	if full() {
 		c.long(200)
 	}
@@ -98,7 +98,7 @@ func TestFailOver(t *testing.T) {
 		cfg.TTL, cfg.Late, cfg.Wait = 6*time.Second, time.Minute, 3*time.Minute
 		cfg.KillEvery, cfg.PauseEvery, cfg.Pause = 2*time.Second, 10*time.Second, 2*cfg.TTL
 		if !full() {
-			cfg.Rounds = 3
+			cfg.Rounds = 4
 		}
 	}
 	cfg := b.run(t, Library)
