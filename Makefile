@@ -5,7 +5,7 @@ export GOFLAGS     ?= -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
-LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./runner/... ./schedule/... ./agent/...
+LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./legacy ./runner/... ./schedule/... ./agent/...
 
 .DEFAULT_GOAL := build
 .PHONY: build etcd demo test race cross typescript torture bench lint fuzz install clean help
