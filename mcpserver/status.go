@@ -1,0 +1,96 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// maxLines is how many locks a list has; the rest is counted.
+const maxLines = 20
+
+func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, error) {
+	if in.Key != "" {
+		return s.statusOf(ctx, in.Key)
+	}
+	all, err := lock.List(ctx, s.o.Store, lock.ListRequest{})
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{State: free}
+	tokens := map[string]int64{}
+	for _, l := range all.Locks {
+		tokens[l.Key] = l.Token
+		switch {
+		case l.State != lock.Held || strings.HasPrefix(l.Owner, s.owner+"/"):
+			continue
+		case len(r.Others) == maxLines:
+			r.More++
+			continue
+		}
+		line := Line{Token: l.Token, ExpiresInSeconds: seconds(time.Until(l.ExpiresAt))}
+		line.Key, _ = name(l.Key)
+		line.Holder, _ = name(l.Owner)
+		r.Others = append(r.Others, line)
+	}
+	r.Mine = s.mine(tokens)
+	if len(r.Mine)+len(r.Others) > 0 {
+		r.State = held
+	}
+	return r, nil
+}
+
+// mine lists what this server holds. Its clients are told their handles only
+// where they are one.
+func (s *Server) mine(tokens map[string]int64) (lines []Line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.handles {
+		if h.ended != nil {
+			continue
+		}
+		line := Line{State: queued}
+		if s.private {
+			line.Ticket = h.name
+		}
+		keys := h.keys
+		if h.lease != nil {
+			line = Line{State: acquired, Lease: line.Ticket, Token: h.lease.Token()}
+			keys = nil
+			for _, k := range h.lease.Grant().Keys {
+				keys = append(keys, k.Key)
+				if tokens[k.Key] != k.Token || errors.Is(h.lease.Err(), lock.ErrLost) {
+					line.State = lost
+				}
+			}
+		}
+		for _, k := range keys {
+			line.Key, _ = name(k)
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
+	keys, err := s.o.Keys([]string{key})
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := lock.Check(ctx, s.o.Store, lock.CheckRequest{Key: keys[0]})
+	if err != nil {
+		return Result{}, err
+	}
+	if !c.Locked {
+		r := Result{State: free}
+		r.Key, _ = name(c.Key)
+		return r, nil
+	}
+	l := c.Lock
+	r := s.inTheWay(&lock.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt, Reason: l.Reason, Ahead: l.Waiters})
+	r.Token, r.Next = l.Token, ""
+	return r, nil
+}
