@@ -65,7 +65,7 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 		}
 		fault.Point("pg.commit")
 		err = s.send(ctx, c, group)
-		if code(err) != "" && !c.pg.IsClosed() { // rolled back, and waiting to be told so
+		if !c.pg.IsClosed() && c.pg.TxStatus() != 'I' { // rolled back, and waiting to be told so
 			_, _ = c.exec(ctx, "ROLLBACK")
 		}
 		s.pool.put(c)
@@ -86,11 +86,15 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 		return nil
 	}
 	var sql strings.Builder
-	sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED;")
+	if !c.plain {
+		sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED;")
+	}
 	for _, call := range calls {
 		call.write(&sql, s.names.quoted)
 	}
-	sql.WriteString("COMMIT")
+	if !c.plain {
+		sql.WriteString("COMMIT")
+	}
 	rows, err := c.exec(ctx, sql.String())
 	if err != nil {
 		return err

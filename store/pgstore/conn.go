@@ -32,6 +32,7 @@ const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan =
 type conn struct {
 	pg     *pgconn.PgConn
 	pooled bool
+	plain  bool              // what is sent as one message is a transaction as we need it
 	rested bool              // it was used before
 	used   time.Time         // when it was
 	asked  map[string]int    // statements, and how often
@@ -113,6 +114,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		return s.wrongEncoding(encoding)
 	}
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
+	c.plain = !c.pooled && rows[0][2] == "read committed"
 	s.mu.Lock()
 	s.pooled = c.pooled
 	s.mu.Unlock()

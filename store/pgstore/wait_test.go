@@ -160,6 +160,9 @@ func TestAgeCountsFromTheWriting(t *testing.T) {
 // Behind a pooler that gives every transaction another session, everything
 // works; waiters look for themselves, and Inspect says so.
 func TestPooler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more takes long under the race detector")
+	}
 	server := pgtest.Start(t)
 	addr := server.Pooler(t)
 	n := 0
