@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -24,9 +25,9 @@ const (
 )
 
 var (
-	aiFile = regexp.MustCompile(`^t(\d{1,9}(?:_\d{1,9})?)_(.+)\.md$`)
-	aiLock = regexp.MustCompile(`^t(\d{1,9}(?:_\d{1,9})?)_lock\.yaml$`)
-	aiID   = regexp.MustCompile(`^t?(\d{1,9}(?:_\d{1,9})?)$`)
+	aiFile = lazily(`^t(\d{1,9}(?:_\d{1,9})?)_(.+)\.md$`)
+	aiLock = lazily(`^t(\d{1,9}(?:_\d{1,9})?)_lock\.yaml$`)
+	aiID   = lazily(`^t?(\d{1,9}(?:_\d{1,9})?)$`)
 )
 
 // aiHead is what stands above the text of a task.
@@ -53,7 +54,7 @@ func AITasks(tasks, locks map[string][]byte, now time.Time) (s Source, err error
 	}
 	archived := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		m := aiFile.FindStringSubmatch(path.Base(name))
+		m := aiFile().FindStringSubmatch(path.Base(name))
 		if m == nil || !strings.HasPrefix(name, AITasksFolder) {
 			continue // plans, drafts, indexes
 		}
@@ -69,7 +70,7 @@ func AITasks(tasks, locks map[string][]byte, now time.Time) (s Source, err error
 		s.addTask(t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(locks)) {
-		m := aiLock.FindStringSubmatch(path.Base(name))
+		m := aiLock().FindStringSubmatch(path.Base(name))
 		if m == nil {
 			continue
 		}
@@ -116,7 +117,7 @@ func parseAITask(text []byte) (t Task, err error) {
 	}
 	t = Task{Status: status, Priority: priority, Labels: h.Labels, Description: strings.TrimSpace(body)}
 	for _, d := range h.Depends {
-		m := aiID.FindStringSubmatch(strings.TrimSpace(d.Value))
+		m := aiID().FindStringSubmatch(strings.TrimSpace(d.Value))
 		if m == nil {
 			return t, fmt.Errorf("depends on %q, which is not a task", within(d.Value, 40))
 		}
@@ -151,7 +152,7 @@ func parseAILock(text []byte, id string) (l Lock, err error) {
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		return l, err
 	}
-	if m := aiID.FindStringSubmatch(f.TaskID.Value); m == nil || m[1] != id {
+	if m := aiID().FindStringSubmatch(f.TaskID.Value); m == nil || m[1] != id {
 		return l, fmt.Errorf("is the file of another task, %q", within(f.TaskID.Value, 40))
 	}
 	if f.LockedBy == "" {
@@ -162,4 +163,10 @@ func parseAILock(text []byte, id string) (l Lock, err error) {
 		return l, fmt.Errorf("locked_at: %w", err)
 	}
 	return Lock{Key: "t" + id, Owner: f.LockedBy, Since: since, Host: f.Hostname}, lock.CheckOwner(f.LockedBy)
+}
+
+// lazily compiles an expression when it is first used: most commands use none,
+// and all of them would wait for it.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +155,7 @@ func prefetch(tx *store.Tx, list []New) error {
 		if n.Section != "" {
 			keys = append(keys, sectionKind+n.Section)
 		}
-		if m := numbered.FindStringSubmatch(n.ID); m != nil {
+		if m := numbered().FindStringSubmatch(n.ID); m != nil {
 			keys = append(keys, counterOf(m[1]))
 		}
 		for _, id := range exact(n.Parent) {
@@ -273,7 +272,7 @@ type counter struct {
 	Next int64 `json:"next"`
 }
 
-var numbered = regexp.MustCompile(`^(t|.+_)(\d{1,15})$`)
+var numbered = lazily(`^(t|.+_)(\d{1,15})$`)
 
 // counterOf is the counter that an id with that prefix is drawn from: "t", or
 // the parent's id and "_".
@@ -288,7 +287,7 @@ func counterOf(prefix string) string {
 // else the next number, which is never given out again.
 func newID(tx *store.Tx, n New) (string, error) {
 	if n.ID != "" {
-		if m := numbered.FindStringSubmatch(n.ID); m != nil { // a number that came by hand is used up too
+		if m := numbered().FindStringSubmatch(n.ID); m != nil { // a number that came by hand is used up too
 			num, _ := strconv.ParseInt(m[2], 10, 64)
 			if err := raise(tx, counterOf(m[1]), num+1); err != nil {
 				return "", err

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -185,10 +184,10 @@ func readJSON(data []byte) ([]imported, []fileSection, error) {
 }
 
 var (
-	heading = regexp.MustCompile(`^#{1,6}\s+(.+?)(\s+#+)?\s*$`)
-	item    = regexp.MustCompile(`^\s*[-*+]\s+\[( |x|X)\]\s+(.+?)\s*$`)
-	label   = regexp.MustCompile(`\s+#([^\s#\\,]+)$`)
-	escaped = regexp.MustCompile("\\\\([!-/:-@[-`{-~])")
+	heading = lazily(`^#{1,6}\s+(.+?)(\s+#+)?\s*$`)
+	item    = lazily(`^\s*[-*+]\s+\[( |x|X)\]\s+(.+?)\s*$`)
+	label   = lazily(`\s+#([^\s#\\,]+)$`)
+	escaped = lazily("\\\\([!-/:-@[-`{-~])")
 )
 
 // readMarkdown takes the check boxes of a document: headings are sections,
@@ -200,17 +199,17 @@ func readMarkdown(data []byte) ([]imported, []fileSection, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
-		if m := heading.FindStringSubmatch(line); m != nil {
+		if m := heading().FindStringSubmatch(line); m != nil {
 			section = strings.ReplaceAll(plain(m[1]), "/", "-")
 			continue
 		}
-		m := item.FindStringSubmatch(line)
+		m := item().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
 		n := imported{new: New{Section: section}}
 		title := m[2]
-		for l := label.FindStringSubmatch(title); l != nil; l = label.FindStringSubmatch(title) {
+		for l := label().FindStringSubmatch(title); l != nil; l = label().FindStringSubmatch(title) {
 			n.new.Labels = append([]string{l[1]}, n.new.Labels...)
 			title = strings.TrimSuffix(title, l[0])
 		}
@@ -231,7 +230,7 @@ func readMarkdown(data []byte) ([]imported, []fileSection, error) {
 
 // plain undoes what Markdown needs to show text as it is.
 func plain(text string) string {
-	return strings.NewReplacer("&lt;", "<", "&amp;", "&").Replace(escaped.ReplaceAllString(text, "$1"))
+	return strings.NewReplacer("&lt;", "<", "&amp;", "&").Replace(escaped().ReplaceAllString(text, "$1"))
 }
 
 // Export writes the working set as JSON, which Import reads, or as a Markdown
@@ -329,7 +328,7 @@ func writeMarkdown(w io.Writer, all []Info) error {
 		}
 		fmt.Fprintf(&b, "- [%s] %s", box, markdown.Replace(t.Title))
 		for _, l := range t.Labels {
-			if label.MatchString(" #" + l) {
+			if label().MatchString(" #" + l) {
 				fmt.Fprintf(&b, " #%s", l)
 			}
 		}

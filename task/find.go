@@ -5,12 +5,13 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
-var number = regexp.MustCompile(`^\d+(_\d+)*$`)
+var number = lazily(`^\d+(_\d+)*$`)
 
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
 // else the beginning of one name, else its title.
@@ -55,7 +56,7 @@ func exact(ref string) []string {
 	if err != nil {
 		return nil
 	}
-	if number.MatchString(key) {
+	if number().MatchString(key) {
 		return []string{key, "t" + key}
 	}
 	return []string{key}
@@ -64,7 +65,7 @@ func exact(ref string) []string {
 // byPrefix takes no number for the beginning of another: t1 that is gone must
 // not become t12.
 func byPrefix(tx *store.Tx, ref string) ([]Task, error) {
-	if number.MatchString(strings.TrimPrefix(ref, "t")) {
+	if number().MatchString(strings.TrimPrefix(ref, "t")) {
 		return nil, nil
 	}
 	var out []Task
@@ -160,4 +161,10 @@ func needFind(refs []string) []string {
 		}
 	}
 	return keys
+}
+
+// lazily compiles an expression when it is first used: most commands use none,
+// and all of them would wait for it.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -217,7 +217,7 @@ func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err err
 				return err
 			}
 			for _, rec := range recs {
-				if m := numbered.FindStringSubmatch(strings.TrimPrefix(rec.Key, kind)); m != nil && m[1] == "t" {
+				if m := numbered().FindStringSubmatch(strings.TrimPrefix(rec.Key, kind)); m != nil && m[1] == "t" {
 					n, _ := strconv.ParseInt(m[2], 10, 64)
 					next = max(next, n+1)
 				}

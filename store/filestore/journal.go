@@ -73,7 +73,7 @@ func encodeEntry(gen uint64, rev int64, kind byte, pos int64, payload []byte) []
 func entrySum(b []byte, pos int64) uint32 {
 	var place [8]byte
 	binary.LittleEndian.PutUint64(place[:], uint64(pos))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, b[8:])
+	return crc32.Update(crc32.Checksum(place[:], castagnoli()), castagnoli(), b[8:])
 }
 
 // decodeEntry reads the entry at the beginning of b, which lies at pos.

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -47,7 +48,7 @@ const (
 	maxRecordFile = driver.MaxValue + 16<<10 // no file of ours is longer
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // encodeRecord returns the content of r's file.
 func encodeRecord(r record) []byte { return encodeFile(r, seeAlso(r.value)) }
@@ -76,7 +77,7 @@ func encodeFile(r record, see string) []byte {
 	}
 	b = append(b, "\nsize      "...)
 	b = strconv.AppendInt(b, int64(len(r.value)), 10)
-	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, r.value)
+	sum := crc32.Update(crc32.Checksum(b, castagnoli()), castagnoli(), r.value)
 	b = fmt.Appendf(b, "\nsum       %08x\n\n", sum)
 	b = append(b, r.value...)
 	return append(b, '\n')

@@ -57,7 +57,7 @@ func encodeState(st state) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli()), text), nil
 }
 
 func decodeState(data []byte) (state, error) {
@@ -66,7 +66,7 @@ func decodeState(data []byte) (state, error) {
 		return state{}, errNoState
 	}
 	sum, err := strconv.ParseUint(string(line[:8]), 16, 32)
-	if err != nil || uint32(sum) != crc32.Checksum(line[9:], castagnoli) {
+	if err != nil || uint32(sum) != crc32.Checksum(line[9:], castagnoli()) {
 		return state{}, errNoState
 	}
 	var st state

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -36,7 +37,7 @@ type place struct {
 
 var schemes = []string{"file", "ssh", "http", "https"}
 
-var scpForm = regexp.MustCompile(`^(?:[A-Za-z0-9._~+-]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):`)
+var scpForm = lazily(`^(?:[A-Za-z0-9._~+-]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):`)
 
 // resolve finds out what a remote is: a URL, host:path, the name of a remote
 // in the work tree at dir, or a folder. What git would take for an option, or
@@ -48,7 +49,7 @@ func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 	if elsewhere(remote) {
 		return newPlace(remote), nil
 	}
-	if remoteName.MatchString(remote) && remote != "." && remote != ".." {
+	if remoteName().MatchString(remote) && remote != "." && remote != ".." {
 		if p, ok, err := named(ctx, g, remote, dir); ok || err != nil {
 			return p, err
 		}
@@ -67,7 +68,7 @@ func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 	return newPlace(path), nil
 }
 
-var remoteName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
+var remoteName = lazily(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
 // named looks a remote up in the user's repository. Reading a value runs
 // nothing there; what the value says is checked like any other.
@@ -102,7 +103,7 @@ func elsewhere(remote string) bool {
 		return true
 	}
 	drive := len(remote) > 1 && remote[1] == ':' && filepath.VolumeName(remote) != ""
-	return scpForm.MatchString(remote) && !drive
+	return scpForm().MatchString(remote) && !drive
 }
 
 func checkRemote(remote string) error {
@@ -157,14 +158,14 @@ func newPlace(target string) place {
 }
 
 var (
-	httpUser = regexp.MustCompile(`(?i)(https?://)[^\s/]*@`)
-	password = regexp.MustCompile(`(?i)([a-z+]+://[^\s/:@]*):[^\s/]*@`)
+	httpUser = lazily(`(?i)(https?://)[^\s/]*@`)
+	password = lazily(`(?i)([a-z+]+://[^\s/:@]*):[^\s/]*@`)
 )
 
 // redactURL takes credentials out of every URL in a text. In http(s) the user
 // name alone may be a token.
 func redactURL(text string) string {
-	return password.ReplaceAllString(httpUser.ReplaceAllString(text, "$1***@"), "$1:***@")
+	return password().ReplaceAllString(httpUser().ReplaceAllString(text, "$1***@"), "$1:***@")
 }
 
 // clean makes text of strangers harmless on a terminal.
@@ -211,4 +212,10 @@ func checkBranch(name string) error {
 		}
 	}
 	return nil
+}
+
+// lazily compiles an expression when it is first used: most commands use none,
+// and all of them would wait for it.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
