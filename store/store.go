@@ -286,14 +286,22 @@ func isContext(err error) bool {
 // readError marks an error of Read, after which nothing has happened.
 type readError struct{ err error }
 
-func (e *readError) Error() string { return e.err.Error() }
+func (e *readError) Error() string {
+	if e.answer() || errors.Is(e.err, ErrUnreachable) {
+		return e.err.Error()
+	}
+	return ErrUnreachable.Error() + ": " + e.err.Error()
+}
 
 func (e *readError) Unwrap() []error {
-	if driver.Refusal(e.err) || isContext(e.err) {
+	if e.answer() {
 		return []error{e.err}
 	}
 	return []error{ErrUnreachable, e.err}
 }
+
+// answer reports that the store was reached, or that the caller went away.
+func (e *readError) answer() bool { return driver.Refusal(e.err) || isContext(e.err) }
 
 // pause waits with full jitter before the n-th repetition.
 func (s *Store) pause(ctx context.Context, unit time.Duration, n int) error {
