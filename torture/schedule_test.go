@@ -147,7 +147,7 @@ func (f *fleet) history(job string) []fired {
 	return out.Data.Fires
 }
 
-// faults strikes the pods: one is killed and replaced every three seconds, one
+// faults strikes the pods: one is killed and replaced about every three seconds, one
 // stands still for a while.
 func (f *fleet) faults(length time.Duration) (kills int) {
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -156,7 +156,8 @@ func (f *fleet) faults(length time.Duration) (kills int) {
 	began := time.Now()
 	stopAt, contAt := began.Add(length/4), began.Add(length/4+pause)
 	stopped := false
-	kill := time.NewTicker(3 * time.Second)
+	soon := func() time.Duration { return 2500*time.Millisecond + time.Duration(rng.IntN(1000))*time.Millisecond } // at any moment of a second
+	kill := time.NewTimer(soon())
 	defer kill.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
@@ -170,6 +171,7 @@ func (f *fleet) faults(length time.Duration) (kills int) {
 			f.kill(n)
 			f.start(n)
 			kills++
+			kill.Reset(soon())
 		case now := <-look.C:
 			if !stopped && now.After(stopAt) {
 				f.signal(still, syscall.SIGSTOP)
