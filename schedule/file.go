@@ -80,8 +80,12 @@ func ParseFile(data []byte) ([]Job, error) {
 	if err := dec.Decode(&file{}); !errors.Is(err, io.EOF) {
 		return nil, &FileError{Why: "the file has more than one document"}
 	}
+	names, ok := jobNodes(&root)
+	if !ok { // an empty file would remove all with --prune
+		return nil, &FileError{Why: "needs the key jobs with a job for each name; {} is none"}
+	}
 	var jobs []Job
-	for _, at := range jobNodes(&root) {
+	for _, at := range names {
 		in := f.Jobs[at.Value]
 		j := Job{
 			Name: at.Value, Cron: in.Cron, Zone: in.Zone, Command: in.Command, Dir: in.Dir, Env: in.Env,
@@ -101,21 +105,23 @@ func ParseFile(data []byte) ([]Job, error) {
 	return jobs, nil
 }
 
-// jobNodes are the names of the jobs, in the order of the file.
-func jobNodes(root *yaml.Node) (names []*yaml.Node) {
+// jobNodes are the names of the jobs, in the order of the file, if it has a map
+// of them.
+func jobNodes(root *yaml.Node) (names []*yaml.Node, ok bool) {
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return nil
+		return nil, false
 	}
 	top := root.Content[0].Content
 	for i := 0; i+1 < len(top); i += 2 {
 		if top[i].Value != "jobs" {
 			continue
 		}
+		ok = top[i+1].Kind == yaml.MappingNode
 		for k := 0; k+1 < len(top[i+1].Content); k += 2 {
 			names = append(names, top[i+1].Content[k])
 		}
 	}
-	return names
+	return names, ok
 }
 
 // yamlError is the first complaint, in our words.
