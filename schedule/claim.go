@@ -56,7 +56,11 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.Acquire
 			key = other.p.due.key(other.p.claim.at)
 			continue
 		case errors.As(err, &other):
-			return claimed{}, settle(ctx, st, c.job)
+			if err = settle(ctx, st, c.job); errors.As(err, &other) { // it can be claimed by now
+				key = other.p.due.key(other.p.claim.at)
+				continue
+			}
+			return claimed{}, err
 		case errors.As(err, &fired):
 			return claimed{}, passOver(ctx, st, c.job, fired.at)
 		}
@@ -110,12 +114,19 @@ func settle(ctx context.Context, st *store.Store, name string) error {
 		if p = decide(s); p.claim != nil || !p.changed {
 			return nil
 		}
+		if len(p.records) > 0 && tidies(name, p.records[0].At) {
+			if _, err := prune(tx, s.job, 200); err != nil {
+				return err
+			}
+		}
 		_, err = p.write(tx, s, nil)
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
+	case p.claim != nil:
+		return &otherwise{p}
 	case p.blocked:
 		return errBlocked
 	case len(p.records) > 0 || len(p.lost) > 0:
@@ -137,7 +148,15 @@ func passOver(ctx context.Context, st *store.Store, name string, at time.Time) e
 			return err
 		}
 		d := s.due
-		if d.At != nil && d.At.Equal(at) {
+		if d.At != nil && !d.At.After(at) {
+			var p plan
+			if d.At.Before(at) { // missed, and the newest of them was to run
+				list, count := between(Job{}, s.job.cron(), *d.At, at.Add(-time.Millisecond), 1)
+				p.skipRange(s.job, *d.At, list[0], count, s.job.Misfire.reason())
+			}
+			if err := putSkipped(tx, p.records); err != nil {
+				return err
+			}
 			d.follow(s.job, s.job.cron().Next(at))
 		}
 		if len(d.Triggers) > 0 && d.Triggers[0].At.Equal(at) {
@@ -174,6 +193,14 @@ func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, er
 	q := need(f.Job)
 	q.Keys = append(q.Keys, fireKey(f.Job, f.At))
 	_, err := st.Update(ctx, q, func(tx *store.Tx) error {
+		rec, err := getFire(tx, f.Job, f.At)
+		if err != nil {
+			return err
+		}
+		if rec.Exists() && rec.Value.Lease == c.fire.Lease && rec.Value.State == e.state && !e.again {
+			f = rec.Value
+			return nil // by an attempt whose answer did not come
+		}
 		if err := lock.Fence(tx, c.key, f.Token); err != nil {
 			return err
 		}
@@ -215,12 +242,16 @@ func (c claimed) end(tx *store.Tx, e ending, f *Fire) error {
 	if err := putDue(tx, due.Value); err != nil {
 		return err
 	}
-	if tx.Rev()%16 != 0 {
+	if !tidies(f.Job, f.At) {
 		return nil
 	}
 	_, err = prune(tx, c.job, 200)
 	return err
 }
+
+// tidies says which fire times also bound the records: one in sixteen, whatever
+// the pace of the job and of the store.
+func tidies(job string, at time.Time) bool { return draw(job, at)%16 == 0 }
 
 // prune deletes the oldest records of a job beyond what it keeps.
 func prune(tx *store.Tx, j Job, most int) (n int, err error) {

@@ -187,6 +187,9 @@ func (p *pod) await(ctx context.Context, r lock.AcquireRequest) (claimed, error)
 		}
 		select {
 		case c := <-p.queue:
+			if p.soft.Err() != nil {
+				return claimed{}, errRetired
+			}
 			p.busy(true)
 			got, err := claimNext(ctx, p.st, c, r)
 			if err == nil {

@@ -238,6 +238,9 @@ func Times(ctx context.Context, st *store.Store, name string, n int) (Job, []tim
 		if job, due, err = mustJob(tx, name); err != nil {
 			return err
 		}
+		if _, err := ParseCron(job.Cron, job.Zone); err != nil {
+			return job.wrong(err)
+		}
 		times = job.cron().Times(tx.Now(), n)
 		if due.At != nil {
 			times = append([]time.Time{*due.At}, job.cron().Times(*due.At, n-1)...)

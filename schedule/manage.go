@@ -51,6 +51,15 @@ type Change struct {
 	Fields []Field    `json:"fields,omitempty"`
 	Next   *time.Time `json:"next,omitempty"` // fire time
 	Job    *Job       `json:"job,omitempty"`  // as it is now
+
+	dropped []Fire // what was to run, and will not
+}
+
+func (r ApplyResult) dropped() (all []Fire) {
+	for _, c := range r.Changes {
+		all = append(all, c.dropped...)
+	}
+	return all
 }
 
 // Field is one difference.
@@ -87,10 +96,12 @@ func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, e
 			}
 			out.Changes = append(out.Changes, c)
 		}
-		if !r.Prune {
-			return nil
+		if r.Prune {
+			if err := r.prune(tx, seen, &out); err != nil {
+				return err
+			}
 		}
-		return r.prune(tx, seen, &out)
+		return putSkipped(tx, out.dropped())
 	})
 	if err != nil {
 		return ApplyResult{}, err
@@ -142,6 +153,7 @@ func (r *ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 	} else {
 		d.Job, d.TTL, d.Handler = j.Name, j.TTL.Seconds(), len(j.Command) == 0
 		if !old.Exists() || !old.Value.sameSchedule(j) {
+			c.dropped = d.dropped(old.Value, now, false, "its times were changed before it ran")
 			d.follow(j, j.cron().Next(now))
 		}
 		d.Each = j.Overlap == OverlapAllow
@@ -164,37 +176,45 @@ func (r *ApplyRequest) prune(tx *store.Tx, keep map[string]bool, out *ApplyResul
 		return err
 	}
 	tx.GuardKind(jobKind)
+	var names, keys []string
 	for _, rec := range recs {
-		name := strings.TrimPrefix(rec.Key, jobKind)
-		if keep[name] {
-			continue
+		if name := strings.TrimPrefix(rec.Key, jobKind); !keep[name] {
+			names, keys = append(names, name), append(keys, rec.Key, dueKind+name)
 		}
-		if err := remove(tx, name, r.By); err != nil {
+	}
+	if err := tx.Want(keys...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		c, err := remove(tx, name, r.By)
+		if err != nil {
 			return err
 		}
-		out.Changes = append(out.Changes, Change{Name: name, Action: "removed"})
+		out.Changes = append(out.Changes, c)
 	}
 	return nil
 }
 
 // remove deletes a job. What runs goes on; its end is still written.
-func remove(tx *store.Tx, name, by string) error {
+func remove(tx *store.Tx, name, by string) (Change, error) {
+	c := Change{Name: name, Action: "removed"}
 	job, err := getJob(tx, name)
 	if err != nil {
-		return err
+		return c, err
 	}
 	due, err := getDue(tx, name)
 	if err != nil {
-		return err
+		return c, err
 	}
 	if !job.Exists() {
-		return &NotFoundError{name}
+		return c, &NotFoundError{name}
 	}
 	tx.Delete(job.Key)
 	d := due.Value
+	c.dropped = d.dropped(job.Value, tx.Now().UTC(), true, "the job was removed before it ran")
 	d.Job, d.Triggers = name, nil
 	d.follow(job.Value, time.Time{})
-	return errors.Join(putDue(tx, d), note(tx, "removed", name, by))
+	return c, errors.Join(putDue(tx, d), note(tx, "removed", name, by))
 }
 
 // ChangeRequest is about one job.
@@ -209,7 +229,13 @@ func Remove(ctx context.Context, st *store.Store, r ChangeRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
 	}
-	return update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error { return remove(tx, r.Name, r.By) })
+	return update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
+		c, err := remove(tx, r.Name, r.By)
+		if err != nil {
+			return err
+		}
+		return putSkipped(tx, c.dropped)
+	})
 }
 
 // Pause keeps a job from firing until Resume. What runs goes on.
@@ -233,13 +259,18 @@ func (r ChangeRequest) pause(ctx context.Context, st *store.Store, paused bool) 
 			return err
 		}
 		if job.Paused != paused {
+			cron, err := ParseCron(job.Cron, job.Zone)
+			if err != nil {
+				return job.wrong(err)
+			}
+			dropped := due.dropped(job, tx.Now().UTC(), false, "the job was paused before it ran")
 			job.Paused, job.UpdatedAt = paused, tx.Now().UTC().Truncate(time.Microsecond)
-			due.follow(job, job.cron().Next(tx.Now()))
+			due.follow(job, cron.Next(tx.Now()))
 			event := "resumed"
 			if paused {
 				event = "paused"
 			}
-			if err := errors.Join(tx.Put(jobKind+job.Name, job), putDue(tx, due), note(tx, event, job.Name, r.By)); err != nil {
+			if err := errors.Join(tx.Put(jobKind+job.Name, job), putDue(tx, due), note(tx, event, job.Name, r.By), putSkipped(tx, dropped)); err != nil {
 				return err
 			}
 		}

@@ -78,7 +78,7 @@ func decide(s situation) plan {
 		return p
 	case len(s.due.Triggers) > 0:
 		p.triggered(s)
-	case s.due.At != nil && !s.now.Before(s.due.start()):
+	case s.due.comes(s.now):
 		p.fire(s)
 	}
 	return p
@@ -102,6 +102,9 @@ func (p *plan) triggered(s situation) {
 		p.claim = &claim{at: t.At, attempt: 1, by: t.By}
 	case s.job.Overlap == OverlapQueue:
 		p.blocked = true
+		if s.due.comes(s.now) && s.due.QueuedAt == nil { // it stands in line too
+			p.due.QueuedAt, p.changed = &s.now, true
+		}
 		return
 	default:
 		p.skipRange(s.job, t.At, t.At, 1, s.held.reason())
@@ -116,11 +119,11 @@ func (p *plan) fire(s situation) {
 	at := *s.due.At
 	catching := false
 	if missed := s.now.Add(-onTime); s.due.QueuedAt == nil && s.due.start().Before(missed) {
-		list, count := between(cron, at, missed, MaxCatchUp)
+		list, count := between(s.job, cron, at, missed, MaxCatchUp+1)
 		run := s.job.Misfire.run(list)
 		catching = len(run) > 0
-		if n := len(list) - len(run); count-len(run) > 0 {
-			p.skipRange(s.job, at, list[max(n-1, 0)], count-len(run), s.job.Misfire.reason())
+		if n := len(list) - len(run); n > 0 {
+			p.skipRange(s.job, at, list[n-1], count-len(run), s.job.Misfire.reason())
 		}
 		if !catching {
 			p.follow(s.job, cron.Next(list[len(list)-1]))
@@ -143,7 +146,7 @@ func (p *plan) fire(s situation) {
 			p.due.QueuedAt, p.changed = &s.now, true
 		}
 	default:
-		list, count := between(cron, at, s.now, 1)
+		list, count := between(s.job, cron, at, s.now, 1)
 		p.skipRange(s.job, at, list[0], count, s.held.reason())
 		p.follow(s.job, cron.Next(list[0]))
 	}
@@ -153,10 +156,10 @@ func (p *plan) fire(s situation) {
 // came meanwhile had no place in it.
 func (p *plan) passed(s situation, cron Cron, at time.Time) time.Time {
 	next := cron.Next(at)
-	if s.due.QueuedAt == nil || next.IsZero() || next.After(s.now) {
+	if s.due.QueuedAt == nil || next.IsZero() || s.job.start(next).After(s.now) {
 		return next
 	}
-	list, count := between(cron, next, s.now, 1)
+	list, count := between(s.job, cron, next, s.now, 1)
 	p.skipRange(s.job, next, list[0], count, "one fire time was waiting already")
 	return cron.Next(list[0])
 }
@@ -185,7 +188,7 @@ func (m Misfire) run(missed []time.Time) []time.Time {
 	case MisfireOnce:
 		return missed[len(missed)-1:]
 	case MisfireAll:
-		return missed
+		return missed[max(0, len(missed)-MaxCatchUp):]
 	}
 	return nil
 }
@@ -193,27 +196,28 @@ func (m Misfire) run(missed []time.Time) []time.Time {
 func (m Misfire) reason() string {
 	switch m {
 	case MisfireOnce:
-		return "missed: no pod was there; misfire once runs the newest"
+		return "missed: no pod was there or free; misfire once runs the newest"
 	case MisfireAll:
-		return fmt.Sprintf("missed: no pod was there; misfire all runs the newest %d", MaxCatchUp)
+		return fmt.Sprintf("missed: no pod was there or free; misfire all runs the newest %d", MaxCatchUp)
 	}
-	return "missed: no pod was there"
+	return "missed: no pod was there or free"
 }
 
 // manyTimes is how many missed fire times are counted one by one.
 const manyTimes = 200_000
 
-// between returns the newest max fire times from first, which is one, up to and
-// including to, and how many there are. Beyond manyTimes it is at least so many.
-func between(c Cron, first, to time.Time, most int) (newest []time.Time, count int) {
+// between returns the newest most of the fire times from first, which is one, that
+// could start up to and including to, and how many there are. Beyond manyTimes it
+// is at least so many.
+func between(j Job, c Cron, first, to time.Time, most int) (newest []time.Time, count int) {
 	at := first
-	for ; !at.IsZero() && !at.After(to) || count == 0; at = c.Next(at) {
+	for ; !at.IsZero() && !j.start(at).After(to) || count == 0; at = c.Next(at) {
 		newest = append(newest, at)
 		if len(newest) > 2*most {
 			newest = append(newest[:0], newest[len(newest)-most:]...)
 		}
 		if count++; count == manyTimes { // go on where they end
-			if near := c.Next(to.Add(-time.Hour)); near.After(at) {
+			if near := c.Next(to.Add(-time.Hour - j.Jitter)); near.After(at) {
 				at = near.Add(-time.Second)
 			}
 		}
@@ -243,6 +247,9 @@ func look(tx *store.Tx, name string, now time.Time) (situation, error) {
 		return s, err
 	}
 	s.job, s.exists, s.due = job.Value, job.Exists(), due.Value
+	if _, err := ParseCron(s.job.Cron, s.job.Zone); s.exists && err != nil {
+		return s, s.job.wrong(err) // another pod may know that zone
+	}
 	if s.due.Job = name; !due.Exists() {
 		return s, nil
 	}
@@ -267,12 +274,16 @@ func (s *situation) locks(tx *store.Tx) error {
 			return err
 		}
 		switch {
-		case lk == nil || lk.LeaseID != r.Lease:
+		case lk == nil:
+			s.dead = append(s.dead, death{run: r, why: "its pod was stopped, or its lock broken"})
+		case lk.LeaseID != r.Lease:
 			s.dead = append(s.dead, death{run: r, why: "its lock was taken away"})
 		case lk.State == lock.Dead:
 			s.dead = append(s.dead, death{r, "its pod died", true})
 		case lk.State == lock.Expired:
 			s.dead = append(s.dead, death{r, "its pod was silent for longer than the ttl", true})
+		case !s.due.Each: // perhaps under a lock of its own, from when runs could overlap
+			s.held = &holder{owner: podOf(lk.Owner), since: lk.AcquiredAt}
 		}
 	}
 	if s.due.Each {
@@ -293,17 +304,8 @@ func (p plan) write(tx *store.Tx, s situation, g *lock.Grant) (*Fire, error) {
 			return nil, err
 		}
 	}
-	for _, f := range p.records {
-		before, err := getFire(tx, f.Job, f.At)
-		if err != nil {
-			return nil, err
-		}
-		if before.Exists() { // a table that was changed back and forth
-			continue
-		}
-		if err := putFire(tx, f); err != nil {
-			return nil, err
-		}
+	if err := putSkipped(tx, p.records); err != nil {
+		return nil, err
 	}
 	var fired *Fire
 	if p.claim != nil {
@@ -318,6 +320,30 @@ func (p plan) write(tx *store.Tx, s situation, g *lock.Grant) (*Fire, error) {
 		return fired, nil
 	}
 	return fired, putDue(tx, p.due)
+}
+
+// putSkipped writes records of skipped fire times where there are none.
+func putSkipped(tx *store.Tx, records []Fire) error {
+	var keys []string
+	for _, f := range records {
+		keys = append(keys, fireKey(f.Job, f.At))
+	}
+	if err := tx.Want(keys...); err != nil {
+		return err
+	}
+	for _, f := range records {
+		before, err := getFire(tx, f.Job, f.At)
+		if err != nil {
+			return err
+		}
+		if before.Exists() { // a table that was changed back and forth
+			continue
+		}
+		if err := putFire(tx, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p plan) writeClaim(tx *store.Tx, s situation, g *lock.Grant) (Fire, error) {

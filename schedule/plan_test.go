@@ -124,13 +124,44 @@ func TestDecide(t *testing.T) {
 		{"triggered", situationOf(0.5, triggered), "claim 0.5/1, next 0"},
 		{"triggered while paused", situationOf(0.5, paused, triggered), "claim 0.5/1"},
 		{"triggered while it runs", situationOf(0.5, triggered, held), "skip 0.5×1 still, next 0"},
-		{"triggered while it runs, queue", situationOf(0.5, triggered, held, policy(OverlapQueue)), "wait, next 0"},
+		{"triggered while it runs, queue", situationOf(-0.5, triggered, held, policy(OverlapQueue)), "wait, next 0"},
+		{"triggered while it runs, queue, and one is due", situationOf(0.5, triggered, held, policy(OverlapQueue)), "wait, next 0, queued"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := decide(c.s).what(); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// A fire time whose jitter has not passed is neither missed nor in the way.
+func TestDecideLeavesStartsThatAreToCome(t *testing.T) {
+	now := at(600)
+	for _, change := range []func(*situation){func(*situation) {}, held, func(s *situation) { queued(s); s.job.Overlap = OverlapQueue }} {
+		s := situationOf(0, change, func(s *situation) {
+			s.job.Jitter, s.now = time.Hour, now
+			s.due.follow(s.job, at(580))
+			s.due.Start = s.due.At
+		})
+		if p := decide(s); p.due.At == nil || s.job.start(*p.due.At).Before(now.Add(-onTime)) || len(p.records) == 0 {
+			t.Errorf("%s", p.what())
+		} else {
+			last := p.records[len(p.records)-1]
+			if until := deref(last.Until); until.IsZero() && last.At.Equal(at(580)) {
+				continue
+			} else if s.job.start(until).After(now) {
+				t.Errorf("%s: %s was to start at %s", p.what(), until, s.job.start(until))
+			}
+		}
+	}
+}
+
+// The record of those that are beyond the bound ends before the first that runs.
+func TestDecideCatchUpEnds(t *testing.T) {
+	p := decide(situationOf(1440, policy(MisfireAll)))
+	if f := p.records[0]; !f.Until.Equal(p.claim.at.Add(-time.Minute)) || f.Count != 1340 {
+		t.Errorf("%d until %s, and %s runs", f.Count, f.Until, p.claim.at)
 	}
 }
 

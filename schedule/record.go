@@ -63,6 +63,26 @@ func (d dueRecord) start() time.Time {
 	return *d.At
 }
 
+// comes reports whether the next fire time may be claimed.
+func (d dueRecord) comes(now time.Time) bool { return d.At != nil && !now.Before(d.start()) }
+
+// dropped are the records of what was to run up to now and never will.
+func (d dueRecord) dropped(j Job, now time.Time, triggers bool, why string) []Fire {
+	var p plan
+	if d.At != nil && !now.Before(*d.At) {
+		j.Jitter = 0 // that a start was still to come does not matter
+		list, count := between(j, j.cron(), *d.At, now, 1)
+		p.skipRange(j, *d.At, list[0], count, why)
+	}
+	for _, t := range d.Triggers {
+		if triggers {
+			p.skipRange(j, t.At, t.At, 1, why)
+			p.records[len(p.records)-1].By = t.By
+		}
+	}
+	return p.records
+}
+
 // follow makes at the next fire time.
 func (d *dueRecord) follow(j Job, at time.Time) {
 	d.At, d.Start, d.QueuedAt = nil, nil, nil
@@ -70,8 +90,7 @@ func (d *dueRecord) follow(j Job, at time.Time) {
 		return
 	}
 	d.At = &at
-	if delay := spread(j, at); delay > 0 {
-		start := at.Add(delay)
+	if start := j.start(at); start.After(at) {
 		d.Start = &start
 	}
 }
@@ -84,19 +103,27 @@ func (d dueRecord) key(at time.Time) string {
 	return lockPrefix + d.Job
 }
 
+// start is when a fire time may be claimed.
+func (j Job) start(at time.Time) time.Time { return at.Add(spread(j, at)) }
+
 // spread is how much later than its fire time a run starts: the same on all
 // pods, another for each job and fire time.
 func spread(j Job, at time.Time) time.Duration {
 	if j.Jitter <= 0 {
 		return 0
 	}
+	return time.Duration(draw(j.Name, at) % uint64(j.Jitter+1)).Truncate(time.Millisecond)
+}
+
+// draw is a number that belongs to a fire time.
+func draw(job string, at time.Time) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(j.Name + "@" + stamp(at)))
+	h.Write([]byte(runID(job, at)))
 	x := h.Sum64() // neighbours differ in their last bits only: mix
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
-	return time.Duration(x % uint64(j.Jitter+1)).Truncate(time.Millisecond)
+	return x
 }
 
 // State of a fire time.

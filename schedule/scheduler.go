@@ -333,10 +333,16 @@ func (p *pod) sort(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 				ready, c.at, c.key = true, r.At, d.key(r.At)
 			}
 		}
+		waits := p.waits(d.Job, e.Rev) && !free(d, dead)
 		switch {
 		case ready:
 		case len(d.Triggers) > 0:
 			ready, c.at = true, d.Triggers[0].At
+			if waits && d.At != nil && d.QueuedAt == nil { // it is to stand in line once it comes
+				if waits = !d.comes(now); waits {
+					v.sleep = min(v.sleep, d.start().Sub(now))
+				}
+			}
 		case d.At == nil:
 			continue
 		default:
@@ -350,15 +356,22 @@ func (p *pod) sort(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 				v.sleep = min(v.sleep, left)
 			}
 		}
-		if ready && p.waits(d.Job, e.Rev) && !dead[lockPrefix+d.Job] {
-			continue
-		}
-		if ready {
+		if ready && !waits {
 			c.key = orElse(c.key, d.key(c.at))
 			v.ready = append(v.ready, c)
 		}
 	}
 	return nil
+}
+
+// free reports whether what a blocked job waited for has ended.
+func free(d dueRecord, dead map[string]bool) bool {
+	for _, r := range d.Running {
+		if !d.Each && !dead[r.Key] {
+			return false
+		}
+	}
+	return dead[lockPrefix+d.Job]
 }
 
 // next is when the job may be claimed.

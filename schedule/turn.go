@@ -115,15 +115,15 @@ func (t *turn) verdict(code int, err error) ending {
 	if code >= 0 {
 		e.exit = &code
 	}
+	again := t.job.OnCrash == CrashRetry && t.fire.Attempt < t.job.MaxAttempts
 	var start *runner.StartError
 	switch {
 	case errors.Is(err, errStopped):
-		e.state, e.why = Lost, "stopped: "+errStopped.Error()
-		e.again = t.job.OnCrash == CrashRetry && t.fire.Attempt < t.job.MaxAttempts
+		e.state, e.why, e.again = Lost, "stopped: "+errStopped.Error(), again
 	case errors.Is(err, errMaxRun):
 		e.state, e.why = Failed, fmt.Sprintf("%v %s", errMaxRun, t.job.MaxRun)
 	case errors.Is(err, lock.ErrLost):
-		e.state, e.why = Lost, err.Error()
+		e.state, e.why, e.again = Lost, err.Error(), again
 	case errors.As(err, &start):
 		e.state, e.why = Failed, err.Error()
 	case code == 0:
