@@ -64,7 +64,7 @@ func (b *bench) raw(dir string) float64 {
 func pair(st *store.Store, owner, key string) {
 	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{key}, Owner: owner})
 	check(err)
-	_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: owner, Lease: g.LeaseID})
+	_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}, Lease: g.LeaseID})
 	check(err)
 }
 

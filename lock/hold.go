@@ -143,7 +143,7 @@ func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) erro
 
 func (l *Lease) release(ctx context.Context) error {
 	if l.own != "" {
-		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own})
+		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own, likely: l.renew.record.Keys})
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}

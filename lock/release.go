@@ -24,6 +24,8 @@ type ReleaseRequest struct {
 	Latest int64  // with keys: only if none was granted later, see [Latest]
 	Reason string
 	DryRun bool
+
+	likely []string // keys of Lease, if the caller knows them: they are read with it
 }
 
 // ReleaseResult tells what was released and what was free already.
@@ -91,9 +93,13 @@ func fullName(owner, lease string) string {
 
 func (r *ReleaseRequest) need() driver.Query {
 	if len(r.Keys) == 0 {
-		return driver.Query{Keys: []string{leaseKind + r.Lease}}
+		return driver.Query{Keys: append([]string{leaseKind + r.Lease}, lockKeys(r.likely)...)}
 	}
-	return driver.Query{Keys: lockKeys(r.Keys)}
+	keys := lockKeys(r.Keys)
+	if r.Lease != "" {
+		keys = append(keys, leaseKind+r.Lease)
+	}
+	return driver.Query{Keys: keys}
 }
 
 func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
