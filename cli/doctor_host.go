@@ -2,12 +2,16 @@ package cli
 
 import (
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/tasklock/tasklock/host"
 )
+
+// near reports whether the store lies on a disk of this machine.
+func (x *examination) near() bool { return x.path != "" || strings.HasPrefix(x.url, "file:") }
 
 // clock looks at what ages are measured by.
 func (x *examination) clock() {
@@ -16,6 +20,8 @@ func (x *examination) clock() {
 	switch {
 	case now.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || now.Year() > 2100:
 		x.warn("clock", "timedatectl status", "the clock says %s", stamp(now))
+	case !x.near():
+		x.ok("clock", "%s here, ages as the store has them", stamp(now))
 	case domain == "":
 		x.warn("clock", "timedatectl status", "this system names no boot, so ages come from the wall clock: keep it from jumping")
 	default:
@@ -40,6 +46,9 @@ func (x *examination) sandbox() {
 		x.warn("sandbox", shorter, "no boot id: the death of a holder cannot be proved, its lock ends with its ttl")
 	default:
 		x.ok("sandbox", "processes of this machine are seen")
+	}
+	if !x.near() {
+		return // what wakes its waiters, the store itself tells
 	}
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
