@@ -40,8 +40,8 @@ jobs:
 	if jobs[1].Zone != "UTC" || jobs[1].TTL != defaultTTL {
 		t.Errorf("%+v", jobs[1])
 	}
-	if none, err := ParseFile(nil); err != nil || len(none) != 0 {
-		t.Errorf("an empty file: %v, %v", none, err)
+	if none, err := ParseFile([]byte("jobs: {}")); err != nil || len(none) != 0 {
+		t.Errorf("no jobs: %v, %v", none, err)
 	}
 }
 
@@ -53,6 +53,8 @@ func TestParseFileRefuses(t *testing.T) {
 		why  string
 	}{
 		{job + ", every: day}", 2, `unknown key "every"`},
+		{"", 0, "needs the key jobs"}, // with --prune it would remove all
+		{"jobs:", 0, "needs the key jobs"},
 		{"job: {}", 1, `unknown key "job"`},
 		{job + ", ttl: 60}", 2, "no duration"},
 		{job + ", ttl: -5s}", 2, "no duration"},

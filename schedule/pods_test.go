@@ -133,10 +133,10 @@ func (w *world) settled(jobs ...string) func() bool {
 
 // An hour without any pod: each policy does what it says, and no more.
 func TestOutage(t *testing.T) {
-	minutely := Job{Cron: "30 * * * * *"} // at half past, so that few of them are on time
+	minutely := Job{Cron: "30 * * * * *", Keep: 500} // at half past, so that few of them are on time
 	w := newWorld(t,
 		named(minutely, "skip", MisfireSkip), named(minutely, "once", MisfireOnce), named(minutely, "all", MisfireAll),
-		named(Job{Cron: "0,30 * * * * *"}, "capped", MisfireAll))
+		named(Job{Cron: "0,30 * * * * *", Keep: 500}, "capped", MisfireAll))
 	w.outage(time.Hour)
 	handlers := map[string]Handler{}
 	for _, name := range []string{"skip", "once", "all", "capped"} {
