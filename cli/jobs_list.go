@@ -135,6 +135,9 @@ func (p *printer) job(j schedule.Info) {
 	}
 	p.line("  misfire: %s, overlap: %s, on-crash: %s, max-attempts: %d", string(j.Misfire), string(j.Overlap), string(j.OnCrash), j.MaxAttempts)
 	p.line("  keeps: %d records, %s", j.Keep, exact(j.KeepFor))
+	if j.Triggered > 0 {
+		p.line("  triggered: %d wait for a pod", j.Triggered)
+	}
 	for _, r := range j.Running {
 		p.line("  running: %s on %s, attempt %d", stamp(r.At), r.Pod, r.Attempt)
 	}

@@ -210,3 +210,45 @@ func TestPassOverTheNewest(t *testing.T) {
 		t.Errorf("next is %s", info.Next)
 	}
 }
+
+// Handlers obey the bound too, and those that had to wait have their turn.
+func TestHandlersAreBounded(t *testing.T) {
+	var jobs []Job
+	handlers := map[string]Handler{}
+	w := newWorld(t)
+	for i := range 12 {
+		name := fmt.Sprint("j", i)
+		jobs = append(jobs, Job{Name: name, Cron: "@yearly"})
+		handlers[name] = func(ctx context.Context, f Fire) error {
+			f.Job = "all"
+			return w.handle(ctx, f)
+		}
+	}
+	_, err := Apply(t.Context(), w.st, ApplyRequest{Jobs: jobs})
+	w.must(err)
+	for _, j := range jobs {
+		_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: j.Name, By: "tester"})
+		w.must(err)
+	}
+	s := New(w.st)
+	for name, h := range handlers {
+		s.Handle(name, h)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w.must(s.Run(ctx, &Options{MaxRunning: 2, Once: true}))
+	if len(w.runs["all"]) != 12 || w.most["all"] > 2 {
+		t.Errorf("%d runs, %d at a time", len(w.runs["all"]), w.most["all"])
+	}
+}
+
+// The times of a job that waits are that one, and those to come.
+func TestTimesAreToCome(t *testing.T) {
+	w := newWorld(t, Job{Name: "x", Cron: "* * * * *"})
+	w.outage(time.Hour)
+	_, times, err := Times(t.Context(), w.st, "x", 3)
+	w.must(err)
+	if len(times) != 3 || times[0].After(time.Now()) || times[1].Before(time.Now().Add(-time.Minute)) {
+		t.Errorf("%v", times)
+	}
+}

@@ -22,6 +22,8 @@ type crew struct {
 	blocked map[string]candidate // jobs that wait for a lock, as they were found
 	slots   int
 	idle    int
+	calls   int                  // of handlers
+	refused bool                 // one had to wait for another to end
 	runs    map[string]bool      // leases of what runs here
 	cancel  context.CancelFunc   // ends the sleep of the loop
 	poked   bool                 // it shall not even begin
@@ -100,8 +102,12 @@ func (p *pod) offer(list []candidate) {
 			continue
 		}
 		if p.handlers[c.job] != nil {
-			p.work.Add(1)
-			go p.handle(c)
+			if p.enter() {
+				p.work.Add(1)
+				go p.handle(c)
+			} else {
+				p.put(c)
+			}
 			continue
 		}
 		select {
@@ -111,6 +117,30 @@ func (p *pod) offer(list []candidate) {
 		}
 	}
 	p.staff()
+}
+
+// enter reports whether another handler may be called.
+func (p *pod) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls >= p.o.MaxRunning {
+		p.refused = true
+		return false
+	}
+	p.calls++
+	return true
+}
+
+// leave makes room for another one.
+func (p *pod) leave() {
+	p.mu.Lock()
+	p.calls--
+	refused := p.refused
+	p.refused = false
+	p.mu.Unlock()
+	if refused {
+		p.poke()
+	}
 }
 
 // take marks a job as being looked after.

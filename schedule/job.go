@@ -204,9 +204,9 @@ func (j Job) check() error {
 
 // CheckName says whether a job may have that name.
 func CheckName(name string) error {
-	bad := &lock.InvalidError{What: "name of a job", Rule: fmt.Sprintf("must be visible text of at most %d bytes without '/' and '@'", MaxName)}
+	bad := &lock.InvalidError{What: "name of a job", Rule: fmt.Sprintf("must be visible text of at most %d bytes without '/' and '@', and not begin with %s", MaxName, lockPrefix)}
 	key, err := lock.CheckKey(lockPrefix + name)
-	if err != nil || name == "" || len(name) > MaxName || strings.ContainsAny(name, "/@") || key != lockPrefix+name {
+	if err != nil || name == "" || len(name) > MaxName || strings.ContainsAny(name, "/@") || strings.HasPrefix(name, lockPrefix) || key != lockPrefix+name {
 		return bad
 	}
 	return nil

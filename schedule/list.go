@@ -14,10 +14,12 @@ import (
 // Info is a job with what is known about its fire times.
 type Info struct {
 	Job
-	Next    *time.Time `json:"next"`    // none while paused
-	Waiting bool       `json:"waiting"` // the next one waits for a run to end
-	Running []Run      `json:"running"`
-	Last    *Fire      `json:"last"` // that has ended, or was skipped
+	Next      *time.Time `json:"next"`      // none while paused
+	Waiting   bool       `json:"waiting"`   // the next one waits for a run to end
+	Triggered int        `json:"triggered"` // by hand, and not claimed yet
+	Running   []Run      `json:"running"`
+	Last      *Fire      `json:"last"` // that has ended, or was skipped; Show only
+	shown     bool
 }
 
 // Run is a fire time that is being run.
@@ -29,11 +31,15 @@ type Run struct {
 
 // MarshalJSON adds what Info has to its job: the job's own method would hide it.
 func (i Info) MarshalJSON() ([]byte, error) {
-	return marshalJob(i.Job, map[string]any{"next": i.Next, "waiting": i.Waiting, "running": i.Running, "last": i.Last})
+	more := map[string]any{"next": i.Next, "waiting": i.Waiting, "triggered": i.Triggered, "running": i.Running}
+	if i.shown {
+		more["last"] = i.Last
+	}
+	return marshalJob(i.Job, more)
 }
 
 func newInfo(j Job, d dueRecord) Info {
-	i := Info{Job: j, Next: d.At, Waiting: d.QueuedAt != nil, Running: []Run{}}
+	i := Info{Job: j, Next: d.At, Waiting: d.QueuedAt != nil, Triggered: len(d.Triggers), Running: []Run{}}
 	for _, r := range d.Running {
 		i.Running = append(i.Running, Run{At: r.At, Attempt: r.Attempt, Pod: podOf(r.Lease)})
 	}
@@ -96,6 +102,7 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 			return err
 		}
 		out = newInfo(job, due)
+		out.shown = true
 		for _, f := range fires {
 			if f.State != Claimed {
 				out.Last = &f
@@ -242,8 +249,8 @@ func Times(ctx context.Context, st *store.Store, name string, n int) (Job, []tim
 			return job.wrong(err)
 		}
 		times = job.cron().Times(tx.Now(), n)
-		if due.At != nil {
-			times = append([]time.Time{*due.At}, job.cron().Times(*due.At, n-1)...)
+		if due.At != nil && (len(times) == 0 || due.At.Before(times[0])) { // it has come, and may still run
+			times = append([]time.Time{*due.At}, times...)[:max(1, min(n, len(times)+1))]
 		}
 		return nil
 	})

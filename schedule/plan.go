@@ -275,7 +275,7 @@ func (s *situation) locks(tx *store.Tx) error {
 		}
 		switch {
 		case lk == nil:
-			s.dead = append(s.dead, death{run: r, why: "its pod was stopped, or its lock broken"})
+			s.dead = append(s.dead, death{run: r, why: "its pod gave it up, or its lock was broken"})
 		case lk.LeaseID != r.Lease:
 			s.dead = append(s.dead, death{run: r, why: "its lock was taken away"})
 		case lk.State == lock.Dead:

@@ -47,7 +47,7 @@ func (s *Scheduler) Handle(name string, fn Handler) *Scheduler {
 // Options of [Scheduler.Run]. Every zero field means its documented default.
 type Options struct {
 	Pod        string        // who this is; default hostname-pid-random
-	MaxRunning int           // runs at a time; default 32
+	MaxRunning int           // commands at a time, and handlers; default 32
 	Grace      time.Duration // how long runs may go on once the scheduler is to stop; default 30s
 	Signals    bool          // take INT and TERM: the first stops, the second does not wait for Grace
 	Once       bool          // return when nothing is due and nothing runs

@@ -163,7 +163,10 @@ func (t *turn) end(res runner.Result, err error) {
 	for ended := time.Now(); transient(failed) && time.Since(ended) < t.job.TTL && t.p.hard.Err() == nil; {
 		if _, failed = finish(ctx, t.p.st, t.claimed, e); transient(failed) {
 			t.say(LevelWarn, "trouble", "The store does not answer: %v", failed)
-			t.p.pause(again)
+			select {
+			case <-time.After(again):
+			case <-t.p.hard.Done():
+			}
 		}
 	}
 	t.report(e, failed)
@@ -197,6 +200,7 @@ func (t *turn) report(e ending, err error) {
 // handle claims a fire time for a handler and calls it.
 func (p *pod) handle(c candidate) {
 	defer p.work.Done()
+	defer p.leave()
 	ctx, abort := context.WithCancelCause(p.hard)
 	defer abort(nil)
 	got, err := claimNext(ctx, p.st, c, lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
