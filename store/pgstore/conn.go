@@ -88,16 +88,15 @@ func (s *Store) dial(ctx context.Context) (*conn, error) {
 // that it is one by another process number than the server's.
 func (s *Store) greet(ctx context.Context, c *conn) error {
 	rows, err := c.exec(ctx, s.names.greet)
-	switch code(err) {
-	case "3F000", "42P01":
-		version, err := s.version(ctx, c)
-		if err != nil {
+	if absent(err) {
+		var version int
+		if version, err = s.version(ctx, c); err != nil {
 			return err
 		}
-		if version > noTables { // made just now
-			return fmt.Errorf("%s is being made", s.where)
+		if version <= noTables {
+			return fmt.Errorf("%w: there is no %s", driver.ErrMissing, s.where)
 		}
-		return fmt.Errorf("%w: there is no %s", driver.ErrMissing, s.where)
+		rows, err = c.exec(ctx, s.names.greet) // it was made just now
 	}
 	switch {
 	case err != nil:
@@ -105,10 +104,16 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	case len(rows) != 1:
 		return s.damaged("the row with the empty key is missing")
 	}
-	if version := int(number(rows[0][0])); version > len(steps) {
+	switch version := int(number(rows[0][0])); {
+	case version > len(steps):
 		return s.newer(version)
-	} else if version < len(steps) {
+	case version < 1 || rows[0][3] != "t":
+		return s.damaged("the row with the empty key is not as tasklock writes it")
+	case version < len(steps):
 		return errOlder
+	}
+	if c.pg.ParameterStatus("standard_conforming_strings") == "off" { // our literals would not be what they say
+		return fmt.Errorf("%w: what stands between us and %s keeps standard_conforming_strings off", driver.ErrUnsafe, s.where)
 	}
 	if encoding := c.pg.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
 		return s.wrongEncoding(encoding)
@@ -121,12 +126,15 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	return nil
 }
 
+// absent reports that there is no such table, or no such schema.
+func absent(err error) bool { return code(err) == "3F000" || code(err) == "42P01" }
+
 // heard notes whether the server answers.
 func (s *Store) heard(up bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if up {
-		s.met, s.down, s.silent = true, time.Time{}, false
+		s.met, s.down = true, time.Time{}
 	}
 }
 
@@ -145,9 +153,17 @@ func (s *Store) patient() bool {
 // watch lets the end of ctx break off what the connection does, without the
 // goroutine that pgconn would start for each call.
 func (c *conn) watch(ctx context.Context) (done func()) {
-	stop := context.AfterFunc(ctx, func() { _ = c.pg.Conn().SetDeadline(time.Unix(1, 0)) })
+	broken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.pg.Conn().SetDeadline(time.Unix(1, 0))
+		close(broken)
+	})
 	return func() {
-		if !stop() && !c.pg.IsClosed() { // it broke off nothing: make up for it
+		if stop() {
+			return
+		}
+		<-broken
+		if !c.pg.IsClosed() { // it broke off nothing: make up for it
 			_ = c.pg.Conn().SetDeadline(time.Time{})
 		}
 	}

@@ -2,10 +2,12 @@ package pgstore_test
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +36,7 @@ func TestDamage(t *testing.T) {
 		{"text", `UPDATE @.record SET value = '"x"' WHERE key = 'lock/a'`, "lock/a is not a JSON object", false},
 		{"revision", "UPDATE @.record SET rev = 1000 WHERE key = 'lock/a'", "at revision 1000 and the store at", false},
 		{"rewound", "UPDATE @.record SET rev = 0 WHERE key = ''", "and the store at 0", false},
-		{"state", "UPDATE @.record SET value = '{\"version\":2,\"line\":1,\"kinds\":[]}' WHERE key = ''", "empty key", false},
+		{"state", "UPDATE @.record SET value = '{\"version\":2,\"line\":1,\"kinds\":[]}' WHERE key = ''", "empty key", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			place := server.Place()
@@ -70,6 +72,26 @@ func TestDamage(t *testing.T) {
 			}
 			refused(t, "read", readErr, driver.ErrDamaged, "restore it from a backup")
 		})
+	}
+}
+
+// The store's own row, edited, is damage as well: not an older version, and not
+// a store where guards of kinds hold whatever happens.
+func TestOwnRow(t *testing.T) {
+	server := pgtest.Shared(t)
+	for _, value := range []string{
+		`{}`, `[]`, `1`, `{"line":1,"kinds":{}}`, `{"version":2,"kinds":{}}`, `{"version":2,"line":"x","kinds":{}}`, `{"version":2,"line":1}`, `{"version":2,"line":1,"kinds":[]}`,
+	} {
+		place := server.Place()
+		schema := place[strings.LastIndex(place, "=")+1:]
+		s := open(t, place)
+		_, err := s.Commit(t.Context(), put("lock/a", `{}`))
+		must(t, err)
+		server.SQL(t, "UPDATE "+schema+".record SET value = '"+value+"' WHERE key = ''")
+		_, err = pgstore.Open(t.Context(), place, &pgstore.Options{Create: true})
+		refused(t, value, err, driver.ErrDamaged, "empty key")
+		_, err = pgstore.Inspect(t.Context(), place)
+		refused(t, value, err, driver.ErrDamaged, "empty key")
 	}
 }
 
@@ -115,12 +137,16 @@ func TestPlaces(t *testing.T) {
 	refused(t, "no database", err, driver.ErrMissing, "createdb -E UTF8 nowhere")
 	_, err = pgstore.Open(t.Context(), server.URL("postgres", strings.Repeat("x", 64)), nil)
 	refused(t, "a long name", err, driver.ErrInvalid, "63 bytes")
+	for _, name := range []string{"a'b", "a$$b", `a\b`} { // what our SQL is not quoted for, in every place
+		_, err = pgstore.Open(t.Context(), server.URL("postgres", url.QueryEscape(name)), &pgstore.Options{Create: true})
+		refused(t, name, err, driver.ErrInvalid, "63 bytes")
+	}
 }
 
 // No error says the password, wherever it stood and whatever was wrong.
 func TestPasswordsAreNotShown(t *testing.T) {
 	addr := pgtest.Shared(t).Addr()
-	for _, url := range []string{
+	for _, place := range []string{
 		"postgres://postgres:s3cr3t@127.0.0.1:1/x",
 		"postgres://postgres:s3cr3t@127.0.0.1:port/x",
 		"postgres://postgres:s3cr3t@127.0.0.1:99999/x",
@@ -134,11 +160,11 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"host=127.0.0.1 port=x password=s3cr3t",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		s, err := pgstore.Open(ctx, url, nil)
+		s, err := pgstore.Open(ctx, place, nil)
 		cancel()
 		if err == nil {
 			_ = s.Close()
-			t.Errorf("%s was opened", url)
+			t.Errorf("%s was opened", place)
 		} else if strings.Contains(err.Error(), "cr3t") {
 			t.Errorf("%v", err)
 		}
@@ -204,4 +230,25 @@ func shuffled(text string, seed int) string {
 		b[i] = 'a' + byte(x%26)
 	}
 	return string(b)
+}
+
+// Many find nothing there and make the same schema: all of them get it.
+func TestMadeByMany(t *testing.T) {
+	server := pgtest.Shared(t)
+	for range 10 {
+		place := server.Place()
+		var makers sync.WaitGroup
+		for i := range 12 {
+			makers.Go(func() {
+				time.Sleep(time.Duration(i) * 2 * time.Millisecond) // some come while it is being made
+				s, err := pgstore.Open(t.Context(), place, &pgstore.Options{Create: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = s.Close()
+			})
+		}
+		makers.Wait()
+	}
 }

@@ -19,9 +19,6 @@ func (s *Store) explain(err error) error {
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Not the caller's: that is looked at last, and preferred.
-		s.mu.Lock()
-		s.silent = errors.Is(err, context.DeadlineExceeded)
-		s.mu.Unlock()
 		return fmt.Errorf("%s: no answer in time", s.where)
 	}
 	switch c := code(err); c {
@@ -36,7 +33,7 @@ func (s *Store) explain(err error) error {
 			driver.ErrDenied, s.where)
 	case "3D000":
 		return fmt.Errorf("%w: there is no database %s at %s; make it: createdb -E UTF8 %s", driver.ErrMissing, s.cfg.Database, s.cfg.Host, s.cfg.Database)
-	case "3F000", "42P01", "42883", "42703", "42804", "P0002", "P0003", "2201B", "XX001", "XX002":
+	case "3F000", "42P01", "42883", "42703", "42804", "42P07", "23502", "P0002", "P0003", "2201B", "XX001", "XX002":
 		// Our statements are fixed: if one is wrong, the tables are.
 		return fmt.Errorf("%w: %s has not our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
 	case "53100":

@@ -177,6 +177,22 @@ func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFun
 		timeout = min(timeout, silentTimeout)
 	}
 	s.mu.Unlock()
-	limited, cancel := context.WithTimeout(living, timeout)
-	return limited, func() { cancel(); stop() }
+	limited, cancel := context.WithTimeoutCause(living, timeout, errSilent)
+	return limited, func() { s.answered(context.Cause(limited)); cancel(); stop() }
+}
+
+// errSilent: the server was given time enough. A caller who has less does not
+// show anything about the server.
+var errSilent = errors.New("no answer in time")
+
+// answered notes whether a call came back before its time was over.
+func (s *Store) answered(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch cause {
+	case nil:
+		s.silent = false
+	case errSilent:
+		s.silent = true
+	}
 }

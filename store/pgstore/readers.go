@@ -74,13 +74,22 @@ func (r *readers) lead() {
 	if n > 0 {
 		r.ask(batch)
 	}
+	r.handOn()
+}
+
+// handOn gives the lead to the first who has not got one yet: two leaders may
+// end before the one that waits has woken.
+func (r *readers) handOn() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) == 0 {
-		r.busy--
-		return
+	for _, l := range r.queue {
+		select {
+		case l.turn <- true:
+			return
+		default:
+		}
 	}
-	r.queue[0].turn <- true
+	r.busy--
 }
 
 // ask asks for all at once. It goes on while one of them wants its answer.
@@ -117,7 +126,7 @@ func (r *readers) leave(l *look) error {
 	select {
 	case lead := <-l.turn:
 		if lead {
-			r.lead()
+			r.handOn()
 		}
 	default:
 	}

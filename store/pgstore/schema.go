@@ -142,7 +142,9 @@ SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULL
 const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer`
 
 // sqlGreet is the first thing that is asked on every connection.
-const sqlGreet = `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation') FROM @.record WHERE key = ''`
+const sqlGreet = `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
+  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$'
+FROM @.record WHERE key = ''`
 
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
