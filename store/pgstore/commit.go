@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -224,7 +225,11 @@ func (c *call) answer(text string) error {
 		return fmt.Errorf("the server gave %d revisions for %d commits", len(revs), len(c.batches))
 	}
 	for i, p := range c.batches {
-		if p.Rev = number(revs[i]); p.Rev == 0 {
+		rev, err := strconv.ParseInt(revs[i], 10, 64)
+		if err != nil { // no answer is not "no"
+			return fmt.Errorf("the server gave %q for revisions", text)
+		}
+		if p.Rev = rev; rev == 0 {
 			p.Err = driver.ErrConflict
 		}
 	}

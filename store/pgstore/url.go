@@ -34,8 +34,8 @@ func parse(url string) (cfg *pgconn.Config, schema string, err error) {
 	if schema == "" {
 		schema = DefaultSchema
 	}
-	if len(schema) > maxSchema || strings.ContainsFunc(schema, func(r rune) bool { return r < ' ' }) {
-		return nil, "", fmt.Errorf("%w: the schema in the PostgreSQL URL must be a name of at most %d bytes", driver.ErrInvalid, maxSchema)
+	if len(schema) > maxSchema || strings.ContainsFunc(schema, func(r rune) bool { return r < ' ' || strings.ContainsRune(`'\$@`, r) }) {
+		return nil, "", fmt.Errorf("%w: the schema in the PostgreSQL URL must be a name of at most %d bytes, without ' \\ $ and @", driver.ErrInvalid, maxSchema)
 	}
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "tasklock"

@@ -199,7 +199,7 @@ func (h *hub) listen() {
 			err = h.hear(ctx, c)
 			h.s.pool.drop(c)
 		}
-		if h.over(errors.Is(err, errQuiet)) {
+		if h.over(errors.Is(err, errQuiet) || h.quiet()) {
 			return
 		}
 		h.now(false)
