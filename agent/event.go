@@ -131,6 +131,8 @@ type toolInput struct {
 	Path         word    `json:"path"`
 	TargetFile   word    `json:"target_file"`
 	AbsolutePath word    `json:"absolute_path"`
+	Source       word    `json:"source"` // of move_file
+	Destination  word    `json:"destination"`
 	Command      command `json:"command"`
 	Patch        word    `json:"patch"`
 	Input        word    `json:"input"`
@@ -171,7 +173,7 @@ func (in toolInput) targets(tool, dir string) []Target {
 		return nil
 	}
 	var out []Target
-	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path} {
+	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path, in.Source, in.Destination} {
 		if w != "" {
 			out = append(out, Target{Path: join(dir, string(w))})
 		}

@@ -19,6 +19,7 @@ func TestEvents(t *testing.T) {
 		{"claude", "PreToolUse", `{"session_id":"s1","cwd":"/w","tool_name":"NotebookEdit","tool_input":{"notebook_path":"/w/n.ipynb"}}`, BeforeTool, "s1", "", "n.ipynb"},
 		{"claude", "PreToolUse", `{"session_id":"s1","cwd":"/w/src","tool_name":"Bash","tool_input":{"command":"echo x > a.go","description":"d"}}`, BeforeTool, "s1", "", "src/a.go"},
 		{"claude", "PreToolUse", `{"session_id":"s1","cwd":"/w","tool_name":"Read","tool_input":{"file_path":"/w/x"}}`, BeforeTool, "s1", "", ""},
+		{"claude", "PreToolUse", `{"session_id":"s1","cwd":"/w","tool_name":"mcp__fs__move_file","tool_input":{"source":"x","destination":"y"}}`, BeforeTool, "s1", "", "x y"},
 		{"claude", "PreToolUse", `{"session_id":"s1","cwd":"/w","tool_name":"mcp__fs__write_file","tool_input":{"path":"x"}}`, BeforeTool, "s1", "", "x"},
 		{"claude", "PostToolUse", `{"session_id":"s1","tool_name":"Write","tool_input":{"file_path":"/w/x"}}`, AfterTool, "s1", "", ""},
 		{"claude", "UserPromptSubmit", `{"session_id":"s1","prompt":"hi"}`, Other, "s1", "", ""},

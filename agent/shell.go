@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,8 +14,10 @@ import (
 // shellWord is one word after quoting is undone.
 type shellWord struct {
 	text    string
-	pattern string // the word as a pattern; "" where it has no wildcard
-	known   bool   // false: part of it is known only when it runs
+	pattern string      // the word as a pattern; "" where it has no wildcard
+	there   bool        // the pattern means files that are there, not any that could be
+	known   bool        // false: part of it is known only when it runs
+	list    []shellWord // what a command prints here, where that can be told
 }
 
 // shellCommand is one simple command: words and redirections.
@@ -32,22 +35,27 @@ const maxShell = 1 << 20
 type lexer struct {
 	src  string
 	pos  int
-	env  map[string]string // variables whose values are known
+	env  map[string]shellWord            // variables whose values are known
+	out  func(script string) []shellWord // what a script prints, nil: nobody knows
 	cmd  shellCommand
 	subs []string  // scripts inside $(…) and backticks
 	docs []heredoc // that begin after the next newline
+	deep int       // scripts in scripts
 }
+
+// maxDeep bounds scripts in scripts: behind it nothing is read.
+const maxDeep = 100
 
 type heredoc struct {
 	end  string
 	tabs bool // "<<-": leading tabs do not count
 }
 
-func newLexer(src string, env map[string]string) *lexer {
+func newLexer(src string, env map[string]shellWord, out func(string) []shellWord) *lexer {
 	if len(src) > maxShell {
 		src = src[:maxShell]
 	}
-	return &lexer{src: src, env: env}
+	return &lexer{src: src, env: env, out: out}
 }
 
 // next returns the next command; more is false at the end.
@@ -69,6 +77,8 @@ func (l *lexer) next() (cmd shellCommand, more bool) {
 			for l.pos < len(l.src) && l.src[l.pos] != '\n' {
 				l.pos++
 			}
+		case (c == '<' || c == '>') && l.inTest():
+			l.pos++
 		case c == '<' || c == '>' || c == '&' && l.pos+1 < len(l.src) && l.src[l.pos+1] == '>':
 			l.redirection()
 		case strings.IndexByte(";&|()", c) >= 0:
@@ -85,11 +95,21 @@ func (l *lexer) next() (cmd shellCommand, more bool) {
 			if strings.Trim(l.src[start:l.pos], "0123456789") == "" && l.pos < len(l.src) && (l.src[l.pos] == '<' || l.src[l.pos] == '>') {
 				continue // the number of a file, as in 2>
 			}
+			if w.list != nil {
+				l.cmd.words = append(l.cmd.words, w.list...)
+				continue
+			}
 			l.cmd.words = append(l.cmd.words, w)
 		}
 	}
 	l.cmd.op = ";"
 	return l.cmd, len(l.cmd.words)+len(l.cmd.writes) > 0
+}
+
+// inTest reports whether we are between [[ and ]], where < and > compare.
+func (l *lexer) inTest() bool {
+	n := len(l.cmd.words)
+	return n > 0 && l.cmd.words[n-1].text != "]]" && slices.ContainsFunc(l.cmd.words, func(w shellWord) bool { return w.text == "[[" })
 }
 
 func (l *lexer) operator() string {
@@ -156,6 +176,8 @@ func (l *lexer) readDocs() {
 type builder struct {
 	text, pattern strings.Builder
 	wild, unknown bool
+	there         bool
+	list          []shellWord
 }
 
 // literal adds characters that stand for themselves.
@@ -177,10 +199,24 @@ func (b *builder) wildcard(text, pattern string) {
 	}
 }
 
+// value adds the value of a variable, or what a command prints.
+func (b *builder) value(w shellWord) {
+	if w.pattern == "" {
+		b.literal(w.text)
+		return
+	}
+	b.wild, b.there = true, b.there || w.there
+	b.text.WriteString(w.text)
+	b.pattern.WriteString(w.pattern)
+}
+
 func (b *builder) word() shellWord {
 	w := shellWord{text: b.text.String(), known: !b.unknown}
+	if b.text.Len() == 0 {
+		w.list = b.list
+	}
 	if b.wild {
-		w.pattern = b.pattern.String()
+		w.pattern, w.there = b.pattern.String(), b.there
 	}
 	return w
 }
@@ -213,8 +249,8 @@ func (l *lexer) word() shellWord {
 			l.pos = min(len(l.src), l.pos+2)
 		case c == '$' || c == '`':
 			l.dollar(&b)
-		case c == '~' && first && l.env["HOME"] != "" && (l.pos+1 == len(l.src) || strings.IndexByte("/ \t\n;&|)", l.src[l.pos+1]) >= 0):
-			b.literal(l.env["HOME"])
+		case c == '~' && first && l.env["HOME"].text != "" && (l.pos+1 == len(l.src) || strings.IndexByte("/ \t\n;&|)", l.src[l.pos+1]) >= 0):
+			b.literal(l.env["HOME"].text)
 			l.pos++
 		case c == '*' || c == '?':
 			b.wildcard(string(c), string(c))
@@ -231,13 +267,16 @@ func (l *lexer) word() shellWord {
 	return b.word()
 }
 
+// maxGroup bounds how far the end of a group is looked for.
+const maxGroup = 1 << 10
+
 // group reads [abc] as one unknown character, {a,b} as any.
 func (l *lexer) group(b *builder, open byte) {
 	end, pattern := byte(']'), "?"
 	if open == '{' {
 		end, pattern = '}', "*"
 	}
-	n := strings.IndexByte(l.src[l.pos:], end)
+	n := strings.IndexByte(l.src[l.pos:min(len(l.src), l.pos+maxGroup)], end)
 	inside := ""
 	if n > 0 {
 		inside = l.src[l.pos : l.pos+n+1]
@@ -287,26 +326,24 @@ func (l *lexer) dollar(b *builder) {
 	switch {
 	case rest[0] == '`':
 		l.pos++
-		l.subs = append(l.subs, l.nested('`'))
-		b.unknown = true
+		l.substitute(b, l.nested('`'))
 	case strings.HasPrefix(rest, "$(("):
-		l.pos += 2
-		l.nested(')')
+		l.arithmetic()
 		b.unknown = true
 	case strings.HasPrefix(rest, "$("):
 		l.pos += 2
-		l.subs = append(l.subs, l.nested(')'))
-		b.unknown = true
+		l.substitute(b, l.nested(')'))
 	case strings.HasPrefix(rest, "$'"):
-		l.pos++
-		end := strings.IndexByte(l.src[l.pos+1:], '\'')
-		if end < 0 {
-			end = len(l.src) - l.pos - 1
+		start := l.pos + 2
+		for l.pos = start; l.pos < len(l.src) && l.src[l.pos] != '\''; l.pos++ {
+			if l.src[l.pos] == '\\' {
+				b.unknown = true
+				l.pos++
+			}
 		}
-		text := l.src[l.pos+1 : l.pos+1+end]
-		b.literal(text)
-		b.unknown = b.unknown || strings.Contains(text, `\`)
-		l.pos = min(len(l.src), l.pos+end+2)
+		l.pos = min(l.pos, len(l.src))
+		b.literal(l.src[start:l.pos])
+		l.pos = min(len(l.src), l.pos+1)
 	default:
 		name, n := variable(rest)
 		l.pos += n
@@ -315,7 +352,7 @@ func (l *lexer) dollar(b *builder) {
 		case name == "" && n == 1: // a dollar and nothing else
 			b.literal("$")
 		case known:
-			b.literal(value)
+			b.value(value)
 		default:
 			b.unknown = true
 		}
@@ -352,10 +389,26 @@ func variable(s string) (name string, n int) {
 	return name, n
 }
 
+// substitute puts what a script prints in its place, where that can be told.
+func (l *lexer) substitute(b *builder, script string) {
+	l.subs = append(l.subs, script)
+	switch list := l.out(script); len(list) {
+	case 0:
+		b.unknown = true
+	case 1:
+		b.value(list[0])
+	default:
+		b.unknown, b.list = true, list
+	}
+}
+
 // nested skips a script up to the character that closes it, and returns it.
 func (l *lexer) nested(closing byte) string {
 	start, depth := l.pos, 0
-	for l.pos < len(l.src) {
+	cmd, subs, docs := l.cmd, l.subs, l.docs
+	l.docs, l.deep = nil, l.deep+1
+	defer func() { l.cmd, l.subs, l.docs, l.deep = cmd, subs, docs, l.deep-1 }()
+	for l.pos < len(l.src) && l.deep < maxDeep {
 		switch c := l.src[l.pos]; {
 		case c == '\\':
 			l.pos++
@@ -363,6 +416,16 @@ func (l *lexer) nested(closing byte) string {
 			if end := strings.IndexByte(l.src[l.pos+1:], '\''); end >= 0 {
 				l.pos += end + 1
 			}
+		case c == '"' && closing == ')':
+			l.skipDouble()
+			continue
+		case closing == ')' && strings.HasPrefix(l.src[l.pos:], "<<") && !strings.HasPrefix(l.src[l.pos:], "<<<"):
+			l.redirection()
+			continue
+		case c == '\n' && len(l.docs) > 0:
+			l.pos++
+			l.readDocs()
+			continue
 		case c == closing && depth == 0:
 			l.pos++
 			return l.src[start : l.pos-1]
@@ -373,6 +436,41 @@ func (l *lexer) nested(closing byte) string {
 		}
 		l.pos++
 	}
+	l.pos = len(l.src)
+	return l.src[start:]
+}
+
+// arithmetic skips $((…)), in which << is no here-document.
+func (l *lexer) arithmetic() {
+	depth := 0
+	for l.pos++; l.pos < len(l.src); l.pos++ {
+		switch l.src[l.pos] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth == 0 {
+			l.pos++
+			return
+		}
+	}
+}
+
+// skipDouble skips what stands between double quotes, scripts within included.
+func (l *lexer) skipDouble() {
+	for l.pos++; l.pos < len(l.src); l.pos++ {
+		switch c := l.src[l.pos]; {
+		case c == '\\':
+			l.pos++
+		case c == '"':
+			l.pos++
+			return
+		case strings.HasPrefix(l.src[l.pos:], "$("):
+			l.pos += 2
+			l.nested(')')
+			l.pos--
+		}
+	}
 	l.pos = min(l.pos, len(l.src))
-	return l.src[start:l.pos]
 }

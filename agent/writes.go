@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type Target struct {
 	Pattern bool   // Path has wildcards: *, ?
 	Tree    bool   // with everything below it
 	Unsaved bool   // only what is changed there: git clean, stash, reset
+	There   bool   // only what is there already: find -delete
 }
 
 // maxTargets bounds what one command line is judged by.
@@ -24,20 +26,30 @@ const maxTargets = 500
 // away. It is a careful guess; package agent's shell.go says what it leaves out.
 func Writes(script, dir string) []Target {
 	home, _ := os.UserHomeDir()
-	s := &shell{dir: dir, env: map[string]string{"HOME": home, "PWD": dir}}
+	s := &shell{dir: dir, env: map[string]shellWord{"HOME": exactly(home), "PWD": exactly(dir)}}
 	s.run(script, 0)
-	if len(s.out) > maxTargets {
-		s.out = s.out[:maxTargets]
+	var out []Target
+	for _, t := range s.out {
+		if len(out) < maxTargets && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
 	}
-	return s.out
+	return out
 }
 
 // shell follows a script as far as it is about folders and variables.
 type shell struct {
-	dir string
-	env map[string]string
-	out []Target
+	dir  string
+	env  map[string]shellWord
+	dirs []string    // of pushd
+	fed  []shellWord // the names that come through the pipe, as far as they can be told
+	out  []Target
 }
+
+func exactly(text string) shellWord { return shellWord{text: text, known: true} }
+
+// inner is a shell of its own that begins as this one is now.
+func (s *shell) inner() *shell { return &shell{dir: s.dir, env: maps.Clone(s.env), fed: s.fed} }
 
 // maxScripts bounds scripts within scripts.
 const maxScripts = 8
@@ -46,21 +58,24 @@ func (s *shell) run(script string, depth int) {
 	if depth > maxScripts {
 		return
 	}
-	l := newLexer(script, s.env)
+	l := newLexer(script, s.env, s.prints)
 	type scope struct {
 		dir string
-		env map[string]string
+		env map[string]shellWord
 	}
 	var scopes []scope
+	var loops loops
 	for {
 		cmd, more := l.next()
 		for _, sub := range l.subs {
-			inner := &shell{dir: s.dir, env: maps.Clone(s.env)}
+			inner := s.inner()
 			inner.run(sub, depth+1)
 			s.out = append(s.out, inner.out...)
 		}
 		l.subs = nil
 		s.command(cmd, depth)
+		loops.follow(s, l, cmd.words)
+		s.pipe(cmd)
 		switch cmd.op {
 		case "(":
 			scopes = append(scopes, scope{s.dir, maps.Clone(s.env)})
@@ -79,8 +94,14 @@ func (s *shell) run(script string, depth int) {
 // keywords may stand before a command.
 var keywords = []string{"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "fi", "done", "}"}
 
-// carriers run the command that follows their own flags.
-var carriers = []string{"sudo", "env", "nohup", "command", "exec", "nice", "time", "builtin", "stdbuf", "timeout", "doas", "busybox"}
+// carriers run the command that follows their own flags, of which these take a
+// value of their own.
+var carriers = map[string][]string{
+	"sudo": {"-u", "-g", "-h", "-p", "-C", "-U", "-D", "--user", "--group"}, "doas": {"-u", "-C"},
+	"env": {"-u", "-C", "--unset", "--chdir"}, "timeout": {"-s", "-k", "--signal", "--kill-after"},
+	"exec": {"-a"}, "time": {"-f", "-o"}, "ionice": {"-c", "-n"}, "nice": {"-n"}, "stdbuf": nil, "nohup": nil, "setsid": nil,
+	"command": nil, "builtin": nil, "busybox": nil, "npx": nil, "bunx": nil, "uvx": nil,
+}
 
 // command notes what one simple command writes.
 func (s *shell) command(cmd shellCommand, depth int) {
@@ -96,11 +117,11 @@ func (s *shell) command(cmd shellCommand, depth int) {
 			words = words[1:]
 		case assigns && isVariable(name):
 			if len(words) == 1 && first.known {
-				s.env[name] = value
+				s.assign(name, value, first)
 			}
 			words = words[1:]
-		case slices.Contains(carriers, base(first.text)):
-			words = carried(words[1:])
+		case carries(first.text):
+			words = carried(words[1:], carriers[base(first.text)])
 		default:
 			s.program(base(first.text), words[1:], cmd.heredoc, depth)
 			return
@@ -115,19 +136,45 @@ func isVariable(s string) bool {
 
 func base(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }
 
+func carries(program string) bool { _, ok := carriers[base(program)]; return ok }
+
 // carried skips the flags and numbers of a carrier.
-func carried(words []shellWord) []shellWord {
+func carried(words []shellWord, valued []string) []shellWord {
 	for len(words) > 0 && (strings.HasPrefix(words[0].text, "-") || strings.Trim(words[0].text, "0123456789.smhd") == "") {
-		words = words[1:]
+		n := 1
+		if slices.Contains(valued, words[0].text) {
+			n = min(2, len(words))
+		}
+		words = words[n:]
 	}
 	return words
+}
+
+// assign notes the value of a variable, as w, "name=value", has it.
+func (s *shell) assign(name, value string, w shellWord) {
+	_, pattern, _ := strings.Cut(w.pattern, "=")
+	s.env[name] = shellWord{text: value, pattern: pattern, known: true}
 }
 
 // program notes what one program writes, by its arguments.
 func (s *shell) program(name string, args []shellWord, heredoc string, depth int) {
 	switch name {
-	case "cd", "pushd":
-		s.changeDir(args)
+	case "cd", "pushd", "popd":
+		s.changeDir(name, args)
+	case "export", "local", "declare", "typeset", "readonly":
+		for _, a := range args {
+			if name, value, ok := strings.Cut(a.text, "="); ok && a.known && isVariable(name) {
+				s.assign(name, value, a)
+			}
+		}
+	case "xargs":
+		s.xargs(args, heredoc, depth)
+	case "find":
+		s.find(args, depth)
+	case "tasklock":
+		if words, ok := afterDashes(args); ok && len(args) > 0 && args[0].text == "run" {
+			s.command(shellCommand{words: words, heredoc: heredoc}, depth)
+		}
 	case "bash", "sh", "zsh", "dash", "ksh", "eval":
 		s.script(name, args, heredoc, depth)
 	case "apply_patch":
@@ -138,7 +185,7 @@ func (s *shell) program(name string, args []shellWord, heredoc string, depth int
 		s.out = append(s.out, patched(text, s.dir)...)
 	case "tee", "truncate", "touch", "mkdir", "chmod", "chown", "chgrp":
 		ops := operands(args, "-s", "-r", "-d", "-t", "-m", "--size", "--reference", "--date", "--mode")
-		if strings.HasPrefix(name, "ch") && len(ops) > 0 {
+		if strings.HasPrefix(name, "ch") && len(ops) > 0 && strings.Trim(args[0].text, "-rwxXst") != "" { // else "-x" is the mode
 			ops = ops[1:]
 		}
 		s.each(ops, name[:2] == "ch" && has(args, "-R", "--recursive"))
@@ -147,7 +194,10 @@ func (s *shell) program(name string, args []shellWord, heredoc string, depth int
 	case "sed":
 		s.inPlace(args, has(args, "-i", "--in-place"), "-e", "-f", "--expression", "--file", "-l", "--line-length")
 	case "perl", "ruby":
-		s.inPlace(args, hasCluster(args, 'i'), "-e", "-E", "-I", "-M")
+		args = slices.DeleteFunc(slices.Clone(args), func(a shellWord) bool { // names of modules and folders
+			return len(a.text) > 1 && a.text[0] == '-' && strings.IndexByte("MmIr", a.text[1]) >= 0
+		})
+		s.inPlace(args, hasCluster(args, 'i'), "-e", "-E")
 	case "cp", "mv", "install", "ln", "rsync":
 		s.copies(name, args)
 	case "dd":
@@ -158,40 +208,70 @@ func (s *shell) program(name string, args []shellWord, heredoc string, depth int
 		}
 	case "git":
 		s.git(args)
+	default:
+		s.tool(name, args)
 	}
 }
 
-func (s *shell) changeDir(args []shellWord) {
+func (s *shell) changeDir(name string, args []shellWord) {
 	ops := operands(args)
+	was := s.dir
 	switch {
-	case len(ops) == 0:
-		s.dir = s.env["HOME"]
-	case !ops[0].known || ops[0].text == "-":
+	case name == "popd":
 		s.dir = "" // nobody knows where it goes on
+		if n := len(s.dirs); n > 0 {
+			s.dir, s.dirs = s.dirs[n-1], s.dirs[:n-1]
+		}
+	case len(ops) == 0:
+		s.dir = s.env["HOME"].text
+	case ops[0].text == "-":
+		s.dir = s.env["OLDPWD"].text
+	case !ops[0].known || ops[0].pattern != "":
+		s.dir = ""
 	default:
 		s.dir = join(s.dir, ops[0].text)
 	}
-	s.env["PWD"] = s.dir
+	if name == "pushd" {
+		s.dirs = append(s.dirs, was)
+	}
+	s.env["PWD"], s.env["OLDPWD"] = exactly(s.dir), exactly(was)
 }
 
 // script follows sh -c and eval.
 func (s *shell) script(name string, args []shellWord, heredoc string, depth int) {
-	inner := &shell{dir: s.dir, env: maps.Clone(s.env)}
-	switch {
-	case name == "eval":
+	inner := s.inner()
+	if name == "eval" {
 		var text []string
 		for _, a := range args {
 			text = append(text, a.text)
 		}
-		inner.run(strings.Join(text, " "), depth+1)
-	case hasCluster(args, 'c'):
-		if ops := operands(args); len(ops) > 0 {
-			inner.run(ops[0].text, depth+1)
+		heredoc = strings.Join(text, " ")
+	} else if rest, given := scriptOf(args); given && len(rest) > 0 {
+		heredoc = rest[0].text
+		for i, w := range rest[1:] {
+			if w.known {
+				inner.env[strconv.Itoa(i)] = w
+			}
 		}
-	default:
-		inner.run(heredoc, depth+1)
 	}
+	inner.run(heredoc, depth+1)
 	s.out = append(s.out, inner.out...)
+}
+
+// scriptOf skips the flags of a shell, and reports whether one of them is -c.
+func scriptOf(args []shellWord) (rest []shellWord, given bool) {
+	for len(args) > 0 && (strings.HasPrefix(args[0].text, "-") || strings.HasPrefix(args[0].text, "+")) {
+		flag := args[0].text
+		args = args[1:]
+		if strings.HasPrefix(flag, "--") {
+			continue
+		}
+		given = given || strings.Contains(flag, "c")
+		if strings.HasSuffix(flag, "o") || strings.HasSuffix(flag, "O") { // -euo pipefail
+			args = args[min(1, len(args)):]
+		}
+	}
+	return args, given
 }
 
 // inPlace is for programs that take a script, unless a flag has it, then files.
@@ -241,6 +321,10 @@ func (s *shell) copies(name string, args []shellWord) {
 	if to == nil {
 		return
 	}
+	if name == "rsync" && slices.ContainsFunc(ops, func(w shellWord) bool { return strings.HasSuffix(w.text, "/") }) {
+		s.add(*to, true) // what is in the folder, not the folder
+		return
+	}
 	place := s.path(*to)
 	if fi, err := os.Stat(place); to.known && to.pattern == "" && (err == nil && fi.IsDir() || strings.HasSuffix(to.text, "/")) {
 		for _, from := range ops {
@@ -280,7 +364,14 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 	all := Target{Path: s.dir, Tree: true, Unsaved: true}
 	paths, after := afterDashes(args)
 	switch verb {
+	case "switch":
+		if has(args, "-f", "--force", "--discard-changes") {
+			s.out = append(s.out, all)
+		}
 	case "checkout", "restore":
+		if verb == "checkout" && has(args, "-f", "--force") {
+			s.out = append(s.out, all)
+		}
 		if !after {
 			paths = slices.DeleteFunc(operands(args, "-b", "-B", "--orphan", "-s", "--source"), func(w shellWord) bool {
 				_, err := os.Lstat(s.path(w)) // else it is a branch
@@ -309,7 +400,10 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 		if len(ops) > 0 && !slices.Contains([]string{"push", "save"}, ops[0].text) {
 			return // list, show, pop: nothing that others have changed is lost
 		}
-		if !after {
+		if !after && len(ops) > 1 && ops[0].text == "push" {
+			paths = ops[1:]
+		}
+		if len(paths) == 0 {
 			s.out = append(s.out, all)
 		}
 		s.changes(paths)
@@ -341,7 +435,7 @@ func (s *shell) add(w shellWord, tree bool) {
 	}
 	t := Target{Path: s.path(w), Tree: tree}
 	if w.pattern != "" {
-		t.Path, t.Pattern = join(s.dir, w.pattern), true
+		t.Path, t.Pattern, t.There = join(s.dir, w.pattern), true, w.there
 	}
 	s.out = append(s.out, t)
 }

@@ -23,6 +23,9 @@ func show(t Target, dir string) string {
 	if t.Unsaved {
 		p = "unsaved:" + p
 	}
+	if t.There {
+		p = "there:" + p
+	}
 	return p
 }
 
@@ -112,6 +115,36 @@ func TestWrites(t *testing.T) {
 		{"git reset --hard HEAD", "unsaved:tree:."},
 		{"git reset HEAD", ""},
 		{"git rm -r docs", "tree:docs"},
+		{"git checkout -f main", "unsaved:tree:."},
+		{"git switch --discard-changes main", "unsaved:tree:."},
+		{"git stash push docs", "unsaved:tree:docs"},
+		{"bash -euo pipefail -c 'rm x'", "tree:x"},
+		{"sh -c 'rm \"$1\"' _ x", "tree:x"},
+		{"sudo -u me rm x; env -u A rm y; timeout -s KILL 5 rm z", "tree:x tree:y tree:z"},
+		{"tasklock run k -- rm x", "tree:x"},
+		{"export F=x; rm $F", "tree:x"},
+		{"echo > $(pwd)/x; echo > `pwd`/y", "x y"},
+		{"cd docs && cd - && rm x; pushd src; popd; rm y", "tree:x tree:y"},
+		{"for f in x y; do rm \"$f\"; done; rm z", "tree:x tree:y tree:z"},
+		{"for a in x y\ndo\n for b in 1 2; do rm $a/$b; done\ndone", "tree:x/1 tree:x/2 tree:y/1 tree:y/2"},
+		{"for f in src/*.go; do sed -i s/a/b/ $f; done", "glob:src/*.go"},
+		{"find src -name '*.go' -delete", "there:tree:glob:src/**/*.go"},
+		{"find src -name x -exec sed -i s/a/b/ {} +", "there:glob:src/**/x"},
+		{"find src -name x -exec grep y {} +", ""},
+		{"find src | xargs -0 rm", "tree:src there:tree:glob:src/**"},
+		{"find src -name x | grep -v y | xargs -I% mv % docs/z", "there:tree:glob:src/**/x tree:docs/z"},
+		{"find src -name x | while IFS= read -r f; do rm \"$f\"; done", "there:tree:glob:src/**/x"},
+		{"grep -rl --include='*.go' a src | xargs sed -i s/a/b/", "there:glob:src/**/*.go"},
+		{"sed -i s/a/b/ $(git ls-files src)", "src there:glob:src/**"},
+		{"ls | xargs wc; cat x | xargs rm", ""},
+		{"gofmt -w src; gofmt -l docs; prettier --check docs", "tree:src"},
+		{"curl -sSo x u; wget -O y u; sponge z", "x y z"},
+		{"rsync -a docs/ src", "tree:src"},
+		{"chmod -x a; chmod -R 600 b", "a tree:b"},
+		{"perl -Mstrict -ne 1 a; ruby -rfileutils -e 1 b", ""},
+		{"[[ a > b ]] && rm c", "tree:c"},
+		{"echo \"$(echo \")\")\" $'a\\'b' $((1<<2)) > x", "x"},
+		{"git commit -m \"$(cat <<'E'\nit's (here\nrm x > y\nE\n)\" && rm z", "tree:z"},
 		{"apply_patch <<'E'\n*** Begin Patch\n*** Update File: src/a.go\n*** Move to: src/z.go\n*** End Patch\nE", "src/a.go src/z.go"},
 		{"", ""},
 		{"'", ""},

@@ -179,8 +179,8 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 // commits touch that the remote does not have.
 func (a *App) pushedFiles(ctx context.Context, args []string) ([]string, error) {
 	remote := ""
-	if len(args) > 0 {
-		remote = args[0]
+	if len(args) > 0 && !(len(args) > 1 && args[0] == args[1]) { // else an address, and what any remote has is not new
+		remote = "=" + args[0]
 	}
 	text, err := readAll(a.Stdin, 1<<20)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *App) pushedFiles(ctx context.Context, args []string) ([]string, error) 
 		}
 		names, err := a.gitNames(ctx, "diff", "--name-only", "--no-renames", "-z", f[3]+"..."+f[1])
 		if strings.Trim(f[3], "0") == "" || err != nil { // new there, or not known here
-			names, err = a.gitNames(ctx, "log", "--name-only", "--no-renames", "--format=", "-z", f[1], "--not", "--remotes="+remote)
+			names, err = a.gitNames(ctx, "log", "--name-only", "--no-renames", "--format=", "-z", f[1], "--not", "--remotes"+remote)
 		}
 		if err != nil {
 			return nil, err

@@ -65,7 +65,7 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	h := &hook{app: a, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
-	data, err := readEvent(a.Stdin)
+	data, err := readEventWithin(ctx, a.Stdin)
 	if err == nil {
 		h.Event, err = agent.ParseEvent(harness, name, data)
 	}
@@ -81,6 +81,26 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 		return err
 	}
 	return h.fault(err)
+}
+
+// readEventWithin gives up with ctx: a harness that opens the pipe and writes
+// nothing must not keep us. The reader that is left ends with the process.
+func readEventWithin(ctx context.Context, in io.Reader) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		data, err := readEvent(in)
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the event's JSON has not come within %s", hookTime)
+	}
 }
 
 // readEvent takes one JSON value; a harness may leave the pipe open behind it.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -31,30 +33,43 @@ func (h *hook) judge(ctx context.Context) error {
 	if len(trees) == 0 {
 		return h.renew(ctx)
 	}
+	var faults []error // one repository that cannot be asked does not excuse the others
 	for tree, places := range trees {
 		in := h.in(tree)
-		st, err := in.store(ctx)
-		if err != nil {
-			return err
-		}
-		var globs []lock.Glob
-		for _, p := range places {
-			globs = append(globs, p.glob)
-		}
-		found, err := touching(ctx, st, h.owners, globs)
-		if err != nil {
-			return err
-		}
-		for _, l := range found {
-			if p := touched(ctx, tree, l, places); p != nil {
-				return h.deny(h.app.denial(*p, l))
-			}
-		}
-		if in != h {
+		p, l, err := in.deniedIn(ctx, tree, places)
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+		case p != nil:
+			return h.deny(h.app.denial(*p, l))
+		case in != h:
 			in.app.signOfLife()
 		}
 	}
-	return nil
+	return errors.Join(faults...)
+}
+
+// deniedIn is the first place in a repository that another owner has locked,
+// with the lock.
+func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*spot, lock.Info, error) {
+	st, err := h.store(ctx)
+	if err != nil {
+		return nil, lock.Info{}, err
+	}
+	var globs []lock.Glob
+	for _, p := range places {
+		globs = append(globs, p.glob)
+	}
+	found, err := touching(ctx, st, h.owners, globs)
+	if err != nil {
+		return nil, lock.Info{}, err
+	}
+	for _, l := range found {
+		if p := touched(ctx, tree, l, places); p != nil {
+			return p, l, nil
+		}
+	}
+	return nil, lock.Info{}, nil
 }
 
 // in is the hook for the store of a repository: mostly our own.
@@ -142,7 +157,7 @@ func touched(ctx context.Context, tree repo.Tree, l lock.Info, places []spot) *s
 		return nil
 	}
 	for _, p := range places {
-		if !p.glob.Overlaps(g) || p.Unsaved && !unsaved(ctx, tree.Top, p.name, g) {
+		if !p.glob.Overlaps(g) || p.Unsaved && !unsaved(ctx, tree.Top, p.name, g) || p.There && !there(ctx, tree.Top, name, p.glob, g) {
 			continue
 		}
 		return &p
@@ -158,6 +173,32 @@ func unsaved(ctx context.Context, top, path string, g lock.Glob) bool {
 	names, err := changedFiles(ctx, statusTime, top, path)
 	return err != nil || slices.ContainsFunc(names, func(n string) bool { return g.Overlaps(lock.File(n)) })
 }
+
+// there reports whether a file is there that both the command and the lock
+// mean. If that takes too long, it counts as if one were.
+func there(ctx context.Context, top, locked string, place, g lock.Glob) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	fixed, _ := fixedPart(locked)
+	err := filepath.WalkDir(filepath.Join(top, filepath.FromSlash(fixed)), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return nil
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		}
+		rel, err := filepath.Rel(top, path)
+		if f := lock.File(filepath.ToSlash(rel)); err == nil && g.Overlaps(f) && place.Overlaps(f) {
+			return errThere
+		}
+		return nil
+	})
+	return err != nil
+}
+
+var errThere = errors.New("a file is there")
 
 // changedFiles asks git which files below a path differ from the last commit,
 // untracked ones too, by their names in the repository.

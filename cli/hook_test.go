@@ -46,6 +46,9 @@ func TestHostileEvents(t *testing.T) {
 		"nul":       `{"session_id":"s","tool_name":"Write","tool_input":{"file_path":"docs/\u0000a"}}`,
 		"long path": `{"session_id":"s","tool_name":"Write","tool_input":{"file_path":"` + strings.Repeat("a/", 100_000) + `"}}`,
 		"endless":   `{"session_id":"s","tool_name":"Bash","tool_input":{"command":"` + strings.Repeat("$(", 200_000) + `"}}`,
+		"groups":    `{"session_id":"s","tool_name":"Bash","tool_input":{"command":"` + strings.Repeat("{a ", 300_000) + `"}}`,
+		"quotes":    `{"session_id":"s","tool_name":"Bash","tool_input":{"command":"` + strings.Repeat(`\"$(`, 200_000) + `"}}`,
+		"loops":     `{"session_id":"s","tool_name":"Bash","tool_input":{"command":"` + strings.Repeat(`for a in 1 2 3 4 5 6 7 8 9; do `, 5_000) + strings.Repeat("echo; done; ", 5_000) + `"}}`,
 		"owner":     `{"session_id":"` + strings.Repeat("/", 5000) + `","tool_name":"Write","tool_input":{"file_path":"docs/a"}}`,
 		"escape":    `{"session_id":"s\u001b]52;c;x\u0007","tool_name":"Write","tool_input":{"file_path":"docs/a"}}`,
 	} {
@@ -60,6 +63,30 @@ func TestHostileEvents(t *testing.T) {
 	}
 	if out, code := s.hook("PreToolUse", `{"session_id":"s","tool_name":"Write","tool_input":{"file_path":"src/a","content":"`+big[:4<<20]+`"}}`); code != 2 {
 		t.Errorf("a large file: exit %d: %.300q", code, out)
+	}
+}
+
+// A harness that opens the pipe and says nothing is not waited for.
+func TestSilentHarness(t *testing.T) {
+	s := newSession(t, "TASKLOCK_OWNER=")
+	for _, begin := range []string{"", `{"session_id":"s",`} {
+		cmd := s.command("hook", "claude", "PreToolUse")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.WaitDelay = time.Minute
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		_, _ = in.Write([]byte(begin))
+		state, _ := cmd.Process.Wait()
+		kill.Stop()
+		_ = in.Close()
+		if state.ExitCode() != 1 {
+			t.Errorf("%q: %s", begin, state)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func Main(args []string, a App) (code int) {
 		}
 	}
 	code = int(a.refuse(err))
-	if len(args) > 0 && args[0] == "hook" && code == int(ExitUsage) {
+	if commandName(cmd) == "hook" && code == int(ExitUsage) {
 		code = int(ExitError) // 2 denies an action, and nothing has judged one
 	}
 	return code

@@ -79,6 +79,9 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 	if len(changed) > 0 {
 		return "has unsaved changes: " + short(changed[0], 80)
 	}
+	if why := hiddenIn(ctx, path); why != "" {
+		return why
+	}
 	own, err := git(ctx, path, "rev-parse", "--absolute-git-dir")
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
@@ -97,6 +100,29 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 	return ""
 }
 
+// hiddenIn says what git would remove without a word: files that it ignores,
+// which may be the only copy of somebody's settings or a repository of its own,
+// and those that it was told not to look at.
+func hiddenIn(ctx context.Context, path string) string {
+	ignored, err := git(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
+	if err != nil {
+		return "cannot be looked at: " + err.Error()
+	}
+	if name, _, _ := strings.Cut(ignored, "\x00"); name != "" {
+		return fmt.Sprintf("has files that git ignores: %s (git -C %s clean -fdX removes them)", short(name, 80), shellQuote(path))
+	}
+	tracked, err := git(ctx, path, "ls-files", "-v", "-z")
+	if err != nil {
+		return "cannot be looked at: " + err.Error()
+	}
+	for line := range strings.SplitSeq(tracked, "\x00") { // "H name"; small letters and S: not looked at
+		if len(line) > 2 && (line[0] >= 'a' || line[0] == 'S') && repo.Exists(filepath.Join(path, filepath.FromSlash(line[2:]))) {
+			return "has a file whose changes git does not see: " + short(line[2:], 80)
+		}
+	}
+	return ""
+}
+
 // removeWorktrees lets git remove them: it looks once more, and refuses what
 // has become dirty meanwhile.
 func (a *App) removeWorktrees(ctx context.Context, paths []string) {
@@ -106,11 +132,12 @@ func (a *App) removeWorktrees(ctx context.Context, paths []string) {
 			a.note("Would remove the worktree %s.", path)
 			continue
 		}
-		if err == nil {
-			_, err = git(ctx, tree.Home, "worktree", "remove", "--", path)
+		failed := err
+		if failed == nil {
+			_, failed = git(ctx, tree.Home, "worktree", "remove", "--", path)
 		}
-		if err != nil {
-			a.warn("the worktree %s is still there: %v", path, err)
+		if failed != nil {
+			a.warn("the worktree %s is still there: %v", path, failed)
 			continue
 		}
 		a.note("Removed the worktree %s; its branch stays.", path)
