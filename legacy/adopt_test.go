@@ -17,10 +17,9 @@ import (
 
 func TestAdopt(t *testing.T) {
 	st := store.New(memstore.New())
-	src := Source{Expired: 1}
-	for _, s := range []Section{{Name: "Core"}, {Name: "Docs", Priority: 100, DependsOn: []string{"Core"}}, {Name: "Loop", DependsOn: []string{"Loop"}}} {
-		src.Sections = append(src.Sections, s)
-	}
+	src := Source{Expired: 1, Sections: []Section{
+		{Name: "Core"}, {Name: "Docs", Priority: 100, DependsOn: []string{"Core"}}, {Name: "Loop", DependsOn: []string{"Loop"}},
+	}}
 	for _, x := range []Task{
 		{ID: "c", Title: "third", DependsOn: []string{"b", "gone"}},
 		{ID: "a", Title: "first", Section: "Core", Status: task.InProgress},

@@ -87,7 +87,7 @@ func TestBackupThatWasChanged(t *testing.T) {
 }
 
 func TestFillDiesAnywhere(t *testing.T) {
-	c, file := backupOf(t)
+	_, file := backupOf(t)
 	c, err := store.ReadBackup(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,6 @@ type model struct {
 	leases   map[string]*modelLease
 	locks    map[string]modelLock
 	next     int // of the counter
-	made     int // tasks so far: their age
 }
 
 type modelTask struct {

@@ -140,8 +140,10 @@ func TestNextWaits(t *testing.T) {
 				go func() {
 					defer close(done)
 					var out task.NextResult
-					out, err = task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Wait: wait, Waiting: func() { told++ },
-						Acquire: lock.AcquireRequest{Owner: "A"}})
+					out, err = task.Next(w.ctx, w.st, task.NextRequest{
+						Claim: true, Wait: wait, Waiting: func() { told++ },
+						Acquire: lock.AcquireRequest{Owner: "A"},
+					})
 					id, took = out.Task.ID, time.Since(start)
 				}()
 				w.settle()

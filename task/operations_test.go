@@ -52,7 +52,7 @@ func (p *property) granted(g lock.Grant) {
 	}
 }
 
-func (p *property) add() (error, string) {
+func (p *property) add() (string, error) {
 	m := p.model
 	n := task.New{
 		Title: "x", Section: pick(p, "section", []string{"", "S", "S", "T", "U"}...),
@@ -77,10 +77,10 @@ func (p *property) add() (error, string) {
 		m.tasks[id] = &modelTask{id: id, section: n.Section, priority: n.Priority, age: m.next, status: task.Pending, deps: deps}
 		m.next++
 	}
-	return err, want
+	return want, err
 }
 
-func (p *property) claim() (error, string) {
+func (p *property) claim() (string, error) {
 	owner := p.owner()
 	ids := []string{p.id()}
 	if p.chance("two", 4) {
@@ -101,16 +101,16 @@ func (p *property) claim() (error, string) {
 		want = p.model.claim(owner+"/"+r.ID, owner, ids)
 	}
 	p.granted(out.Grant)
-	return err, want
+	return want, err
 }
 
-func (p *property) next() (error, string) {
+func (p *property) next() (string, error) {
 	owner := p.owner()
 	r := p.request(owner)
 	id := p.model.candidate(owner)
 	out, err := task.Next(ctx, p.st, task.NextRequest{Claim: true, Acquire: r})
 	if id == "" {
-		return err, "nothing"
+		return "nothing", err
 	}
 	if err == nil && out.Task.ID != id {
 		p.Fatalf("next is %s, the model says %s", out.Task.ID, id)
@@ -119,10 +119,10 @@ func (p *property) next() (error, string) {
 	if out.Grant != nil {
 		p.granted(*out.Grant)
 	}
-	return err, want
+	return want, err
 }
 
-func (p *property) do() (error, string) {
+func (p *property) do() (string, error) {
 	verbs := []task.Verb{task.Complete, task.Complete, task.Unclaim, task.Fail, task.Block, task.Unblock, task.Skip, task.Submit}
 	verb, owner, id := pick(p, "verb", verbs...), p.owner(), p.id()
 	var token int64
@@ -134,16 +134,16 @@ func (p *property) do() (error, string) {
 	}
 	want := p.model.do(verb, owner, id, token)
 	_, err := task.Do(ctx, p.st, task.DoRequest{Verb: verb, Tasks: []string{id}, Owner: owner, Token: token})
-	return err, want
+	return want, err
 }
 
-func (p *property) reset() (error, string) {
+func (p *property) reset() (string, error) {
 	r := task.ResetRequest{Tasks: []string{p.id()}, By: "admin", Cascade: p.chance("cascade", 2), Force: p.chance("force", 2)}
 	_, err := task.ResetTasks(ctx, p.st, r)
-	return err, p.model.reset(r.Tasks[0], r.Cascade, r.Force)
+	return p.model.reset(r.Tasks[0], r.Cascade, r.Force), err
 }
 
-func (p *property) depends() (error, string) {
+func (p *property) depends() (string, error) {
 	m, id, on := p.model, p.id(), p.id()
 	want := ""
 	switch {
@@ -154,13 +154,11 @@ func (p *property) depends() (error, string) {
 	default:
 		m.tasks[id].deps[on] = true
 	}
-	return func() error {
-		_, err := task.Depends(ctx, p.st, task.DependsRequest{Task: id, On: []string{on}})
-		return err
-	}(), want
+	_, err := task.Depends(ctx, p.st, task.DependsRequest{Task: id, On: []string{on}})
+	return want, err
 }
 
-func (p *property) remove() (error, string) {
+func (p *property) remove() (string, error) {
 	archive, id := p.chance("archive", 2), p.id()
 	run := task.Delete
 	if archive {
@@ -168,7 +166,7 @@ func (p *property) remove() (error, string) {
 	}
 	want := p.model.remove(id, "admin", archive)
 	_, err := run(ctx, p.st, task.RemoveRequest{Tasks: []string{id}, By: "admin"})
-	return err, want
+	return want, err
 }
 
 func (p *property) keys() []string {
@@ -180,48 +178,48 @@ func (p *property) keys() []string {
 	return slices.Compact(keys)
 }
 
-func (p *property) acquire() (error, string) {
+func (p *property) acquire() (string, error) {
 	owner, keys := p.owner(), p.keys()
 	r := p.request(owner)
 	r.Keys, r.Within = keys, task.Within
 	g, err := lock.Acquire(ctx, p.st, r)
 	want := p.model.acquire(owner+"/"+r.ID, owner, keys)
 	p.granted(g)
-	return err, want
+	return want, err
 }
 
-func (p *property) release() (error, string) {
+func (p *property) release() (string, error) {
 	owner, keys := p.owner(), p.keys()
 	_, err := lock.Release(ctx, p.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
-	return err, p.model.release(owner, keys)
+	return p.model.release(owner, keys), err
 }
 
-func (p *property) renew() (error, string) {
+func (p *property) renew() (string, error) {
 	owner, key := p.owner(), p.key()
 	_, err := lock.Renew(ctx, p.st, lock.RenewRequest{Owner: owner, Keys: []string{key}})
 	l := p.model.leases[p.model.locks[key].lease]
 	if l == nil || !child(owner, l.owner) {
-		return err, "lost"
+		return "lost", err
 	}
 	p.model.renew(l)
-	return err, ""
+	return "", err
 }
 
-func (p *property) breakKey() (error, string) {
+func (p *property) breakKey() (string, error) {
 	key := p.key()
 	_, err := lock.Break(ctx, p.st, lock.BreakRequest{Keys: []string{key}, By: "admin"})
 	if l := p.model.leases[p.model.locks[key].lease]; l != nil {
 		p.model.end(l, maps.Clone(l.keys))
 	}
-	return err, ""
+	return "", err
 }
 
-func (p *property) time() (error, string) {
+func (p *property) time() (string, error) {
 	p.model.now = p.model.now.Add(time.Duration(pick(p, "minutes", []int{10, 40, 61, 121}...)) * time.Minute)
-	return nil, ""
+	return "", nil
 }
 
-func (p *property) cleanup() (error, string) {
+func (p *property) cleanup() (string, error) {
 	_, err := lock.Cleanup(ctx, p.st, lock.CleanupRequest{By: "admin"})
 	var over []*modelLease
 	for _, l := range p.model.leases {
@@ -232,10 +230,10 @@ func (p *property) cleanup() (error, string) {
 	for _, l := range over {
 		p.model.end(l, maps.Clone(l.keys))
 	}
-	return err, ""
+	return "", err
 }
 
-func (p *property) endSession() (error, string) {
+func (p *property) endSession() (string, error) {
 	owner := p.owner()
 	_, err := lock.Release(ctx, p.st, lock.ReleaseRequest{Owner: owner, All: true})
 	for _, l := range p.model.leases {
@@ -243,26 +241,26 @@ func (p *property) endSession() (error, string) {
 			p.model.end(l, maps.Clone(l.keys))
 		}
 	}
-	return err, ""
+	return "", err
 }
 
 // move puts a task into another section.
-func (p *property) move() (error, string) {
+func (p *property) move() (string, error) {
 	m, owner, id := p.model, p.owner(), p.id()
 	section := pick(p, "to", []string{"", "S", "T", "U"}...)
 	_, err := task.Edit(ctx, p.st, task.EditRequest{Task: id, Owner: owner, Section: &section})
 	t, l := m.tasks[id], m.holder(id)
 	switch {
 	case t == nil:
-		return err, "not found"
+		return "not found", err
 	case l != nil && !child(owner, l.owner):
-		return err, "owner"
+		return "owner", err
 	case t.section == section:
-		return err, ""
+		return "", err
 	case l != nil:
-		return err, "state"
+		return "state", err
 	}
 	m.free(id, owner)
 	t.section = section
-	return err, ""
+	return "", err
 }

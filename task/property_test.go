@@ -64,7 +64,7 @@ type property struct {
 var operations = []struct {
 	name   string
 	weight int
-	do     func(*property) (real error, want string)
+	do     func(*property) (want string, err error)
 }{
 	{"add", 4, (*property).add},
 	{"claim", 8, (*property).claim},
@@ -110,7 +110,7 @@ func (p *property) step(beginning bool) {
 	if !beginning {
 		op = operations[pick(p, "op", names...)]
 	}
-	err, want := op.do(p)
+	want, err := op.do(p)
 	if got := kind(err); got != want {
 		p.Fatalf("%s: %q (%v), the model says %q", op.name, got, err, want)
 	}

@@ -269,8 +269,10 @@ func TestWaitWithin(t *testing.T) {
 		got := make(chan error, 2)
 		for _, owner := range []string{"B", "C"} {
 			go func() {
-				_, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"b"},
-					Acquire: lock.AcquireRequest{Owner: owner, Wait: time.Hour}})
+				_, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{
+					Tasks:   []string{"b"},
+					Acquire: lock.AcquireRequest{Owner: owner, Wait: time.Hour},
+				})
 				got <- err
 			}()
 			w.settle()

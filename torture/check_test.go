@@ -39,37 +39,44 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		{
 			"in time", "",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired")}, "",
+			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired")},
+			"",
 		},
 		{
 			"late", "late",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 20, 2), "a", "expired")}, "",
+			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 20, 2), "a", "expired")},
+			"",
 		},
 		{
 			"told too long that a dead one holds it", "late",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{acquire(1, "a", 0, 1, 1), {Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Call: sec(30), Began: sec(30), Return: sec(31), Result: isHeld}}, "",
+			[]op{acquire(1, "a", 0, 1, 1), {Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Call: sec(30), Began: sec(30), Return: sec(31), Result: isHeld}},
+			"",
 		},
 		{
 			"taken from the living", "early",
 			nil,
-			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "dead")}, "",
+			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "dead")},
+			"",
 		},
 		{
 			"given back by the keeper of a killed one", "",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)}, Binary,
+			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
+			Binary,
 		},
 		{
 			"given back by nobody", "linear",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)}, Library,
+			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
+			Library,
 		},
 		{
 			"given back by the keeper of one who lives", "linear",
 			[]span{{row: 1, from: sec(5)}},
-			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)}, Binary,
+			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
+			Binary,
 		},
 	} {
 		ck := &checker{Config: Config{Mode: c.mode}.withDefaults(), ops: c.ops, kills: c.kills}
