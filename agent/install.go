@@ -149,7 +149,7 @@ func oursAlone(raw json.RawMessage) bool {
 		return false
 	}
 	mine := func(command string, args []string) bool {
-		return strings.HasPrefix(command, "tasklock hook ") || command == "tasklock" && len(args) > 0 && args[0] == "hook"
+		return strings.HasPrefix(command, "tasklock hook ") && len(strings.Fields(command)) == 4 || command == "tasklock" && len(args) > 0 && args[0] == "hook"
 	}
 	if len(e.Hooks) == 0 {
 		return mine(e.Command, e.Args)
@@ -327,15 +327,17 @@ func (b *block) remove(text []byte) []byte {
 	return append(bytes.Clone(text[:from]), text[to:]...)
 }
 
-// find returns where the block begins and ends, or -1.
+// find returns where the block begins and ends, or -1. Of a mark whose other
+// half was lost, what follows is somebody's own text.
 func (b *block) find(text []byte) (from, to int) {
-	from = bytes.Index(text, []byte(b.begin))
-	if from < 0 {
-		return -1, -1
+	for at := 0; ; at = to {
+		n := bytes.Index(text[at:], []byte(b.end))
+		if n < 0 {
+			return -1, -1
+		}
+		to = at + n + len(b.end)
+		if n = bytes.LastIndex(text[at:to], []byte(b.begin)); n >= 0 {
+			return at + n, to
+		}
 	}
-	n := bytes.Index(text[from:], []byte(b.end))
-	if n < 0 {
-		return -1, -1
-	}
-	return from, from + n + len(b.end)
 }

@@ -127,6 +127,39 @@ func TestInstallReplacesItsOwn(t *testing.T) {
 	}
 }
 
+// A mark whose other half was lost does not make ours of what follows it.
+func TestInstallWithHalfABlock(t *testing.T) {
+	files, err := Files("pi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := files[len(files)-1]
+	for _, before := range []string{
+		"# x\n<!-- tasklock:begin -->\nmine\n",
+		"# x\n<!-- tasklock:end -->\nmine\n",
+		"<!-- tasklock:end -->\nmine\n<!-- tasklock:begin -->\n",
+	} {
+		text, err := agents.Install([]byte(before))
+		if err == nil {
+			text, err = agents.Install(text)
+		}
+		if err != nil || strings.Count(string(text), agentsText) != 1 {
+			t.Errorf("%q: %v: %s", before, err, text)
+		}
+		if text, err = agents.Remove(text); err != nil || string(text) != before {
+			t.Errorf("%q: %v: removed: %q", before, err, text)
+		}
+	}
+}
+
+// A command of somebody's own that goes on after ours is not ours.
+func TestInstallKeepsLongerCommands(t *testing.T) {
+	own := `{"hooks":[{"type":"command","command":"tasklock hook claude Stop && say done"}]}`
+	if oursAlone([]byte(own)) {
+		t.Error("taken for ours")
+	}
+}
+
 func TestTextsAreShort(t *testing.T) {
 	for name, text := range map[string]string{"guide": Guide, "agents": agentsText} {
 		if n := tokens(text); n > 400 {

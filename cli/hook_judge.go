@@ -85,9 +85,10 @@ func (h *hook) in(tree repo.Tree) *hook {
 }
 
 // places sorts what is to be written by the worktree it lies in. What is in
-// none is nobody's business here.
+// none is nobody's business here, even if one store was named for everything.
 func (h *hook) places() map[repo.Tree][]spot {
 	out := map[repo.Tree][]spot{}
+	own, noOwn := repo.TreeOf(h.app.Dir)
 	for _, t := range h.Targets {
 		path := t.Path
 		if !filepath.IsAbs(path) {
@@ -104,6 +105,9 @@ func (h *hook) places() map[repo.Tree][]spot {
 		tree, err := repo.TreeOf(repo.Existing(real))
 		if err != nil {
 			continue
+		}
+		if noOwn == nil && !tree.Kept() {
+			tree = own
 		}
 		name, err := tree.Name(tree.Top, real)
 		if err != nil {

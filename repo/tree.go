@@ -48,6 +48,13 @@ func TreeOf(dir string) (Tree, error) {
 	return Tree{Top: nearest, Home: nearest}, nil
 }
 
+// Kept reports whether the tree is a repository or has a store, and is not just
+// the folder that was asked for.
+func (t Tree) Kept() bool {
+	root, err := repositoryRoot(t.Top)
+	return err == nil && root != "" || Exists(filepath.Join(t.Top, StoreDir))
+}
+
 // OutsideError: a path does not belong to the repository.
 type OutsideError struct {
 	Path string // as it was given
