@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 	for _, bad := range []string{
 		"", "etcd", "etcd:", "etcd:a", "http://a", "etcd://", "etcd:///x", "etcd://a,,b", "etcd://:2379/x", "etcd://u:@a", "etcd://:secret@a", "etcd://u:secret%zz@a",
 		"etcd://u:secret@a?ca=x", "etcds://u:secret@a?cert=x", "etcds://u:secret@a?what=1", "etcds://u:secret@a?%zz", "etcd://u:secret@a/%zz",
-		"etcd://u:secret@a/" + strings.Repeat("x", 60),
+		"etcd://u:secret@a/" + strings.Repeat("x", 60), "etcd://u:1/secret@a/x", "etcds://u:1?secret@a/x", "etcd://u:secret/x@a", "etcd://a:port",
 	} {
 		_, err := etcdstore.Parse(bad)
 		if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") {

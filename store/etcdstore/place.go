@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -61,6 +62,9 @@ func Parse(text string) (Place, error) {
 		}
 		hosts = hosts[i+1:]
 	}
+	if strings.ContainsRune(path+query, '@') { // perhaps the end of a password: not to be shown, nor taken for a host
+		return p, invalid("has an @ after its hosts: write %%2F, %%3F and %%40 for / ? and @ in user and password")
+	}
 	return p, errors.Join(p.hosts(hosts), p.prefix(path), p.options(query))
 }
 
@@ -103,7 +107,7 @@ func (p *Place) hosts(list string) error {
 		if err != nil {
 			host, port = strings.Trim(h, "[]"), defaultPort
 		}
-		if host == "" || port == "" || strings.ContainsAny(host, "/@ ") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@ ") {
 			return invalid("names no host: write etcd://host:2379,host:2379/prefix")
 		}
 		p.Endpoints = append(p.Endpoints, protocol+net.JoinHostPort(host, port))
