@@ -69,6 +69,7 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 		return 0, s.refused(f, resp)
 	}
 	s.memory.committed(&t, b, now, resp.Header.Revision)
+	s.saw(resp.Header.Revision)
 	if t.raised != nil {
 		f = t.raised.written(resp.Header.Revision)
 		s.learn(f)
@@ -155,7 +156,7 @@ func (t *txn) lift(ctx context.Context, floor int64) error {
 	if next+last >= floor {
 		return nil
 	}
-	t.raised = t.format.raised(floor-next, t.format.Cluster)
+	t.raised = t.format.raised(floor - next)
 	t.ops = append(t.ops, clientv3.OpPut(t.store.keys.format(), t.raised.encode()))
 	return nil
 }

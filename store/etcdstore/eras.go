@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -26,9 +28,15 @@ const restored = 1 << 32
 // and when the cluster is another than before: a backup was restored there, or its keys
 // were copied, and etcd's revisions may have gone back. Bases only grow, so
 // ours never do.
+//
+// The id of a cluster follows from its addresses and a name, so one that was
+// restored where it was before has the same. What gives it away is its log: that
+// begins anew, and the revision does not. In one life of a cluster the log never
+// loses its lead, for every revision takes an entry of it.
 type format struct {
 	Version int    `json:"format"`
-	Cluster string `json:"cluster"` // etcd's id of it
+	Cluster string `json:"cluster"`        // etcd's id of it
+	Lead    int64  `json:"lead,omitempty"` // of its log over its revisions, at least
 	Eras    []era  `json:"eras"`
 
 	mod int64 // etcd's revision of this key: there the last era begins
@@ -67,8 +75,8 @@ func (f *format) modOf(rev int64) (mod int64, whole bool) {
 
 // raised is the format with a new era, to be written by a commit that will have
 // at least etcd's revision next.
-func (f *format) raised(base int64, cluster string) *format {
-	r := &format{Version: f.Version, Cluster: cluster}
+func (f *format) raised(base int64) *format {
+	r := &format{Version: f.Version, Cluster: f.Cluster, Lead: f.Lead}
 	r.Eras = append(append(r.Eras, f.Eras...), era{Base: base})
 	return r
 }
@@ -142,7 +150,7 @@ func (s *Store) create(ctx context.Context) (*format, error) {
 	if err != nil {
 		return nil, s.failed("read", err)
 	}
-	f := &format{Version: formatVersion, Cluster: cluster(status.Header.ClusterId), Eras: []era{{}}}
+	f := &format{Version: formatVersion, Cluster: cluster(status.Header.ClusterId), Lead: s.leastLead(ctx), Eras: []era{{}}}
 	_, err = s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", 0)).
 		Then(clientv3.OpPut(s.keys.format(), f.encode())).
@@ -158,12 +166,55 @@ func (s *Store) here(ctx context.Context, f *format, now string) (*format, error
 	if now == "" || now == f.Cluster {
 		return f, nil
 	}
+	return s.anew(ctx, f, now)
+}
+
+// sound begins a new era if the log of the cluster has lost its lead. Without an
+// answer nobody knows.
+func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*format, error) {
+	if st == nil || lead(st, st)+leadSlack >= f.Lead {
+		return f, nil
+	}
+	return s.anew(ctx, f, f.Cluster)
+}
+
+// anew begins an era above everything that was ever told.
+func (s *Store) anew(ctx context.Context, f *format, cluster string) (*format, error) {
+	next := f.raised(f.last().Base + restored)
+	next.Cluster, next.Lead = cluster, s.leastLead(ctx)
 	_, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", f.mod)).
-		Then(clientv3.OpPut(s.keys.format(), f.raised(f.last().Base+restored, now).encode())).
+		Then(clientv3.OpPut(s.keys.format(), next.encode())).
 		Commit()
 	if err != nil {
 		return nil, s.failed("begin a new era", err)
 	}
 	return s.load(ctx)
+}
+
+// leadSlack is how many entries of the log may be counted on one side only when
+// a member that is at work is asked.
+const leadSlack = 8
+
+func (s *Store) status(ctx context.Context) (*pb.StatusResponse, error) {
+	return pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+}
+
+// lead is by how much the log at one look is ahead of the revision at another.
+func lead(log, revision *pb.StatusResponse) int64 {
+	return int64(log.RaftAppliedIndex) - revision.Header.Revision
+}
+
+// leastLead is the lead of the log, or a little less. Where it cannot be known it
+// is said to be so small that nothing falls below it.
+func (s *Store) leastLead(ctx context.Context) int64 {
+	log, err := s.status(ctx)
+	if err != nil {
+		return math.MinInt64 / 2
+	}
+	revision, err := s.status(ctx)
+	if err != nil {
+		return math.MinInt64 / 2
+	}
+	return lead(log, revision) - leadSlack
 }

@@ -38,6 +38,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -72,6 +73,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	format  *format // the newest we know
+	high    int64   // the highest revision of etcd's that we saw
 	current int     // the member that we talk to
 
 	leases pool
@@ -79,8 +81,8 @@ type Store struct {
 	life   *driver.Life
 }
 
-// Open opens the store at a URL, see [Parse]. It makes one round trip, to the
-// first member that answers.
+// Open opens the store at a URL, see [Parse]. It takes as long as one round trip
+// to the first member that answers.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	place, err := Parse(url)
 	if err != nil {
@@ -106,9 +108,16 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 func (s *Store) begin(ctx context.Context, create bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	var st *pb.StatusResponse
+	var asking sync.WaitGroup
+	asking.Go(func() { st, _ = s.status(ctx) })
 	f, err := s.load(ctx)
+	asking.Wait()
 	if errors.Is(err, driver.ErrMissing) && create {
 		f, err = s.create(ctx)
+	}
+	if err == nil {
+		f, err = s.sound(ctx, f, st)
 	}
 	if err != nil {
 		return err
@@ -117,13 +126,35 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 	return nil
 }
 
-// learn keeps the format if it is newer than what we know.
+// learn keeps the format if it is newer than what we know, or of another
+// cluster: there a later one may stand at a lower revision.
 func (s *Store) learn(f *format) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.format == nil || f.mod > s.format.mod {
+	if k := s.format; k == nil || f.mod > k.mod || f.Cluster != k.Cluster || f.Lead != k.Lead {
 		s.format = f
 	}
+}
+
+// saw notes a revision of etcd's.
+func (s *Store) saw(revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.high = max(s.high, revision)
+}
+
+// fell notes that etcd's revisions have gone back.
+func (s *Store) fell(revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.high = revision
+}
+
+// highest is what a linearizable read after it cannot be below.
+func (s *Store) highest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.high
 }
 
 func (s *Store) known() *format {

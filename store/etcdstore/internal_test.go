@@ -18,7 +18,7 @@ func TestErasProperty(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "commits") {
 			mod += rapid.Int64Range(1, 5).Draw(t, "step")
 			if rapid.IntRange(0, 4).Draw(t, "raise") == 0 {
-				f = f.raised(f.last().Base+rapid.Int64Range(1, 1<<40).Draw(t, "by"), "c").written(mod)
+				f = f.raised(f.last().Base + rapid.Int64Range(1, 1<<40).Draw(t, "by")).written(mod)
 			}
 			rev := f.rev(mod)
 			if rev <= last {
@@ -40,6 +40,23 @@ func TestErasProperty(t *testing.T) {
 			t.Fatalf("%d leads to %d (%v), which is %d; the next is %d", rev, at, whole, f.rev(at), f.rev(at+1))
 		}
 	})
+}
+
+// The format of a restored cluster counts, although it stands at a lower
+// revision than the one that was known: every commit asks for it.
+func TestLearn(t *testing.T) {
+	s := &Store{}
+	known := (&format{Cluster: "c", Lead: 7, Eras: []era{{}}}).written(4000)
+	s.learn(known)
+	if s.learn((&format{Cluster: "c", Lead: 7, Eras: []era{{}}}).written(3000)); s.known() != known {
+		t.Error("an older one of the same cluster was kept")
+	}
+	for _, f := range []*format{{Cluster: "d", Lead: 7, Eras: []era{{}}}, {Cluster: "d", Lead: -3000, Eras: []era{{}}}} {
+		f = f.written(3001)
+		if s.learn(f); s.known() != f {
+			t.Errorf("%+v was not learnt", f)
+		}
+	}
 }
 
 // Whatever fits into a batch fits into a Txn, by etcd's own count.

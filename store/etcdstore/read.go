@@ -62,12 +62,13 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	for _, r := range q.Ranges {
 		ops = append(ops, s.first(r))
 	}
+	high := s.highest()
 	answer, err := s.ask(ctx, ops)
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
 	parts := flatten(nil, answer.Responses)
-	f, err := s.formatOf(ctx, answer, parts[0])
+	f, err := s.formatOf(ctx, answer, parts[0], high)
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -111,14 +112,25 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRespon
 	return resp, s.failed("read", err)
 }
 
-// formatOf is the format at the revision of an answer.
-func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part *pb.RangeResponse) (*format, error) {
+// formatOf is the format at the revision of an answer. If that is below the
+// highest that was there before, a backup was restored.
+func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part *pb.RangeResponse, high int64) (*format, error) {
 	f, err := parseFormat(s.keys.format(), part.Kvs)
 	if err != nil {
 		return nil, err
 	}
 	if f, err = s.here(ctx, f, cluster(answer.Header.ClusterId)); err != nil {
 		return nil, err
+	}
+	if s.saw(answer.Header.Revision); answer.Header.Revision < high {
+		st, err := s.status(ctx)
+		if err == nil {
+			f, err = s.sound(ctx, f, st)
+		}
+		if err != nil {
+			return nil, s.failed("read", err)
+		}
+		s.fell(answer.Header.Revision)
 	}
 	s.learn(f)
 	return f, nil
