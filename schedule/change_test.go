@@ -252,3 +252,20 @@ func TestTimesAreToCome(t *testing.T) {
 		t.Errorf("%v", times)
 	}
 }
+
+// A pod that runs once does all there is to do, and does not wait when it is done.
+func TestOnce(t *testing.T) {
+	for range 20 {
+		w := newWorld(t, Job{Name: "x", Cron: "@yearly", Overlap: OverlapQueue})
+		for range 3 {
+			_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
+			w.must(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), longSleep/2)
+		w.must(New(w.st).Handle("x", w.handle).Run(ctx, &Options{Once: true}))
+		if len(w.runs["x"]) != 3 || ctx.Err() != nil {
+			t.Fatalf("%d runs, %v", len(w.runs["x"]), ctx.Err())
+		}
+		cancel()
+	}
+}

@@ -69,12 +69,21 @@ func (c *crew) began(lease string) {
 }
 
 // ended is told when a run has ended, and whether its slot is free again.
-func (c *crew) ended(lease string, slot bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.runs, lease)
+func (p *pod) ended(lease string, slot bool) {
+	p.mu.Lock()
+	delete(p.runs, lease)
 	if slot {
-		c.idle++
+		p.idle++
+	}
+	p.mu.Unlock()
+	p.perhapsQuiet()
+}
+
+// perhapsQuiet makes a pod that runs once look whether it was all: the last
+// change of the store came before it was.
+func (p *pod) perhapsQuiet() {
+	if p.o.Once {
+		p.poke()
 	}
 }
 
@@ -158,8 +167,9 @@ func (p *pod) take(c candidate) bool {
 // put ends that.
 func (p *pod) put(c candidate) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	delete(p.taken, c.job)
+	p.mu.Unlock()
+	p.perhapsQuiet()
 }
 
 // private is the next fire time as a pod with the planted bug has it.

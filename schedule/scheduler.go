@@ -212,7 +212,7 @@ type candidate struct {
 // change.
 func (p *pod) loop() error {
 	for failures := 0; p.soft.Err() == nil; {
-		began := time.Now()
+		began, quiet := time.Now(), p.quiet() // in this order: what ends after it may leave something to do
 		v, err := p.look()
 		switch {
 		case p.soft.Err() != nil:
@@ -226,7 +226,7 @@ func (p *pod) loop() error {
 			continue
 		}
 		failures = 0
-		if p.o.Once && len(v.ready) == 0 && p.quiet() {
+		if p.o.Once && len(v.ready) == 0 && quiet {
 			return nil
 		}
 		p.offer(v.ready)
