@@ -165,7 +165,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		if err == nil {
 			_ = s.Close()
 			t.Errorf("%s was opened", place)
-		} else if strings.Contains(err.Error(), "cr3t") {
+		} else if strings.Contains(err.Error(), "cr3t") || strings.ContainsAny(err.Error(), "\n\t") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,7 +24,7 @@ func (s *Store) explain(err error) error {
 	}
 	switch c := code(err); c {
 	case "":
-		return fmt.Errorf("%s: %w", s.where, err)
+		return fmt.Errorf("%s: %w", s.where, unconnected(err))
 	case "28P01", "28000":
 		return fmt.Errorf("%w: user %s may not log in to %s: %s; look at the password and at pg_hba.conf", driver.ErrDenied, s.cfg.User, s.where, words(err))
 	case "42501":
@@ -45,6 +46,37 @@ func (s *Store) explain(err error) error {
 	}
 	return fmt.Errorf("%s: %w", s.where, err)
 }
+
+// unconnected says once, and in one line, why there is no connection: the client
+// says it once for each address and each way to encrypt.
+func unconnected(err error) error {
+	var c *pgconn.ConnectError
+	if !errors.As(err, &c) {
+		return err
+	}
+	var reasons []string
+	for line := range strings.Lines(c.Unwrap().Error()) {
+		line = strings.TrimSpace(line)
+		for _, machinery := range []string{"dial error: ", "hostname resolving error: "} {
+			if _, inner, ok := strings.Cut(line, machinery); ok {
+				line = inner
+			}
+		}
+		if !slices.Contains(reasons, line) {
+			reasons = append(reasons, line)
+		}
+	}
+	return &said{strings.Join(reasons, "; "), err}
+}
+
+// said is an error in our words.
+type said struct {
+	text string
+	err  error
+}
+
+func (e *said) Error() string { return e.text }
+func (e *said) Unwrap() error { return e.err }
 
 // words are what the server said, without the machinery around it.
 func words(err error) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -221,6 +222,9 @@ func TestStandby(t *testing.T) {
 	if r, err := pgstore.Inspect(t.Context(), standby.URL("postgres", "tasklock")); err != nil || !r.ReadOnly {
 		t.Fatalf("read-only %v, %v", r.ReadOnly, err)
 	}
+	both := strings.Replace(standby.URL("postgres", "tasklock"), standby.Addr(), standby.Addr()+","+primary.Addr(), 1)
+	_, err = openWith(t, both, pgstore.Options{}).Commit(t.Context(), put("lock/b", `{}`)) // finds the one that is none
+	must(t, err)
 	_, err = pgstore.Open(t.Context(), standby.URL("postgres", "other"), &pgstore.Options{Create: true})
 	refused(t, "a new store on a standby", err, driver.ErrDenied, "can only be read")
 

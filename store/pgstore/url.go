@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,8 +27,7 @@ const maxSchema = 63
 func parse(url string) (cfg *pgconn.Config, schema string, err error) {
 	cfg, err = pgconn.ParseConfig(url)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: the PostgreSQL URL cannot be read%s; it is postgres://USER@HOST:PORT/DATABASE?schema=NAME, with special characters as %%XX",
-			driver.ErrInvalid, reason(err))
+		return nil, "", invalidURL("cannot be read" + reason(err) + "; it is postgres://USER@HOST:PORT/DATABASE?schema=NAME, with special characters as %XX")
 	}
 	schema = cfg.RuntimeParams["schema"]
 	delete(cfg.RuntimeParams, "schema")
@@ -35,15 +35,31 @@ func parse(url string) (cfg *pgconn.Config, schema string, err error) {
 		schema = DefaultSchema
 	}
 	if len(schema) > maxSchema || strings.ContainsFunc(schema, func(r rune) bool { return r < ' ' || strings.ContainsRune(`'\$@`, r) }) {
-		return nil, "", fmt.Errorf("%w: the schema in the PostgreSQL URL must be a name of at most %d bytes, without ' \\ $ and @", driver.ErrInvalid, maxSchema)
+		return nil, "", invalidURL(fmt.Sprintf("must have as schema a name of at most %d bytes, without ' \\ $ and @", maxSchema))
 	}
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "tasklock"
+	}
+	if cfg.ValidateConnect == nil && several(cfg) { // one of them may be a standby, which answers with what it knew
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	// What our literals rely on. Poolers know and keep both.
 	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	cfg.RuntimeParams["standard_conforming_strings"] = "on"
 	return cfg, schema, nil
+}
+
+// An invalidURL is what cannot be meant. It is driver.ErrInvalid.
+type invalidURL string
+
+func (e invalidURL) Error() string { return "the PostgreSQL URL " + string(e) }
+
+// Is makes errors.Is(err, driver.ErrInvalid) true.
+func (e invalidURL) Is(target error) bool { return target == driver.ErrInvalid }
+
+// several reports whether more than one server is named.
+func several(cfg *pgconn.Config) bool {
+	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
 
 // reason is the part of a parse error that cannot quote the string.
