@@ -255,7 +255,7 @@ func TestTimesAreToCome(t *testing.T) {
 
 // A pod that runs once does all there is to do, and does not wait when it is done.
 func TestOnce(t *testing.T) {
-	for range 20 {
+	for range 6 {
 		w := newWorld(t, Job{Name: "x", Cron: "@yearly", Overlap: OverlapQueue})
 		for range 3 {
 			_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})

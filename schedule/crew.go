@@ -69,13 +69,16 @@ func (c *crew) began(lease string) {
 }
 
 // ended is told when a run has ended, and whether its slot is free again.
-func (p *pod) ended(lease string, slot bool) {
+func (p *pod) ended(t *turn, slot bool) {
 	p.mu.Lock()
-	delete(p.runs, lease)
+	delete(p.runs, t.fire.Lease)
 	if slot {
 		p.idle++
 	}
 	p.mu.Unlock()
+	if t.open { // nobody looked at its lock while it was ours
+		p.poke()
+	}
 	p.perhapsQuiet()
 }
 

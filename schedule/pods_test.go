@@ -200,6 +200,12 @@ func ended(list []Fire) bool { return len(list) > 0 && list[0].State != Claimed 
 // A run whose lease was taken away is lost or starts again, by its policy, and
 // what the old pod reports is refused.
 func TestTakenAway(t *testing.T) {
+	for _, pods := range []int{1, 2} {
+		t.Run(fmt.Sprint(pods, " pods"), func(t *testing.T) { testTakenAway(t, pods) })
+	}
+}
+
+func testTakenAway(t *testing.T, pods int) {
 	w := newWorld(t, Job{Name: "lost", Cron: "@yearly"}, Job{Name: "retry", Cron: "@yearly", OnCrash: CrashRetry, MaxAttempts: 2})
 	for _, name := range []string{"lost", "retry"} {
 		_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: name, By: "tester"})
@@ -212,12 +218,13 @@ func TestTakenAway(t *testing.T) {
 		attempts[f.Job] = append(attempts[f.Job], f.Attempt)
 		mu.Unlock()
 		if f.Attempt == 1 {
+			time.Sleep(3 * breath) // the pod sleeps by then
 			_, err := lock.Break(context.Background(), w.st, lock.BreakRequest{Keys: []string{"job:" + f.Job}, By: "tester", Reason: "test"})
 			return err
 		}
 		return nil
 	}
-	w.pods(2, map[string]Handler{"lost": first, "retry": first}, func() bool { return ended(w.history("lost")) && ended(w.history("retry")) })
+	w.pods(pods, map[string]Handler{"lost": first, "retry": first}, func() bool { return ended(w.history("lost")) && ended(w.history("retry")) })
 	if f := w.history("lost")[0]; f.State != Lost || len(attempts["lost"]) != 1 {
 		t.Errorf("lost: %s, attempts %v", f.State, attempts["lost"])
 	}

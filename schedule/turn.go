@@ -29,6 +29,7 @@ type turn struct {
 	mu    sync.Mutex
 	tried bool // to write down how it ended
 	err   error
+	open  bool // it did not get there: someone has to draw the conclusion
 }
 
 // turn waits for something to do, and runs its command.
@@ -47,7 +48,7 @@ func (p *pod) turn() (retire bool, err error) {
 		return errors.Is(err, errRetired), err
 	}
 	t.end(res, err)
-	p.ended(t.fire.Lease, true)
+	p.ended(t, true)
 	return false, nil
 }
 
@@ -169,6 +170,7 @@ func (t *turn) end(res runner.Result, err error) {
 			}
 		}
 	}
+	t.open = e.again || failed != nil
 	t.report(e, failed)
 }
 
@@ -224,7 +226,7 @@ func (p *pod) handle(c candidate) {
 	}
 	_ = got.lease.ReleaseWith(ctx, func(ctx context.Context) error { return t.finish(ctx, t.verdict(code, err)) }) // end has the error
 	t.end(runner.Result{ExitCode: code}, err)
-	p.ended(t.fire.Lease, false)
+	p.ended(t, false)
 }
 
 // call runs the handler; one that panics has failed.
