@@ -175,6 +175,11 @@ func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*f
 	if st == nil || lead(st, st)+leadSlack >= f.Lead {
 		return f, nil
 	}
+	// A member that has just started may not have gone through its log yet; one
+	// that has answered a read since has.
+	if st, err := s.status(ctx); err != nil || lead(st, st)+leadSlack >= f.Lead {
+		return f, nil
+	}
 	return s.anew(ctx, f, f.Cluster)
 }
 
