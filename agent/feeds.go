@@ -225,6 +225,9 @@ func (s *shell) find(args []shellWord, depth int) {
 	}
 }
 
+// inScript is the variable that stands for a name in a script.
+const inScript = "_name"
+
 // on notes what a command writes that is run on names, each in the place of a
 // mark.
 func (s *shell) on(names, cmd []shellWord, mark string, depth int) {
@@ -234,7 +237,9 @@ func (s *shell) on(names, cmd []shellWord, mark string, depth int) {
 	for _, name := range names {
 		words := slices.Clone(cmd)
 		for i, w := range words {
-			if before, after, ok := strings.Cut(w.text, mark); ok && w.known {
+			if strings.Contains(w.text, mark) && strings.ContainsAny(w.text, " \t\n") { // a script
+				words[i] = exactly(strings.ReplaceAll(w.text, mark, "${"+inScript+"}"))
+			} else if before, after, ok := strings.Cut(w.text, mark); ok && w.known {
 				var b builder
 				b.literal(before)
 				b.value(name)
@@ -243,7 +248,7 @@ func (s *shell) on(names, cmd []shellWord, mark string, depth int) {
 			}
 		}
 		in := s.inner()
-		in.fed = nil
+		in.fed, in.env[inScript] = nil, name
 		in.command(shellCommand{words: words}, depth+1)
 		s.out = append(s.out, in.out...)
 	}
@@ -259,13 +264,15 @@ type loop struct {
 	variable string
 	values   []shellWord // still to come
 	body     int         // where it begins
+	reads    bool        // its values come from what stands behind it, if there is something
 }
 
 // maxRepeats bounds how often bodies of loops are read again.
 const maxRepeats = 200
 
 // follow lets a loop be read once for each of its values.
-func (ls *loops) follow(s *shell, l *lexer, words []shellWord) {
+func (ls *loops) follow(s *shell, l *lexer, cmd shellCommand) {
+	words := cmd.words
 	for len(words) > 0 && slices.Contains([]string{"if", "then", "else", "do", "!", "{", "time"}, words[0].text) {
 		words = words[1:]
 	}
@@ -281,9 +288,9 @@ func (ls *loops) follow(s *shell, l *lexer, words []shellWord) {
 		ls.begin(s, o)
 	case "while", "until":
 		o := loop{body: l.pos}
-		if i := slices.IndexFunc(words, func(w shellWord) bool { return w.text == "read" }); i > 0 && len(s.fed) > 0 {
+		if i := slices.IndexFunc(words, func(w shellWord) bool { return w.text == "read" }); i > 0 {
 			if ops := operands(words[i+1:], "-d", "-u", "-t"); len(ops) > 0 {
-				o.variable, o.values = ops[0].text, s.fed
+				o.variable, o.values, o.reads = ops[0].text, s.fed, true
 			}
 		}
 		ls.begin(s, o)
@@ -293,6 +300,9 @@ func (ls *loops) follow(s *shell, l *lexer, words []shellWord) {
 			return
 		}
 		o := &ls.open[n-1]
+		if o.reads && len(cmd.input) > 0 { // done < <(find …)
+			o.values, o.reads = cmd.input, false
+		}
 		if len(o.values) == 0 || ls.repeats >= maxRepeats {
 			ls.open = ls.open[:n-1]
 			return

@@ -25,7 +25,8 @@ type shellCommand struct {
 	words   []shellWord
 	writes  []shellWord // files that redirections write
 	heredoc string
-	op      string // what ended it: ";", "(", ")", "|", …
+	input   []shellWord // the names in what it reads, where they can be told
+	op      string      // what ended it: ";", "(", ")", "|", …
 }
 
 // maxShell bounds what is read of one command line.
@@ -132,8 +133,12 @@ func (l *lexer) redirection() {
 		}
 		if op == "<(" || op == ">(" {
 			l.pos += 2
-			l.subs = append(l.subs, l.nested(')'))
+			script := l.nested(')')
+			l.subs = append(l.subs, script)
 			l.cmd.words = append(l.cmd.words, shellWord{})
+			if op == "<(" {
+				l.cmd.input = l.out(script)
+			}
 			return
 		}
 		l.pos += len(op)
@@ -145,6 +150,8 @@ func (l *lexer) redirection() {
 		switch {
 		case op == "<<" || op == "<<-":
 			l.docs = append(l.docs, heredoc{strings.NewReplacer(`'`, "", `"`, "", `\`, "").Replace(l.src[start:l.pos]), op == "<<-"})
+		case op == "<<<" && w.known:
+			l.cmd.input = split(w)
 		case op == "<" || op == "<<<" || op == "<&":
 		case op == ">&" && strings.Trim(w.text, "0123456789-") == "": // another number
 		default:
@@ -248,7 +255,7 @@ func (l *lexer) word() shellWord {
 			}
 			l.pos = min(len(l.src), l.pos+2)
 		case c == '$' || c == '`':
-			l.dollar(&b)
+			l.dollar(&b, false)
 		case c == '~' && first && l.env["HOME"].text != "" && (l.pos+1 == len(l.src) || strings.IndexByte("/ \t\n;&|)", l.src[l.pos+1]) >= 0):
 			b.literal(l.env["HOME"].text)
 			l.pos++
@@ -310,7 +317,7 @@ func (l *lexer) double(b *builder) {
 			b.literal(`\`)
 			l.pos++
 		case '$', '`':
-			l.dollar(b)
+			l.dollar(b, true)
 		default:
 			_, n := utf8.DecodeRuneInString(l.src[l.pos:])
 			b.literal(l.src[l.pos : l.pos+n])
@@ -321,7 +328,7 @@ func (l *lexer) double(b *builder) {
 
 // dollar reads an expansion. Only variables that were set to something known
 // have a value; scripts inside are kept for later.
-func (l *lexer) dollar(b *builder) {
+func (l *lexer) dollar(b *builder, quoted bool) {
 	rest := l.src[l.pos:]
 	switch {
 	case rest[0] == '`':
@@ -351,12 +358,25 @@ func (l *lexer) dollar(b *builder) {
 		switch {
 		case name == "" && n == 1: // a dollar and nothing else
 			b.literal("$")
+		case known && !quoted && len(split(value)) > 1:
+			b.unknown, b.list = true, split(value)
 		case known:
 			b.value(value)
 		default:
 			b.unknown = true
 		}
 	}
+}
+
+// split returns the words that a value without quotes falls into.
+func split(w shellWord) (out []shellWord) {
+	if w.pattern != "" {
+		return []shellWord{w}
+	}
+	for field := range strings.FieldsSeq(w.text) {
+		out = append(out, shellWord{text: field, known: true})
+	}
+	return out
 }
 
 // variable returns the name after a dollar and how long the expansion is.

@@ -35,6 +35,13 @@ func (s *shell) tool(name string, args []shellWord) {
 		if ops := operands(args, "-i", "-o", "-d", "-r", "-p"); len(ops) > 0 {
 			s.add(ops[0], false) // the second is the patch
 		}
+	case name == "go" && len(args) > 1 && args[0].text == "fmt":
+		for _, w := range operands(args[1:]) {
+			w.text = strings.TrimSuffix(w.text, "/...")
+			s.add(w, true)
+		}
+	case name == "sort":
+		s.each(valuesOf(args, 'o', "--output"), false)
 	case name == "curl":
 		s.each(valuesOf(args, 'o', "--output"), false)
 	case name == "wget":

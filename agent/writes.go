@@ -74,7 +74,7 @@ func (s *shell) run(script string, depth int) {
 		}
 		l.subs = nil
 		s.command(cmd, depth)
-		loops.follow(s, l, cmd.words)
+		loops.follow(s, l, cmd)
 		s.pipe(cmd)
 		switch cmd.op {
 		case "(":
@@ -107,6 +107,9 @@ var carriers = map[string][]string{
 func (s *shell) command(cmd shellCommand, depth int) {
 	for _, w := range cmd.writes {
 		s.add(w, false)
+	}
+	if cmd.input != nil {
+		s.fed = cmd.input
 	}
 	words := cmd.words
 	for len(words) > 0 {
@@ -185,6 +188,9 @@ func (s *shell) program(name string, args []shellWord, heredoc string, depth int
 		s.out = append(s.out, patched(text, s.dir)...)
 	case "tee", "truncate", "touch", "mkdir", "chmod", "chown", "chgrp":
 		ops := operands(args, "-s", "-r", "-d", "-t", "-m", "--size", "--reference", "--date", "--mode")
+		if name == "mkdir" { // a folder that is there stays as it is
+			ops = slices.DeleteFunc(ops, func(w shellWord) bool { fi, err := os.Stat(s.path(w)); return err == nil && fi.IsDir() })
+		}
 		if strings.HasPrefix(name, "ch") && len(ops) > 0 && strings.Trim(args[0].text, "-rwxXst") != "" { // else "-x" is the mode
 			ops = ops[1:]
 		}

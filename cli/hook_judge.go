@@ -64,12 +64,26 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 	if err != nil {
 		return nil, lock.Info{}, err
 	}
+	look := &looker{ctx: ctx, top: tree.Top}
 	for _, l := range found {
-		if p := touched(ctx, tree, l, places); p != nil {
+		if p := look.touched(l, places); p != nil {
 			return p, l, nil
 		}
 	}
 	return nil, lock.Info{}, nil
+}
+
+// looker looks what is there in a worktree, once for each path, however many
+// locks there are.
+type looker struct {
+	ctx     context.Context
+	top     string
+	changed map[string]changes
+}
+
+type changes struct {
+	names []string
+	err   error
 }
 
 // in is the hook for the store of a repository: mostly our own.
@@ -154,14 +168,14 @@ func globOf(name, rest string, tree bool) lock.Glob {
 
 // touched is the place that a lock covers. A git command that only concerns
 // unsaved changes touches it if there are any.
-func touched(ctx context.Context, tree repo.Tree, l lock.Info, places []spot) *spot {
+func (k *looker) touched(l lock.Info, places []spot) *spot {
 	_, name := lock.KindOf(l.Key)
 	g, err := lock.ParseGlob(name)
 	if err != nil {
 		return nil
 	}
 	for _, p := range places {
-		if !p.glob.Overlaps(g) || p.Unsaved && !unsaved(ctx, tree.Top, p.name, g) || p.There && !there(ctx, tree.Top, name, p.glob, g) {
+		if !p.glob.Overlaps(g) || p.Unsaved && !k.unsaved(p.name, g) || p.There && !k.there(name, p.glob, g) {
 			continue
 		}
 		return &p
@@ -173,18 +187,25 @@ func touched(ctx context.Context, tree repo.Tree, l lock.Info, places []spot) *s
 // as if something were.
 const statusTime = 70 * time.Millisecond
 
-func unsaved(ctx context.Context, top, path string, g lock.Glob) bool {
-	names, err := changedFiles(ctx, statusTime, top, path)
-	return err != nil || slices.ContainsFunc(names, func(n string) bool { return g.Overlaps(lock.File(n)) })
+func (k *looker) unsaved(path string, g lock.Glob) bool {
+	seen, ok := k.changed[path]
+	if !ok {
+		seen.names, seen.err = changedFiles(k.ctx, statusTime, k.top, path)
+		if k.changed == nil {
+			k.changed = map[string]changes{}
+		}
+		k.changed[path] = seen
+	}
+	return seen.err != nil || slices.ContainsFunc(seen.names, func(n string) bool { return g.Overlaps(lock.File(n)) })
 }
 
 // there reports whether a file is there that both the command and the lock
 // mean. If that takes too long, it counts as if one were.
-func there(ctx context.Context, top, locked string, place, g lock.Glob) bool {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+func (k *looker) there(locked string, place, g lock.Glob) bool {
+	ctx, cancel := context.WithTimeout(k.ctx, statusTime)
 	defer cancel()
 	fixed, _ := fixedPart(locked)
-	err := filepath.WalkDir(filepath.Join(top, filepath.FromSlash(fixed)), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(k.top, filepath.FromSlash(fixed)), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -193,7 +214,7 @@ func there(ctx context.Context, top, locked string, place, g lock.Glob) bool {
 		case d.IsDir() && d.Name() == ".git":
 			return fs.SkipDir
 		}
-		rel, err := filepath.Rel(top, path)
+		rel, err := filepath.Rel(k.top, path)
 		if f := lock.File(filepath.ToSlash(rel)); err == nil && g.Overlaps(f) && place.Overlaps(f) {
 			return errThere
 		}
