@@ -21,11 +21,11 @@ func (b *bench) git() {
 	g := &gitBench{bench: b, dir: dir, remote: filepath.Join(dir, "remote.git")}
 	g.run("", "git", "init", "--quiet", "--bare", g.remote)
 	g.tasklock(0, "init")
-	seed := g.clone("seed")
-	empty := g.run(seed, "git", "commit-tree", "-m", "start", g.run(seed, "git", "mktree"))
-	g.run(seed, "git", "push", "--quiet", "origin", empty+":refs/heads/aitask-locks")
+	old := g.clone("old")
+	empty := g.run(old, "git", "commit-tree", "-m", "start", g.run(old, "git", "mktree"))
+	g.run(old, "git", "push", "--quiet", "origin", empty+":refs/heads/aitask-locks")
 	raw := g.clone("raw")
-	script, err := filepath.Abs("seed/gitlock")
+	script, err := filepath.Abs("peers/gitlock")
 	check(err)
 
 	d, err := gitstore.Open(ctx, g.remote, &gitstore.Options{Create: true, Branch: "library", Cache: filepath.Join(dir, "library")})
@@ -37,7 +37,7 @@ func (b *bench) git() {
 	for i := range 15 { // in turns, so that all see the same machine
 		g.run(raw, "git", "commit", "--quiet", "--allow-empty", "-m", "x")
 		push = append(push, took(func() { g.run(raw, "git", "push", "--quiet", "origin", "HEAD:refs/heads/x") }))
-		theirs = append(theirs, took(func() { g.run(seed, script, "lock", "1"); g.run(seed, script, "unlock", "1") }))
+		theirs = append(theirs, took(func() { g.run(old, script, "lock", "1"); g.run(old, script, "unlock", "1") }))
 		key := fmt.Sprint("k", i)
 		ours = append(ours, took(func() { g.tasklock(0, "acquire", key, "--no-wait"); g.tasklock(0, "release", key) }))
 		library = append(library, took(func() { pair(st, "me", "key") }))
@@ -47,7 +47,7 @@ func (b *bench) git() {
 		return float64(percentile(d, 0.5)) / float64(base)
 	}
 	b.note("one push", one.Round(time.Millisecond/10).String())
-	b.note("the script of seed 003", fmt.Sprintf("%s = %.1f pushes", before.Round(time.Millisecond/10), ratio(theirs, one)))
+	b.note("a shell script in the way of aitasks", fmt.Sprintf("%s = %.1f pushes", before.Round(time.Millisecond/10), ratio(theirs, one)))
 	b.row("tasklock acquire, tasklock release", fmt.Sprintf("%s = %.2f of it, %.1f pushes", percentile(ours, 0.5).Round(time.Millisecond/10), ratio(ours, before), ratio(ours, one)),
 		"<= 0.5 of it", ratio(ours, before) <= 0.5)
 	b.note("library", fmt.Sprintf("%s = %.2f of it", percentile(library, 0.5).Round(time.Millisecond/10), ratio(library, before)))
