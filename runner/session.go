@@ -233,7 +233,8 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 	}
 	// Not owned once patience is over: a store that hangs cannot be told to stop.
 	done := make(chan error, 1)
-	go func() { done <- s.release(context.WithoutCancel(ctx), s.res, s.err) }()
+	res, failed := s.res, s.err
+	go func() { done <- s.release(context.WithoutCancel(ctx), res, failed) }()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
