@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"database/sql"
 	"fmt"
-	"os"
-	"os/exec"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +10,6 @@ import (
 	"cirello.io/pglock"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
@@ -127,35 +122,11 @@ func barePair(s *pgstore.Store, key string) {
 func (b *bench) wakeupPostgres(url string) {
 	b.section("Wake-up of a waiter in another process, PostgreSQL")
 	st := store.New(openPostgres(url))
-	self, err := os.Executable()
-	check(err)
-	cmd := exec.Command(self, "worker", "wait-postgres", url)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	check(err)
-	out, err := cmd.StdoutPipe()
-	check(err)
-	check(cmd.Start())
-	lines := bufio.NewScanner(out)
-	var delays []time.Duration
-	for range 200 {
-		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
-		check(err)
-		fmt.Fprintln(in, "wait")
-		b.queued(st)
-		began := monotonic()
-		_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
-		check(err)
-		lines.Scan()
-		granted, err := strconv.ParseInt(lines.Text(), 10, 64)
-		check(err)
-		delays = append(delays, time.Duration(granted)-began)
-	}
-	p50, p99 := percentile(delays, 0.5), percentile(delays, 0.99)
+	w := startWaiter(st, "wait-postgres", url)
+	p50, p99 := w.delays()
 	b.note("release to grant: p50", p50.String())
 	b.row("p99", p99.String(), "<= 5ms", p99 <= 5*time.Millisecond)
-	check(cmd.Process.Kill())
-	_ = cmd.Wait()
+	w.end()
 }
 
 func waitPostgres(url string) { serveWaits(store.New(openPostgres(url))) }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,49 +23,73 @@ func (b *bench) wakeup() {
 	b.section("Wake-up of a waiter in another process, SQLite")
 	path := filepath.Join(b.fresh("wakeup"), "tasklock.db")
 	st := store.New(open(path))
+	w := startWaiter(st, "wait", path)
+	p50, p99 := w.delays()
+	b.row("release to grant, both synced: p50", p50.String(), "<= 1ms", p50 <= time.Millisecond)
+	b.row("p99", p99.String(), "<= 10ms", p99 <= 10*time.Millisecond)
+
+	w.block()
+	before := cpu(w.cmd.Process.Pid)
+	const idle = 10 * time.Second
+	time.Sleep(idle)
+	used := (cpu(w.cmd.Process.Pid) - before) / time.Duration(idle/time.Second)
+	b.row("idle waiter, CPU a second", used.String(), "<= 200µs", used <= 200*time.Microsecond)
+	w.end()
+}
+
+// A waiter is a process that waits for the key whenever it is told to.
+type waiter struct {
+	st    *store.Store
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines *bufio.Scanner
+}
+
+func startWaiter(st *store.Store, kind, place string) *waiter {
 	self, err := os.Executable()
 	check(err)
-	cmd := exec.Command(self, "worker", "wait", path)
+	cmd := exec.Command(self, "worker", kind, place)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	check(err)
 	out, err := cmd.StdoutPipe()
 	check(err)
 	check(cmd.Start())
-	lines := bufio.NewScanner(out)
+	return &waiter{st: st, cmd: cmd, in: in, lines: bufio.NewScanner(out)}
+}
+
+// block takes the key and returns when the waiter waits for it.
+func (w *waiter) block() lock.Grant {
+	g, err := lock.Acquire(ctx, w.st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
+	check(err)
+	fmt.Fprintln(w.in, "wait")
+	queued(w.st)
+	return g
+}
+
+// delays measures from the release here to the grant there.
+func (w *waiter) delays() (p50, p99 time.Duration) {
 	var delays []time.Duration
 	for range 200 {
-		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
-		check(err)
-		fmt.Fprintln(in, "wait")
-		b.queued(st)
+		g := w.block()
 		began := monotonic()
-		_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
+		_, err := lock.Release(ctx, w.st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
 		check(err)
-		lines.Scan()
-		granted, err := strconv.ParseInt(lines.Text(), 10, 64)
+		w.lines.Scan()
+		granted, err := strconv.ParseInt(w.lines.Text(), 10, 64)
 		check(err)
 		delays = append(delays, time.Duration(granted)-began)
 	}
-	p50, p99 := percentile(delays, 0.5), percentile(delays, 0.99)
-	b.row("release to grant, both synced: p50", p50.String(), "<= 1ms", p50 <= time.Millisecond)
-	b.row("p99", p99.String(), "<= 10ms", p99 <= 10*time.Millisecond)
+	return percentile(delays, 0.5), percentile(delays, 0.99)
+}
 
-	_, err = lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
-	check(err)
-	fmt.Fprintln(in, "wait")
-	b.queued(st)
-	before := cpu(cmd.Process.Pid)
-	const idle = 10 * time.Second
-	time.Sleep(idle)
-	used := (cpu(cmd.Process.Pid) - before) / time.Duration(idle/time.Second)
-	b.row("idle waiter, CPU a second", used.String(), "<= 200µs", used <= 200*time.Microsecond)
-	check(cmd.Process.Kill())
-	_ = cmd.Wait()
+func (w *waiter) end() {
+	check(w.cmd.Process.Kill())
+	_ = w.cmd.Wait()
 }
 
 // queued returns when someone waits for the key.
-func (b *bench) queued(st *store.Store) {
+func queued(st *store.Store) {
 	for {
 		s, err := lock.Show(ctx, st, "key")
 		check(err)
