@@ -313,7 +313,8 @@ func TestClocks(t *testing.T) {
 					now := time.Now()
 					return now.Add(time.Duration(steady.Load())), now.Round(0).Add(time.Duration(wall.Load()))
 				}))
-				time.Sleep(10 * time.Minute)
+				time.Sleep(10*time.Minute + time.Second/2) // between two looks: a heartbeat under way would use both clocks
+				synctest.Wait()
 				steady.Store(int64(c.steady))
 				wall.Store(int64(c.wall))
 				if (l.Err() != nil) != c.lost { // before any work, without a heartbeat
