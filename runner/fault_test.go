@@ -38,11 +38,11 @@ func TestWrapperKilled(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
 	command, dir := script(t, family)
-	w := prepare(t, config{Store: db, Command: command}).run()
+	w := prepare(t, config{Store: db, TTL: 10 * patience, Command: command}).run()
 	m := meet(t, dir)
 	w.signal(syscall.SIGKILL)
-	took := within(t, time.Second, "end of the whole family", m.dead)
-	within(t, time.Second, "end of the guardian", func() bool { return !alive(m.guardian) })
+	took := within(t, patience, "end of the whole family", m.dead)
+	eventually(t, "end of the guardian", func() bool { return !alive(m.guardian) })
 	t.Logf("dead after %s", took)
 
 	// With the whole group gone, death is proved: no waiting for the ttl.
@@ -53,7 +53,7 @@ func TestWrapperKilled(t *testing.T) {
 	}
 	defer st.Close()
 	var g lock.Grant
-	within(t, time.Second, "the next one is served", func() bool {
+	eventually(t, "the next one is served", func() bool {
 		g, err = lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
 		return err == nil
 	})
@@ -66,6 +66,16 @@ func TestWrapperKilled(t *testing.T) {
 // nothing.
 func TestGroupKeepsTheLock(t *testing.T) {
 	t.Parallel()
+	for range 10 { // a busy machine may not let us look before the group is dead
+		if groupKeepsTheLock(t) > 0 || t.Failed() {
+			return
+		}
+	}
+	t.Error("the family died too early to show anything")
+}
+
+// groupKeepsTheLock returns how often the lock was refused after the wrapper died.
+func groupKeepsTheLock(t *testing.T) (refused int) {
 	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
 	st, err := openStore(db)
 	if err != nil {
@@ -73,10 +83,9 @@ func TestGroupKeepsTheLock(t *testing.T) {
 	}
 	defer st.Close()
 	command, dir := script(t, family)
-	w := prepare(t, config{Store: db, Command: command}).run()
+	w := prepare(t, config{Store: db, TTL: 10 * patience, Command: command}).run()
 	m := meet(t, dir)
 	w.signal(syscall.SIGKILL)
-	refused := 0
 	eventually(t, "the next one is served", func() bool {
 		_, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
 		if err != nil {
@@ -87,9 +96,7 @@ func TestGroupKeepsTheLock(t *testing.T) {
 	if !m.dead() {
 		t.Error("served while something of the group was alive")
 	}
-	if refused == 0 {
-		t.Error("the family died too early to show anything")
-	}
+	return refused
 }
 
 func TestWrapperKilledWhileWaiting(t *testing.T) {
@@ -129,12 +136,12 @@ func TestWrapperKilledWhileWaiting(t *testing.T) {
 func TestGuardianKilled(t *testing.T) {
 	t.Parallel()
 	command, dir := script(t, family)
-	w := prepare(t, config{Command: command}).run()
+	w := prepare(t, config{TTL: 10 * patience, Command: command}).run()
 	m := meet(t, dir)
 	if err := unix.Kill(m.guardian, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, "end of the whole family", m.dead)
+	eventually(t, "end of the whole family", m.dead)
 	if o := w.wait(); o.ExitCode != 137 || !strings.Contains(o.Err, "guardian") || o.Lost != "" {
 		t.Errorf("%+v", o)
 	}
@@ -143,7 +150,7 @@ func TestGuardianKilled(t *testing.T) {
 func TestEverythingKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	command, dir := script(t, family)
-	w := prepare(t, config{Command: command}).run()
+	w := prepare(t, config{TTL: 10 * patience, Command: command}).run()
 	m := meet(t, dir)
 	// Stopped first, so that neither can act when the other dies.
 	for _, pid := range []int{w.pid(), m.guardian} {
@@ -155,10 +162,10 @@ func TestEverythingKilledAtOnce(t *testing.T) {
 	if runtime.GOOS == "darwin" {
 		return // the kernel there does not help
 	}
-	within(t, time.Second, "end of the command", func() bool { return !alive(m.child) })
+	eventually(t, "end of the command", func() bool { return !alive(m.child) })
 }
 
-const stopTTL = 1500 * time.Millisecond
+const stopTTL = 3 * time.Second
 
 func TestWrapperStopped(t *testing.T) {
 	t.Parallel()
@@ -170,13 +177,13 @@ func TestWrapperStopped(t *testing.T) {
 	stopped := time.Now() // no heartbeat began after this
 	took := within(t, stopTTL, "end of the whole family", m.dead)
 	t.Logf("dead after %s of %s", took, stopTTL)
-	time.Sleep(3*stopTTL - time.Since(stopped))
+	time.Sleep(2*stopTTL - time.Since(stopped))
 	w.signal(syscall.SIGCONT)
 	woken := time.Now()
 	if o := w.wait(); o.ExitCode != 137 || o.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("%+v", o)
 	}
-	if d := time.Since(woken); d > time.Second {
+	if d := time.Since(woken); d > 5*time.Second {
 		t.Errorf("needed %s to notice", d)
 	}
 }
@@ -189,7 +196,7 @@ func TestWrapperStoppedForALittle(t *testing.T) {
 	w := prepare(t, config{TTL: 3 * time.Second, Command: command}).run()
 	m := meet(t, dir)
 	w.signal(syscall.SIGSTOP)
-	within(t, 3*time.Second, "end of the whole family", m.dead)
+	eventually(t, "end of the whole family", m.dead)
 	w.signal(syscall.SIGCONT)
 	if o := w.wait(); o.ExitCode != 137 || o.Lost == "" {
 		t.Errorf("%+v", o)
@@ -208,18 +215,18 @@ func TestEverythingStopped(t *testing.T) {
 	_ = unix.Kill(-m.guardian, unix.SIGSTOP)
 	stopped := time.Now()
 
-	next := prepare(t, config{Store: db, TTL: 30 * time.Second, Wait: 20 * time.Second, Command: []string{"sleep", "4"}}).run()
-	time.Sleep(3*stopTTL - time.Since(stopped))
+	next := prepare(t, config{Store: db, TTL: 30 * time.Second, Wait: patience, Command: []string{"sleep", "4"}}).run()
+	time.Sleep(2*stopTTL - time.Since(stopped))
 	beats := size(t, dir+"/beats")
 	_ = unix.Kill(-m.guardian, unix.SIGCONT)
 	_ = unix.Kill(w.pid(), unix.SIGCONT)
-	took := within(t, time.Second, "end of the whole family", m.dead)
+	took := within(t, 5*time.Second, "end of the whole family", m.dead)
 	t.Logf("dead after %s", took)
 	old := w.wait()
 	if old.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("%+v", old)
 	}
-	if after := size(t, dir+"/beats"); after > beats+20 {
+	if after := size(t, dir+"/beats"); after > beats+40 {
 		t.Errorf("worked on: %d beats after it was woken", after-beats)
 	}
 	o := next.wait()
@@ -249,7 +256,7 @@ func TestGroupStopped(t *testing.T) {
 	if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, stopTTL, "end of the whole family", m.dead)
+	eventually(t, "end of the whole family", m.dead)
 	if o := w.wait(); o.Lost == "" {
 		t.Errorf("%+v", o)
 	}

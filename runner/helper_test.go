@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each guardian of a race build sleeps for a second
 	hearAll()
+	_ = flag.Set("test.parallel", "8") // what is parallel here waits most of the time
 	os.Exit(m.Run())
 }
 
@@ -192,7 +194,7 @@ func (w *wrapper) wait() outcome {
 	w.t.Helper()
 	select {
 	case <-w.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		w.t.Fatal("the wrapper does not end")
 	}
 	b, err := os.ReadFile(w.result)
@@ -216,7 +218,7 @@ func script(t *testing.T, text string) (command []string, dir string) {
 // family starts as a command with a child, both of which append to a file for
 // as long as they live, and ignore TERM.
 const family = `trap "" TERM
-beat() { while :; do echo . >> $D/beats; sleep 0.02; done; }
+beat() { while :; do echo . >> $D/beats; sleep 0.05; done; }
 beat & echo $! > $D/grandchild.new; echo $$ > $D/child.new
 mv $D/grandchild.new $D/grandchild; mv $D/child.new $D/child
 beat`
@@ -250,13 +252,20 @@ func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
 	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil { // asked often: a ps each time is a load of its own
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(state, "Z")
+	}
 	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
 }
 
+// patience is for what happens at once where nobody else uses the machine.
+const patience = time.Minute
+
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	within(t, 10*time.Second, what, is)
+	within(t, patience, what, is)
 }
 
 // within waits for what other processes do in their own time, and returns how

@@ -122,7 +122,7 @@ func TestDaemonIsLeftAlone(t *testing.T) {
 		command, dir := script(t, `setsid sh -c 'echo $$ > '$D'/daemon; exec sleep 600' & while ! test -s $D/daemon; do :; done`)
 		began := time.Now()
 		res, err := runner.Run(context.Background(), memory(), options(guardian, command))
-		if err != nil || res.ExitCode != 0 || time.Since(began) > 3*time.Second {
+		if err != nil || res.ExitCode != 0 || time.Since(began) > patience {
 			t.Errorf("%+v, %v after %s", res, err, time.Since(began))
 		}
 		pid := pidIn(t, dir+"/daemon")
@@ -140,15 +140,16 @@ func TestCancelled(t *testing.T) {
 		for name, c := range map[string]struct {
 			script string
 			code   int
+			grace  time.Duration
 		}{
-			"obeys TERM":   {`trap 'exit 9' TERM; touch $D/ready; while :; do sleep 0.01; done`, 9},
-			"ignores TERM": {`trap '' TERM; touch $D/ready; while :; do sleep 0.01; done`, 137},
-			"is stopped":   {`touch $D/ready; kill -STOP $$`, 143},
+			"obeys TERM":   {`trap 'exit 9' TERM; touch $D/ready; while :; do sleep 0.01; done`, 9, patience},
+			"ignores TERM": {`trap '' TERM; touch $D/ready; while :; do sleep 0.01; done`, 137, 200 * time.Millisecond},
+			"is stopped":   {`touch $D/ready; kill -STOP $$`, 143, patience},
 		} {
 			st := memory()
 			command, dir := script(t, c.script)
 			o := options(guardian, command)
-			o.Grace = 200 * time.Millisecond
+			o.Acquire.TTL, o.Grace = 10*patience, c.grace
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := start(t, ctx, st, o)
 			eventually(t, "ready", func() bool { _, err := os.Stat(dir + "/ready"); return err == nil })
@@ -163,7 +164,9 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestBroken(t *testing.T) {
+	t.Parallel()
 	keepers(t, func(t *testing.T, guardian []string) {
+		t.Parallel()
 		st := memory()
 		command, dir := script(t, family)
 		o := options(guardian, command)
@@ -220,8 +223,10 @@ func (b *brittle) Read(ctx context.Context, q driver.Query) (driver.Snapshot, er
 // The command is dead before the store may give its lease away, whatever is
 // wrong with the store.
 func TestStoreOutOfReach(t *testing.T) {
-	const ttl = 1500 * time.Millisecond
+	t.Parallel()
+	const ttl = 4 * time.Second
 	keepers(t, func(t *testing.T, guardian []string) {
+		t.Parallel()
 		for name, breakIt := range map[string]func(*brittle){
 			"fails": func(b *brittle) { b.fail.Store(true) },
 			"hangs": func(b *brittle) { b.hang.Store(true) },
@@ -268,13 +273,14 @@ func TestStoreOutOfReach(t *testing.T) {
 
 // A store that hangs at the very end does not keep the caller for ever.
 func TestReleaseHangs(t *testing.T) {
+	t.Parallel()
 	b := &brittle{Store: memstore.New(), let: make(chan struct{})}
 	defer close(b.let)
-	command, dir := script(t, `while ! test -e $D/go; do sleep 0.01; done; exit 3`)
+	command, dir := script(t, `touch $D/ready; while ! test -e $D/go; do sleep 0.01; done; exit 3`)
 	o := options(guardianCommand(), command)
-	o.Acquire.TTL = time.Second
+	o.Acquire.TTL = 4 * time.Second // which is what the release may take
 	done := start(t, context.Background(), store.New(b), o)
-	time.Sleep(100 * time.Millisecond)
+	eventually(t, "ready", func() bool { _, err := os.Stat(dir + "/ready"); return err == nil })
 	b.hang.Store(true)
 	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
 		t.Fatal(err)

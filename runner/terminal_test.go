@@ -94,9 +94,7 @@ func TestTerminalIsReadable(t *testing.T) {
 		w := prepare(t, config{Bare: bare, Command: []string{"sh", "-c", "echo name?; read n; echo hello $n"}})
 		s := onTerminal(t, w)
 		s.expect("name?")
-		if s.foreground() == w.pid() {
-			t.Error("the command is not in the foreground")
-		}
+		eventually(t, "the command in the foreground", func() bool { return s.foreground() != w.pid() })
 		s.press("world\n")
 		s.expect("hello world")
 		if o := w.wait(); o.ExitCode != 0 || o.Err != "" {
