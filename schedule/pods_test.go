@@ -83,7 +83,7 @@ func (w *world) handle(_ context.Context, f Fire) error {
 // pods runs n schedulers until done says so.
 func (w *world) pods(n int, handlers map[string]Handler, done func() bool) {
 	w.t.Helper()
-	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer stop()
 	var all sync.WaitGroup
 	for i := range n {
@@ -133,7 +133,7 @@ func (w *world) settled(jobs ...string) func() bool {
 
 // An hour without any pod: each policy does what it says, and no more.
 func TestOutage(t *testing.T) {
-	minutely := Job{Cron: "30 * * * * *", Keep: 500} // at half past, so that few of them are on time
+	minutely := Job{Cron: "30 * * * * *", Keep: 500}
 	w := newWorld(t,
 		named(minutely, "skip", MisfireSkip), named(minutely, "once", MisfireOnce), named(minutely, "all", MisfireAll),
 		named(Job{Cron: "0,30 * * * * *", Keep: 500}, "capped", MisfireAll))
@@ -142,28 +142,33 @@ func TestOutage(t *testing.T) {
 	for _, name := range []string{"skip", "once", "all", "capped"} {
 		handlers[name] = w.handle
 	}
+	began := time.Now()
 	w.pods(3, handlers, w.settled("skip", "once", "all", "capped"))
+	more := 2 + int(time.Since(began)/(30*time.Second)) // that fire meanwhile
 
 	for name, want := range map[string]struct{ runs, times int }{"skip": {0, 60}, "once": {1, 60}, "all": {60, 60}, "capped": {MaxCatchUp, 120}} {
-		// One fire time may have come while the test ran, and one be on time.
 		runs := w.runs[name]
-		if len(runs) < want.runs || len(runs) > want.runs+2 {
-			t.Errorf("%s: %d runs, want %d", name, len(runs), want.runs)
-		}
 		if !slices.IsSortedFunc(runs, time.Time.Compare) || len(slices.CompactFunc(slices.Clone(runs), time.Time.Equal)) != len(runs) {
 			t.Errorf("%s: out of order, or twice: %v", name, runs)
 		}
 		if w.most[name] > 1 {
 			t.Errorf("%s: %d at a time", name, w.most[name])
 		}
-		times := 0
+		times, busy := 0, 0 // the newest may be on time, and find the one before still running
 		for _, f := range w.history(name) {
-			times += max(1, f.Count)
-			if f.State == Skipped && !strings.HasPrefix(f.Why, "missed: no pod was there") && !strings.HasPrefix(f.Why, "still running") {
+			n := max(1, f.Count)
+			times += n
+			switch {
+			case f.State == Skipped && strings.HasPrefix(f.Why, "still running"):
+				busy += n
+			case f.State == Skipped && !strings.HasPrefix(f.Why, "missed: no pod was there"):
 				t.Errorf("%s: %s: %s", name, f.RunID, f.Why)
 			}
 		}
-		if times < want.times || times > want.times+2 {
+		if len(runs)+busy < want.runs || len(runs) > want.runs+more || busy > more {
+			t.Errorf("%s: %d runs, want %d; %d found one running", name, len(runs), want.runs, busy)
+		}
+		if times < want.times || times > want.times+more {
 			t.Errorf("%s: records of %d fire times, want %d", name, times, want.times)
 		}
 	}
