@@ -188,7 +188,7 @@ func TestProofOfDeath(t *testing.T) {
 	w.refused("bob", "dies")
 	waiter := make(chan error, 1)
 	go func() {
-		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "carol", Keys: []string{"dies-too"}, Wait: 10 * time.Second})
+		_, err := lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "carol", Keys: []string{"dies-too"}, Wait: time.Minute})
 		waiter <- err
 	}()
 
