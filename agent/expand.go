@@ -33,6 +33,7 @@ func (l *lexer) dollar(b *builder, quoted bool) {
 		name, n := variable(rest)
 		l.pos += n
 		value, known := l.env[name]
+		known = known && fill(l.room, value.text)
 		switch {
 		case name == "" && n == 1: // a dollar and nothing else
 			b.literal("$")

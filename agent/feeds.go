@@ -28,8 +28,8 @@ func (s *shell) prints(script string) []shellWord {
 	if len(script) > 1<<10 {
 		return nil
 	}
-	l := newLexer(script, s.env, func(string) []shellWord { return nil })
-	in := &shell{dir: s.dir, env: s.env}
+	l := newLexer(script, s.env, s.room, func(string) []shellWord { return nil })
+	in := &shell{dir: s.dir, env: s.env, room: s.room}
 	var out []shellWord
 	for {
 		cmd, more := l.next()
@@ -235,11 +235,14 @@ func (s *shell) on(names, cmd []shellWord, mark string, depth int) {
 		return
 	}
 	for _, name := range names {
+		if len(s.out) > maxTargets {
+			return
+		}
 		words := slices.Clone(cmd)
 		for i, w := range words {
 			if strings.Contains(w.text, mark) && strings.ContainsAny(w.text, " \t\n") { // a script
 				words[i] = exactly(strings.ReplaceAll(w.text, mark, "${"+inScript+"}"))
-			} else if before, after, ok := strings.Cut(w.text, mark); ok && w.known {
+			} else if before, after, ok := strings.Cut(w.text, mark); ok && w.known && fill(s.room, name.text) {
 				var b builder
 				b.literal(before)
 				b.value(name)

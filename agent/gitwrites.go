@@ -22,7 +22,7 @@ func (s *shell) git(args []shellWord) {
 	if len(args) == 0 {
 		return
 	}
-	in := &shell{dir: dir, env: s.env}
+	in := &shell{dir: dir, env: s.env, room: s.room}
 	in.gitVerb(args[0].text, args[1:])
 	s.out = append(s.out, in.out...)
 }

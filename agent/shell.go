@@ -29,7 +29,7 @@ type shellCommand struct {
 	op      string      // what ended it: ";", "(", ")", "|", …
 }
 
-// maxShell bounds what is read of one command line.
+// maxShell bounds what is read of one command line, and what variables add.
 const maxShell = 1 << 20
 
 // lexer cuts a script into commands.
@@ -37,6 +37,7 @@ type lexer struct {
 	src  string
 	pos  int
 	env  map[string]shellWord            // variables whose values are known
+	room *int                            // see shell
 	out  func(script string) []shellWord // what a script prints, nil: nobody knows
 	cmd  shellCommand
 	subs []string  // scripts inside $(…) and backticks
@@ -52,11 +53,11 @@ type heredoc struct {
 	tabs bool // "<<-": leading tabs do not count
 }
 
-func newLexer(src string, env map[string]shellWord, out func(string) []shellWord) *lexer {
+func newLexer(src string, env map[string]shellWord, room *int, out func(string) []shellWord) *lexer {
 	if len(src) > maxShell {
 		src = src[:maxShell]
 	}
-	return &lexer{src: src, env: env, out: out}
+	return &lexer{src: src, env: env, room: room, out: out}
 }
 
 // next returns the next command; more is false at the end.
@@ -163,6 +164,7 @@ func (l *lexer) redirection() {
 
 // readDocs takes the here-documents that begin in this line.
 func (l *lexer) readDocs() {
+	var doc strings.Builder
 	for _, d := range l.docs {
 		for l.pos < len(l.src) {
 			line, _, _ := strings.Cut(l.src[l.pos:], "\n")
@@ -173,9 +175,11 @@ func (l *lexer) readDocs() {
 			if strings.TrimRight(line, "\r") == d.end {
 				break
 			}
-			l.cmd.heredoc += line + "\n"
+			doc.WriteString(line)
+			doc.WriteByte('\n')
 		}
 	}
+	l.cmd.heredoc += doc.String()
 	l.docs = nil
 }
 

@@ -26,7 +26,8 @@ const maxTargets = 500
 // away. It is a careful guess; package agent's shell.go says what it leaves out.
 func Writes(script, dir string) []Target {
 	home, _ := os.UserHomeDir()
-	s := &shell{dir: dir, env: map[string]shellWord{"HOME": exactly(home), "PWD": exactly(dir)}}
+	room := maxShell
+	s := &shell{dir: dir, env: map[string]shellWord{"HOME": exactly(home), "PWD": exactly(dir)}, room: &room}
 	s.run(script, 0)
 	var out []Target
 	for _, t := range s.out {
@@ -43,13 +44,23 @@ type shell struct {
 	env  map[string]shellWord
 	dirs []string    // of pushd
 	fed  []shellWord // the names that come through the pipe, as far as they can be told
+	room *int        // how much text may still be put in the place of names; one for all inner shells
 	out  []Target
 }
 
 func exactly(text string) shellWord { return shellWord{text: text, known: true} }
 
 // inner is a shell of its own that begins as this one is now.
-func (s *shell) inner() *shell { return &shell{dir: s.dir, env: maps.Clone(s.env), fed: s.fed} }
+func (s *shell) inner() *shell {
+	return &shell{dir: s.dir, env: maps.Clone(s.env), fed: s.fed, room: s.room}
+}
+
+// fill takes room for a text that is put in the place of a name, if there is
+// some left: A=$A$A, often enough, would fill the memory.
+func fill(room *int, text string) bool {
+	*room -= len(text)
+	return *room >= 0
+}
 
 // maxScripts bounds scripts within scripts.
 const maxScripts = 8
@@ -58,7 +69,7 @@ func (s *shell) run(script string, depth int) {
 	if depth > maxScripts {
 		return
 	}
-	l := newLexer(script, s.env, s.prints)
+	l := newLexer(script, s.env, s.room, s.prints)
 	type scope struct {
 		dir string
 		env map[string]shellWord
@@ -143,7 +154,7 @@ func carries(program string) bool { _, ok := carriers[base(program)]; return ok 
 
 // carried skips the flags and numbers of a carrier.
 func carried(words []shellWord, valued []string) []shellWord {
-	for len(words) > 0 && (strings.HasPrefix(words[0].text, "-") || strings.Trim(words[0].text, "0123456789.smhd") == "") {
+	for len(words) > 0 && (strings.HasPrefix(words[0].text, "-") || isAmount(words[0].text)) {
 		n := 1
 		if slices.Contains(valued, words[0].text) {
 			n = min(2, len(words))
@@ -151,6 +162,12 @@ func carried(words []shellWord, valued []string) []shellWord {
 		words = words[n:]
 	}
 	return words
+}
+
+// isAmount reports whether a word is a number or a time, like 5 or 0.5m; sh,
+// of which both letters are units, is none.
+func isAmount(s string) bool {
+	return strings.IndexAny(s, "0123456789.") == 0 && strings.Trim(s, "0123456789.smhd") == ""
 }
 
 // assign notes the value of a variable, as w, "name=value", has it.

@@ -121,6 +121,7 @@ func TestWrites(t *testing.T) {
 		{"bash -euo pipefail -c 'rm x'", "tree:x"},
 		{"sh -c 'rm \"$1\"' _ x", "tree:x"},
 		{"sudo -u me rm x; env -u A rm y; timeout -s KILL 5 rm z", "tree:x tree:y tree:z"},
+		{"nohup sh -c 'rm x' & timeout 0.5m dash -c 'rm y'; sudo sh -c 'rm z'", "tree:x tree:y tree:z"},
 		{"tasklock run k -- rm x", "tree:x"},
 		{"export F=x; rm $F", "tree:x"},
 		{"echo > $(pwd)/x; echo > `pwd`/y", "x y"},
@@ -166,6 +167,23 @@ func TestWrites(t *testing.T) {
 		}
 		if want := strings.ReplaceAll(strings.Join(got, " "), "a b.go", "a␣b.go"); want != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.script, want, c.want)
+		}
+	}
+}
+
+// What a line of a few hundred characters can grow to is bounded: each of
+// these would take more memory than there is, and is read up to where it grows.
+func TestWritesThatGrow(t *testing.T) {
+	double := "A=ab; " + strings.Repeat("A=$A$A; ", 60)
+	for name, script := range map[string]string{
+		"variables": double + "rm $A; rm x",
+		"words":     "A='" + strings.Repeat("a ", 1000) + "'; echo " + strings.Repeat("$A ", 100_000) + "; rm x",
+		"quoted":    double + "echo " + strings.Repeat(`"$A" `, 100_000) + "; rm x",
+		"names":     "echo " + strings.Repeat("a", 100_000) + " | xargs -I{} echo " + strings.Repeat("{} ", 100_000) + "; rm x",
+	} {
+		targets := Writes(script, "/work")
+		if n := len(targets); n == 0 || n > 2 || targets[n-1].Path != "/work/x" {
+			t.Errorf("%s: %d targets, the last is not x", name, n)
 		}
 	}
 }

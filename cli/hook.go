@@ -65,11 +65,9 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	h := &hook{app: a, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
-	data, err := readEventWithin(ctx, a.Stdin)
+	e, err := eventWithin(ctx, a.Stdin, harness, name)
 	if err == nil {
-		h.Event, err = agent.ParseEvent(harness, name, data)
-	}
-	if err == nil {
+		h.Event = e
 		h.settle()
 		err = h.serve(ctx)
 	}
@@ -83,23 +81,29 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 	return h.fault(err)
 }
 
-// readEventWithin gives up with ctx: a harness that opens the pipe and writes
-// nothing must not keep us. The reader that is left ends with the process.
-func readEventWithin(ctx context.Context, in io.Reader) ([]byte, error) {
+// eventWithin gives up with ctx: a harness that opens the pipe and writes
+// nothing must not keep us, nor a command line that takes long to read. The
+// reader that is left ends with the process.
+func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent.Event, error) {
 	type result struct {
-		data []byte
-		err  error
+		agent.Event
+		err error
 	}
 	done := make(chan result, 1)
 	go func() {
 		data, err := readEvent(in)
-		done <- result{data, err}
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		e, err := agent.ParseEvent(harness, name, data)
+		done <- result{e, err}
 	}()
 	select {
 	case r := <-done:
-		return r.data, r.err
+		return r.Event, r.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the event's JSON has not come within %s", hookTime)
+		return agent.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
 	}
 }
 
