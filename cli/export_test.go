@@ -2,10 +2,15 @@ package cli
 
 import (
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// Patient lets hooks take the time that they need on a busy machine: what they
+// do when they do not get it depends on the machine.
+func Patient() { statusTime, endTime = time.Minute, time.Minute }
 
 // Help returns what every command says about itself, by its name.
 func Help() map[string]string {

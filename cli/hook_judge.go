@@ -184,8 +184,8 @@ func (k *looker) touched(l lock.Info, places []spot) *spot {
 }
 
 // statusTime is how long git may take to say what is changed; else it counts
-// as if something were.
-const statusTime = 70 * time.Millisecond
+// as if something were. Tests are more patient.
+var statusTime = 70 * time.Millisecond
 
 func (k *looker) unsaved(path string, g lock.Glob) bool {
 	seen, ok := k.changed[path]

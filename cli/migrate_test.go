@@ -152,7 +152,7 @@ func TestMigrateKilled(t *testing.T) {
 					if w.killed(time.Duration(r.Int64N(int64(limit))), "migrate", "--from", from, "--to", to) {
 						break
 					}
-					limit = min(limit*5/4, 3*time.Second)
+					limit = min(limit*5/4, time.Minute)
 					got, open := w.look(to)
 					if !open || len(got) == 0 { // or made, and not closed yet
 						continue
@@ -223,7 +223,7 @@ func TestRestoreKilled(t *testing.T) {
 			w.must("acquire", "later", "--store", url)
 			limit := 5 * time.Millisecond
 			for kills := 0; !w.killed(time.Duration(rand.Int64N(int64(limit))), "restore", "b.jsonl", "--force", "--store", url); kills++ {
-				limit = min(limit*3/2, 3*time.Second)
+				limit = min(limit*3/2, time.Minute)
 				switch out, exit := w.run("check", "later", "--store", url); exit {
 				case 0, 3:
 				case 1: // it was killed after the last step

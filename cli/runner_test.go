@@ -81,7 +81,7 @@ func TestRunnersDoEachTaskOnce(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("a runner does not stop")
 		}
 	}

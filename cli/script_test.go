@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,11 +26,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TASKLOCK_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "guardian" {
 		tasklock()
 	}
+	_ = flag.Set("test.parallel", "4") // most of them wait for each other's processes
 	testscript.Main(m, map[string]func(){"tasklock": tasklock})
 }
 
 // tasklock is the command as it is, without what only tasklock-plus can do.
-func tasklock() { os.Exit(cli.Main(os.Args[1:], backend.App(""))) }
+func tasklock() {
+	cli.Patient()
+	os.Exit(cli.Main(os.Args[1:], backend.App("")))
+}
 
 // TestScript runs testdata/script, which says what the command does. Beside
 // the commands of testscript there are:
@@ -40,11 +45,15 @@ func tasklock() { os.Exit(cli.Main(os.Args[1:], backend.App(""))) }
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
 //	postgres                   $PG is a store in PostgreSQL that is not made yet, $PGHOST and $PGPORT its server, $SCHEMA its schema
-func TestScript(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script", nil)) }
+func TestScript(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, scripts(t, "testdata/script", nil))
+}
 
 // TestScriptOnEveryStore runs testdata/stores with stores of each kind in $FROM
 // and $TO; of git the remote is a folder.
 func TestScriptOnEveryStore(t *testing.T) {
+	t.Parallel()
 	urls := map[string]string{"sqlite": "sqlite:%s/t.db", "file": "file:%s/records", "git": "git:%s.git"}
 	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}, {"sqlite", "postgres"}, {"postgres", "file"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
@@ -125,7 +134,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	re := regexp.MustCompile(args[0])
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...)
 		if re.MatchString(ts.ReadFile("stdout")) {
 			return

@@ -100,7 +100,7 @@ func (sc *screen) text() string {
 func (sc *screen) see(pattern string) {
 	sc.t.Helper()
 	re := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(15 * time.Second); !re.MatchString(sc.text()); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !re.MatchString(sc.text()); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			sc.t.Fatalf("did not see %s in %q", pattern, sc.text())
 		}

@@ -93,10 +93,10 @@ func (p *place) free(key string) bool {
 	return cmd.ProcessState.ExitCode() == 1
 }
 
-// eventually: within the 2 seconds that a busy machine turns into 20.
+// eventually: within the 2 seconds that a busy machine turns into a minute.
 func (p *place) eventually(what string, ok func() bool) {
 	p.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.Fatal("never: ", what)
 		}
