@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -38,7 +40,7 @@ func connect(ctx context.Context, place Place, member int, o *Options) (*Store, 
 		Endpoints: place.Endpoints[member : member+1], TLS: tls, Username: place.User, Password: place.password,
 		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: s.timeout,
 		MaxUnaryRetries: 2, // once more with a new token; what else to repeat is for package store to decide
-		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(s.reconnect()), grpc.WithChainUnaryInterceptor(s.roam)},
+		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(s.reconnect()), grpc.WithChainUnaryInterceptor(s.roam), grpc.WithStatsHandler(&s.lines)},
 		Logger:          zap.NewNop(),
 		Context:         context.WithoutCancel(ctx),
 	})
@@ -83,3 +85,30 @@ func (s *Store) leave(member int) {
 	s.current = (member + 1) % len(s.members)
 	s.client.SetEndpoints(s.members[s.current])
 }
+
+// lines counts connections. Who is at the other end of a new one may be a cluster
+// that was put back to a backup while nobody talked to it: the client makes a new
+// connection without a word, and requests just go on.
+type lines struct {
+	made   atomic.Int64
+	proven atomic.Int64 // how many there were when the cluster was last looked at
+}
+
+// doubtful reports whether there was a new one since.
+func (l *lines) doubtful() bool { return l.made.Load() != l.proven.Load() }
+
+// HandleConn implements stats.Handler. It is called before the connection is used.
+func (l *lines) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnBegin); ok {
+		l.made.Add(1)
+	}
+}
+
+// TagConn implements stats.Handler.
+func (l *lines) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// TagRPC implements stats.Handler.
+func (l *lines) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (l *lines) HandleRPC(context.Context, stats.RPCStats) {}

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
+	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // What somebody else put below our prefix is damage: not absent, not free, and
@@ -87,22 +89,11 @@ func TestAnotherCluster(t *testing.T) {
 
 func anotherCluster(t *testing.T, field string, value any) {
 	c := one(t)
-	cl := client(t, c)
 	prefix := newPrefix()
 	before := open(t, c.URL(prefix))
 	old, err := before.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/old")}})
 	must(t, err)
-
-	key := "/" + prefix + "/format"
-	resp, err := cl.Get(t.Context(), key)
-	must(t, err)
-	var f map[string]any
-	must(t, json.Unmarshal(resp.Kvs[0].Value, &f))
-	f[field] = value // as if all this came out of a backup
-	b, err := json.Marshal(f)
-	must(t, err)
-	_, err = cl.Put(t.Context(), key, string(b))
-	must(t, err)
+	pretend(t, c, prefix, field, value)
 
 	for _, s := range []*etcdstore.Store{open(t, c.URL(prefix)), before} {
 		if got := get(t, s, "lock/old").Rev; got != old {
@@ -112,6 +103,56 @@ func anotherCluster(t *testing.T, field string, value any) {
 		must(t, err)
 		if rev < old+1<<32 || rev > old+1<<33 {
 			t.Errorf("revision %d in another cluster, %d before", rev, old)
+		}
+	}
+}
+
+// pretend changes the format, as if all this came out of a backup.
+func pretend(t *testing.T, c *etcdtest.Cluster, prefix, field string, value any) {
+	t.Helper()
+	cl, key := client(t, c), "/"+prefix+"/format"
+	resp, err := cl.Get(t.Context(), key)
+	must(t, err)
+	var f map[string]any
+	must(t, json.Unmarshal(resp.Kvs[0].Value, &f))
+	f[field] = value
+	b, err := json.Marshal(f)
+	must(t, err)
+	_, err = cl.Put(t.Context(), key, string(b))
+	must(t, err)
+}
+
+// A handle that slept while its cluster was put back to a backup knows no later
+// revision, is not told that it has a new connection, and finds out nevertheless.
+func TestRestoredWhileIdle(t *testing.T) {
+	c := one(t)
+	prefix := newPrefix()
+	s := open(t, c.URL(prefix))
+	rev, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/a")}})
+	must(t, err)
+	pretend(t, c, prefix, "lead", 1_000_000)
+	c.Kill(0)
+	must(t, c.Run(0))
+	must(t, c.Ready())
+	answers(t, s)
+	next, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{put("lock/b")}})
+	must(t, err)
+	if next < rev+1<<32 || next > rev+1<<33 {
+		t.Errorf("revision %d after %d", next, rev)
+	}
+}
+
+// answers waits until the store does so again: the first requests may still find
+// the old connection.
+func answers(t *testing.T, s *etcdstore.Store) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		_, err := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
+		if err == nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal(err)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -177,10 +179,38 @@ func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*f
 	}
 	// A member that has just started may not have gone through its log yet; one
 	// that has answered a read since has.
-	if st, err := s.status(ctx); err != nil || lead(st, st)+leadSlack >= f.Lead {
-		return f, nil
+	for {
+		read, err := s.client.Get(ctx, s.keys.format())
+		if err == nil {
+			st, err = s.status(ctx)
+		}
+		switch {
+		case err != nil:
+			return nil, s.failed("read", err)
+		case read.Header.MemberId != st.Header.MemberId: // we have gone to the next
+		case lead(st, st)+leadSlack >= f.Lead:
+			return f, nil
+		default:
+			return s.anew(ctx, f, f.Cluster)
+		}
 	}
-	return s.anew(ctx, f, f.Cluster)
+}
+
+// prove looks whether the cluster at the other end is still the same. One that
+// answers reads and does not tell how it is, as a proxy may, is believed.
+func (s *Store) prove(ctx context.Context, f *format) (*format, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	made := s.lines.made.Load()
+	st, err := s.status(ctx)
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return nil, s.failed("read", err)
+	}
+	if f, err = s.sound(ctx, f, st); err == nil {
+		s.lines.proven.Store(made)
+	}
+	return f, err
 }
 
 // anew begins an era above everything that was ever told.

@@ -76,6 +76,7 @@ type Store struct {
 	high    int64   // the highest revision of etcd's that we saw
 	current int     // the member that we talk to
 
+	lines  lines
 	leases pool
 	memory memory
 	life   *driver.Life
@@ -122,7 +123,9 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 	if err != nil {
 		return err
 	}
-	s.learn(f)
+	if s.learn(f); st != nil && s.lines.made.Load() == 1 { // else: which of them has answered?
+		s.lines.proven.Store(1)
+	}
 	return nil
 }
 

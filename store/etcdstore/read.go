@@ -40,7 +40,7 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 func (s *Store) recall(q driver.Query) (driver.Snapshot, bool) {
 	kvs, at, ok := s.memory.recall(q)
 	f := s.known()
-	if !ok || f.rev(at) < q.Since {
+	if !ok || f.rev(at) < q.Since || s.lines.doubtful() {
 		return driver.Snapshot{}, false
 	}
 	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now(), Old: true}
@@ -113,7 +113,8 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRespon
 }
 
 // formatOf is the format at the revision of an answer. If that is below the
-// highest that was there before, a backup was restored.
+// highest that was there before, a backup was restored; it may have been if it came
+// over a new connection.
 func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part *pb.RangeResponse, high int64) (*format, error) {
 	f, err := parseFormat(s.keys.format(), part.Kvs)
 	if err != nil {
@@ -122,14 +123,13 @@ func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part
 	if f, err = s.here(ctx, f, cluster(answer.Header.ClusterId)); err != nil {
 		return nil, err
 	}
-	if s.saw(answer.Header.Revision); answer.Header.Revision < high {
-		st, err := s.status(ctx)
-		if err == nil {
-			f, err = s.sound(ctx, f, st)
+	fell := answer.Header.Revision < high
+	if s.saw(answer.Header.Revision); fell || s.lines.doubtful() {
+		if f, err = s.prove(ctx, f); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, s.failed("read", err)
-		}
+	}
+	if fell {
 		s.fell(answer.Header.Revision)
 	}
 	s.learn(f)

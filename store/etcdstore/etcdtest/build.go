@@ -10,17 +10,20 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// version of the server; it stands in server/go.mod too.
+// version of the server; it stands in server/go.mod and restore/go.mod too.
 const version = "v3.7.3"
 
 // Binary is the path of the server, built if it is not there yet: a minute or
 // two the first time, on a machine with two cores.
-func Binary() (string, error) {
+func Binary() (string, error) { return built("etcd", "server") }
+
+// built is a program that is built from its folder here, once.
+func built(name, folder string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(cache, "tasklock", "test", "etcd-"+version)
+	path := filepath.Join(cache, "tasklock", "test", name+"-"+version)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -37,7 +40,7 @@ func Binary() (string, error) {
 	}
 	_, here, _, _ := runtime.Caller(0)
 	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path+".new", ".")
-	cmd.Dir = filepath.Join(filepath.Dir(here), "server")
+	cmd.Dir = filepath.Join(filepath.Dir(here), folder)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)

@@ -206,6 +206,48 @@ func (c *Cluster) Resume(i int) error {
 	return c.Members[i].cmd.Process.Signal(syscall.Signal(contSignal))
 }
 
+// Snapshot saves what there is to a file, as "etcdctl snapshot save" does.
+func (c *Cluster) Snapshot(path string) (err error) {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	from, err := client.Snapshot(context.Background())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// Restore puts a cluster of one member back to a snapshot, as "etcdutl snapshot
+// restore" does: at the same addresses, in an empty folder.
+func (c *Cluster) Restore(snapshot string) error {
+	program, err := built("etcd-restore", "restore")
+	if err != nil {
+		return err
+	}
+	c.Kill(0)
+	m := c.Members[0]
+	folder := filepath.Join(c.dir, m.name)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if out, err := exec.Command(program, snapshot, folder, m.name, "http://"+m.peer).CombinedOutput(); err != nil {
+		return fmt.Errorf("restore: %w: %s", err, out)
+	}
+	if err := c.Run(0); err != nil {
+		return err
+	}
+	return c.Ready()
+}
+
 // Stop kills all members.
 func (c *Cluster) Stop() {
 	for i := range c.Members {
