@@ -32,8 +32,8 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 
 // long makes it the long form: more of everything, faults a little further
 // apart so that it ends.
-func (c *Config) long(rounds int) {
-	c.Rounds, c.Limit = rounds, 40*time.Minute
+func (c *Config) long(n int) {
+	c.Rounds, c.Limit = rounds(n), 40*time.Minute
 	c.KillEvery, c.PauseEvery = 500*time.Millisecond, 5*time.Second
 }
 

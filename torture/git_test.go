@@ -80,7 +80,7 @@ func raceGit(c *Config) {
 		c.Rounds = 3
 	}
 	if full() {
-		c.Rounds = 40
+		c.Rounds = rounds(40)
 	}
 	c.TTL, c.Wait, c.Late = 5*time.Second, 3*time.Minute, 30*time.Second
 	c.KillEvery, c.PauseEvery, c.Pause, c.Tries = 1500*time.Millisecond, 8*time.Second, 2*c.TTL, 10

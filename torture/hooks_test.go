@@ -77,18 +77,18 @@ func both(fn func(i int) said) (out [2]said) {
 // every round one of them wins both times; the other one's edit is denied with
 // the winner's name and the next command, and is not once the winner has left.
 func TestSessionsRace(t *testing.T) {
-	rounds := 40
+	all := 40
 	if full() {
-		rounds = 200
+		all = rounds(200)
 	}
 	d := newDesk(t, "")
 	began := time.Now()
-	for n := range rounds {
+	for n := range all {
 		if !d.race(n) {
 			t.Fatalf("round %d", n)
 		}
 	}
-	t.Logf("%d rounds in %s", rounds, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d rounds in %s", all, time.Since(began).Round(time.Millisecond))
 }
 
 func (d *desk) race(n int) bool {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -24,6 +25,16 @@ func TestMain(m *testing.M) {
 
 // full reports whether the long forms were asked for.
 func full() bool { return os.Getenv("TASKLOCK_TORTURE") != "" }
+
+// rounds is how many there are of a long form of n: TASKLOCK_TORTURE=1 runs all
+// of them, 0.1 a tenth, for who has less time.
+func rounds(n int) int {
+	share, err := strconv.ParseFloat(os.Getenv("TASKLOCK_TORTURE"), 64)
+	if err != nil || !(share > 0 && share < 1) {
+		return n
+	}
+	return max(1, int(share*float64(n)))
+}
 
 // built keeps what is built once for all tests of a run.
 var built struct {

@@ -25,7 +25,7 @@ func TestPowerLoss(t *testing.T) {
 		d := newDisk(t, b)
 		cuts := 2
 		if full() {
-			cuts = 50
+			cuts = rounds(50)
 		}
 		kept := 0
 		for range cuts {

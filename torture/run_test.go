@@ -154,13 +154,13 @@ func runs(pid int) bool {
 func TestStoppedHolder(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		t.Parallel() // they mostly sleep
-		ttl, rounds, atOnce := max(2*time.Second, b.ttl), 1, 4
+		ttl, each, atOnce := max(2*time.Second, b.ttl), 1, 4
 		if full() {
-			rounds, atOnce = max(1, 100/int(ttl/time.Second)), 8
+			each, atOnce = rounds(max(1, 100/int(ttl/time.Second))), 8
 		}
 		type round struct{ whole, deaf bool }
 		var all []round
-		for i := range 4 * rounds {
+		for i := range 4 * each {
 			all = append(all, round{whole: i%2 == 0, deaf: i/2%2 == 0})
 		}
 		inParallel(atOnce, all, func(r round) {

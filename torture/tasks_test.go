@@ -36,13 +36,13 @@ var taskRaces = []race{
 
 func TestTaskRaces(t *testing.T) {
 	for _, b := range backends {
-		rounds := b.tasks[0]
+		n := b.tasks[0]
 		if full() {
-			rounds = b.tasks[1]
+			n = rounds(b.tasks[1])
 		}
 		for _, c := range taskRaces {
-			if rounds > 0 {
-				t.Run(b.name+"/"+c.name, func(t *testing.T) { c.run(t, b, rounds) })
+			if n > 0 {
+				t.Run(b.name+"/"+c.name, func(t *testing.T) { c.run(t, b, n) })
 			}
 		}
 	}
