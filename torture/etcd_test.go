@@ -5,7 +5,10 @@ package torture
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -174,4 +177,65 @@ func cutOff(t *testing.T, b backend, addr string) {
 	if holder.spoke("pushed") {
 		t.Errorf("the old command worked on: %v", holder.lines)
 	}
+}
+
+// TestRestored: an operator puts the cluster back to a snapshot while workers are
+// at work. Who took a lock before it keeps it, with its token; who took one since
+// is told that it is lost, and no token comes twice.
+func TestRestored(t *testing.T) {
+	if !full() {
+		t.Skip("builds etcd's own tool; set TASKLOCK_TORTURE=1")
+	}
+	c := etcdtest.Start(t, 1, "--unsafe-no-fsync")
+	b := etcd
+	b.create = func(t testing.TB, _ string) string { return newPlace(t, c) }
+	f := newField(t, b, 6*time.Second)
+	token := func(key string) (n int64) {
+		t.Helper()
+		code, out := f.tasklock("acquire", key, "--owner", "a", "--no-wait")
+		var r struct{ Data struct{ Token int64 } }
+		if must(t, json.Unmarshal([]byte(out), &r)); code != 0 {
+			t.Fatal(out)
+		}
+		return r.Data.Token
+	}
+	exits := func(want int, args ...string) {
+		t.Helper()
+		if code, out := f.tasklock(args...); code != want {
+			t.Errorf("%v: exit %d instead of %d: %s", args, code, want, out)
+		}
+	}
+	for i := range 30 { // a younger store cannot be told from its backup
+		token(fmt.Sprint("early-", i))
+	}
+	kept := token("kept")
+	file := filepath.Join(t.TempDir(), "snapshot")
+	must(t, c.Snapshot(file))
+	highest := max(token("late"), token("later"))
+	worker, err := f.start(0, 1, time.Minute, false, "")
+	must(t, err)
+	defer worker.end()
+	if err := within(30*time.Second, worker.in); err != nil {
+		t.Fatalf("the command does not start: %v: %s", err, &worker.said)
+	}
+	highest = max(highest, worker.token)
+
+	must(t, c.Restore(file))
+	if err := within(time.Minute, worker.done); err != nil || worker.wrapper.ProcessState.ExitCode() != 7 {
+		t.Errorf("a command under a lock that is gone does not end with 7: %v: %s", err, &worker.said)
+	}
+	exits(0, "check", "kept", "--token", fmt.Sprint(kept))
+	exits(0, "heartbeat", "kept", "--owner", "a")
+	exits(7, "heartbeat", "late", "--owner", "a", "--token", fmt.Sprint(highest))
+	exits(0, "doctor")
+	for _, key := range []string{"late", "other"} {
+		if n := token(key); n <= highest {
+			t.Errorf("%s has token %d after %d", key, n, highest)
+		}
+	}
+	exits(0, "init", "--raise")
+	if n := token("raised"); n < 2<<32 {
+		t.Errorf("token %d after init --raise", n)
+	}
+	exits(0, "check", "kept", "--token", fmt.Sprint(kept))
 }
