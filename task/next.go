@@ -204,10 +204,13 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 				continue
 			}
 			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
-			more, looked = more || len(recs) == limit, looked+len(recs)
+			looked += len(recs)
 			free, missed := r.free(tx, recs, limit)
-			if missing = cmp.Or(missing, err, missed); missing == nil {
-				found = free
+			if missing = cmp.Or(missing, err, missed); missing != nil {
+				continue
+			}
+			if found, more = free, len(free) == 0 && len(recs) == limit; more {
+				break // its other tasks come before those of the sections after it
 			}
 		}
 		none.guards = append(none.guards, r.holds...)

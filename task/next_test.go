@@ -47,6 +47,23 @@ func TestOrderOfNext(t *testing.T) {
 	})
 }
 
+// A section is looked through to its end before the next one is: its tasks come
+// first however many of them are not for the caller.
+func TestNextKeepsTheOrderAmongMany(t *testing.T) {
+	w := large(t)
+	w.must(w.section(task.SectionRequest{Name: "early", New: true, Shared: ptr(true), Priority: ptr(task.High)}))
+	w.add(many(40, func(i int) task.New { return task.New{ID: fmt.Sprint("e", i), Title: "x", Section: "early"} })...)
+	w.add(task.New{ID: "wanted", Title: "x", Section: "early", Labels: []string{"L"}}, task.New{ID: "late", Title: "x", Labels: []string{"L"}})
+	out, err := task.Next(w.ctx, w.st, task.NextRequest{Label: "L", Acquire: lock.AcquireRequest{Owner: "A"}})
+	w.must(err)
+	equal(w, "with the label", out.Task.ID, "wanted")
+	for i := range 40 {
+		w.nextIs(fmt.Sprint("worker ", i), fmt.Sprint("e", i))
+	}
+	w.nextIs("A", "wanted")
+	w.nextIs("A", "late")
+}
+
 func TestNextPassesOver(t *testing.T) {
 	w := newWorld(t)
 	w.add(in("S", "held"), in("S", "same section"), in("T", "locked by hand"), in("", "blocked"), in("", "needs", "blocked"),
