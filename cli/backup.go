@@ -35,6 +35,9 @@ func oneFile(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("takes one file, got %d", len(args))
 	}
+	if args[0] == "-" {
+		return usagef("needs a file: it appears, or is read, as a whole")
+	}
 	return nil
 }
 
@@ -49,6 +52,9 @@ type backupResult struct {
 
 func backup(ctx context.Context, a *App, file string, force bool) error {
 	path := a.path(file)
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return usagef("%s is not a file that could be replaced", file)
+	}
 	if repo.Exists(path) && !force {
 		return &deniedError{text: fmt.Sprintf("%s is there already; --force replaces it", file), next: a.commandLine("backup", file, "--force")}
 	}

@@ -46,6 +46,11 @@ func (a *App) idCmd(cmd *cobra.Command, write bool, number func(context.Context,
 			Number int64  `json:"number"`
 			ID     string `json:"id"`
 		}{n, fmt.Sprintf("t%d", n)}
-		return a.answer(data, func(p *printer) { p.line("%d", n) })
+		if !a.JSON { // the number, with --quiet too: else nobody would have it
+			p := a.printer()
+			p.line("%d", n)
+			return p.flush()
+		}
+		return a.answer(data, nil)
 	})
 }

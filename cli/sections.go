@@ -68,7 +68,7 @@ func newSectionsListCmd(a *App) *cobra.Command {
 		Short: "List the sections: what is in them, who works there",
 		Long: `List the sections in the order of next, what is in them and who works there. In a
 pipe the fields are separated by tabs: name, priority, shared or exclusive, open
-tasks, all tasks, locked by, state, depends on.`,
+tasks, all tasks, locked by, state, depends on. --quiet prints the names alone.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			st, err := a.Store(ctx, false)
@@ -78,6 +78,13 @@ tasks, all tasks, locked by, state, depends on.`,
 			out, err := task.Sections(ctx, st, "")
 			if err != nil {
 				return err
+			}
+			if a.Quiet && !a.JSON {
+				p := a.printer()
+				for _, s := range out.Sections {
+					p.line("%s", s.Name)
+				}
+				return p.flush()
 			}
 			list := make([]sectionInfo, len(out.Sections))
 			for i, s := range out.Sections {

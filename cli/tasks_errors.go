@@ -99,6 +99,10 @@ func (a *App) taskNext(err error) string {
 		return a.commandLine("tasks", "show", several.Matches[0].ID)
 	case errors.As(err, &missing) && missing.What == "section":
 		return a.commandLine("sections", "list")
+	case errors.As(err, &missing) && missing.What == "runner":
+		return a.commandLine("runner", "list")
+	case errors.As(err, &missing) && missing.Archived:
+		return a.commandLine("tasks", "show", missing.Ref)
 	case errors.As(err, &missing):
 		return a.commandLine("tasks", "list")
 	case errors.Is(err, task.ErrNothingReady):

@@ -21,7 +21,7 @@ func find(tx *store.Tx, ref string) (Task, error) {
 	}
 	for _, id := range exact(ref) { // what is archived is nothing else by another name
 		if e, err := store.Get[Task](tx, archiveKind+id); err != nil || e.Exists() {
-			return Task{}, cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref}))
+			return Task{}, cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref, Archived: true}))
 		}
 	}
 	for _, match := range []func(*store.Tx, string) ([]Task, error){byPrefix, byTitle} {

@@ -118,9 +118,17 @@ func (e *StateError) Error() string {
 }
 
 // NotFoundError: no task or section answers to that name.
-type NotFoundError struct{ What, Ref string }
+type NotFoundError struct {
+	What, Ref string
+	Archived  bool // it is not on the list any more
+}
 
-func (e *NotFoundError) Error() string { return fmt.Sprintf("no %s %q", e.What, e.Ref) }
+func (e *NotFoundError) Error() string {
+	if e.Archived {
+		return fmt.Sprintf("%s %q is archived", e.What, e.Ref)
+	}
+	return fmt.Sprintf("no %s %q", e.What, e.Ref)
+}
 
 // Is makes it a lock.ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == lock.ErrNotFound }
