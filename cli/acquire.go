@@ -61,12 +61,6 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 	if !o.wait.given && !o.noWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()
 	}
-	if !o.ttl.given && !attached {
-		for _, k := range keys {
-			kind, _ := lock.KindOf(k)
-			r.TTL = max(r.TTL, cfg.TTL(kind))
-		}
-	}
 	return r, nil
 }
 

@@ -84,7 +84,7 @@ func (c *Config) addTimes() {
 	}
 	for key, ttl := range map[string]time.Duration{
 		"locking.taskTimeout": lock.Far.Task, "locking.sectionTimeout": lock.Far.Section, "locking.jobTimeout": lock.Far.Job,
-		"locking.pathTimeout": lock.Far.Task,
+		"locking.pathTimeout": lock.Far.Path,
 	} {
 		if c.values[key].origin == originDefault {
 			c.values[key] = configValue{text: exact(ttl), origin: originFar}
@@ -100,12 +100,14 @@ func (c *Config) far() bool {
 
 func isGit(url string) bool { return strings.HasPrefix(url, "git:") }
 
-// Times are the defaults for leases in this store.
+// Times are how long leases in this store last where nobody says otherwise.
 func (c *Config) Times() lock.Times {
+	t := lock.Near
 	if c.far() {
-		return lock.Far
+		t = lock.Far
 	}
-	return lock.Near
+	t.Task, t.Section, t.Job, t.Path = c.TTL(lock.Task), c.TTL(lock.Section), c.TTL(lock.Job), c.TTL(lock.Path)
+	return t
 }
 
 func defaultConfig(folder string) *Config {

@@ -101,13 +101,6 @@ func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
 	if err != nil {
 		return req, err
 	}
-	if !o.ttl.given && !o.attached(a) {
-		cfg, err := a.Config()
-		if err != nil {
-			return req, err
-		}
-		req.TTL = cfg.TTL(lock.Task)
-	}
 	if o.makes {
 		req.Worktree = "" // it is noted when it is there
 	}

@@ -53,16 +53,16 @@ func DefaultTTL(key string) time.Duration { return Near.Of(key) }
 // Times are how long leases last without a sign of life, where nobody says
 // otherwise.
 type Times struct {
-	Task, Section, Job time.Duration // of plain holders, by the kind of the key
-	Attached           time.Duration // holders that renew by themselves
-	Ticket             time.Duration // waiters
+	Task, Section, Job, Path time.Duration // of plain holders, by the kind of the key
+	Attached                 time.Duration // holders that renew by themselves
+	Ticket                   time.Duration // waiters
 }
 
 // The two tables. Far is for a store that is asked through git, where a sign of
 // life costs a push and clocks differ by minutes.
 var (
-	Near = Times{Task: 60 * time.Minute, Section: 120 * time.Minute, Job: 5 * time.Minute, Attached: 5 * time.Minute, Ticket: 30 * time.Second}
-	Far  = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
+	Near = Times{Task: 60 * time.Minute, Section: 120 * time.Minute, Job: 5 * time.Minute, Path: 60 * time.Minute, Attached: 5 * time.Minute, Ticket: 30 * time.Second}
+	Far  = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Path: 12 * time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
 )
 
 // Of is the time of plain holders of a key.
@@ -72,6 +72,8 @@ func (t Times) Of(key string) time.Duration {
 		return t.Section
 	case Job:
 		return t.Job
+	case Path:
+		return t.Path
 	}
 	return t.Task
 }

@@ -258,14 +258,19 @@ func (r *AcquireRequest) then(tx *store.Tx, g *Grant) error {
 }
 
 // reuse renews a lease whose keys the request uses again. The owner itself may
-// give it another ttl; a child may only renew.
+// give it another ttl; a child may only renew. A lease of which only the key
+// around one is used keeps what it has, but lasts as long as what relies on it.
 func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err error) {
 	ls, err := getLease(tx, name)
 	if err != nil {
 		return until, err
 	}
 	l := ls.Value
-	if l.Owner == r.Owner {
+	around := len(without(r.asked, l.Keys)) == len(r.asked)
+	switch {
+	case l.Owner == r.Owner && around:
+		l.TTL = max(l.TTL, r.TTL.Seconds())
+	case l.Owner == r.Owner:
 		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
 			l.TTL = r.TTL.Seconds()
 		}

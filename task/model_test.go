@@ -103,6 +103,9 @@ func (m *model) acquire(name, owner string, asked []string) string {
 				for _, a := range asked {
 					delete(l.auto, a)
 				}
+				if !slices.ContainsFunc(asked, func(a string) bool { return l.keys[a] }) {
+					l.ttl = max(l.ttl, ttl)
+				}
 			}
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )
@@ -200,6 +201,29 @@ func TestHeartbeatOfATaskKeepsItsSection(t *testing.T) {
 		w.must(w.renew("A", "section:S"))
 		if c, _ := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "section:S"}); c.Lock.LeaseID != section.LeaseID {
 			t.Error("another lease has the section")
+		}
+	})
+}
+
+// What was taken for hours is not cut short by a claim within it, nor tied to
+// the claim's process; but it lasts as long as what relies on it.
+func TestAClaimLeavesItsSectionAsItIs(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.add(in("S", "a"), in("S", "b"))
+		_, err := w.tryAcquire(lock.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 3 * time.Hour})
+		w.must(err)
+		for _, c := range []struct {
+			id  string
+			ttl time.Duration
+		}{{"a", time.Minute}, {"b", 5 * time.Hour}} {
+			_, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{
+				Tasks: []string{c.id}, Acquire: lock.AcquireRequest{Owner: "A", TTL: c.ttl, Process: host.Self()},
+			})
+			w.must(err)
+			out, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "section:S"})
+			w.must(err)
+			equal(w, "section around "+c.id, out.Lock.ExpiresAt, time.Now().UTC().Add(max(c.ttl, 3*time.Hour)))
+			equal(w, "its process", out.Lock.PID, 0)
 		}
 	})
 }
