@@ -75,7 +75,7 @@ func TestCutBeforeTheReply(t *testing.T) {
 // network is.
 func TestBlackHole(t *testing.T) {
 	t.Parallel() // it mostly waits
-	p, bad, good, _ := behind(t, etcdstore.Options{Timeout: 300 * time.Millisecond})
+	p, bad, good, _ := behind(t, etcdstore.Options{Timeout: time.Second})
 	for _, d := range []proxy.Direction{proxy.ToClient, proxy.ToServer} {
 		p.BlackHole(d)
 		_, err := bad.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
@@ -96,7 +96,7 @@ func TestBlackHole(t *testing.T) {
 // A waiter that hears nothing while its key is written and the past compacted
 // away: its watch cannot go on where it was, and it looks again.
 func TestCompactedUnderAWatch(t *testing.T) {
-	p, bad, good, c := behind(t, etcdstore.Options{Timeout: 300 * time.Millisecond, Poll: time.Hour})
+	p, bad, good, c := behind(t, etcdstore.Options{Timeout: time.Second, Poll: time.Hour})
 	rev, err := good.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/a")}})
 	must(t, err)
 	woken := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestCompactedUnderAWatch(t *testing.T) {
 	select {
 	case err := <-woken:
 		must(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the waiter was never woken")
 	}
 }

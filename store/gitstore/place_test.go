@@ -323,7 +323,7 @@ func TestCachedNeverSeen(t *testing.T) {
 	if _, err := s.Commit(t.Context(), put("lock/a", `{}`)); err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) {
 		t.Errorf("Commit: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Wait(ctx, []driver.Guard{{Key: "lock/x"}}); err == nil || ctx.Err() != nil {
 		t.Errorf("Wait: %v", err)

@@ -54,6 +54,7 @@ func count(t testing.TB, st *store.Store) (n int) {
 // The server restarts, crashes, and ends every session under four workers. Each
 // of them goes on, and what was acknowledged counts once.
 func TestWorkGoesOn(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)
 	url := server.Place()
 	st := store.New(open(t, url))
@@ -146,8 +147,10 @@ func TestCutIsUnknown(t *testing.T) {
 // and not a hang; when it is back so are we. In one direction only it hides a
 // commit that was applied.
 func TestBlackHole(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p, url := through(t, pgtest.Shared(t))
-	s := openWith(t, url, pgstore.Options{Create: true, Timeout: 300 * time.Millisecond})
+	open(t, url) // which may take longer than a call
+	s := openWith(t, url, pgstore.Options{Timeout: 400 * time.Millisecond})
 	st := store.New(s)
 	must(t, increment(t.Context(), st))
 	for i, direction := range []proxy.Direction{proxy.Both, proxy.ToClient, proxy.ToServer} {
@@ -166,6 +169,7 @@ func TestBlackHole(t *testing.T) {
 		cancel()
 		p.Heal()
 		p.Cut()
+		pgtest.Eventually(t, "an answer", func() bool { _, err := s.Read(t.Context(), driver.Query{}); return err == nil })
 		before := count(t, st)
 		must(t, increment(t.Context(), st))
 		if n := count(t, st); n != before+1 {
@@ -176,14 +180,18 @@ func TestBlackHole(t *testing.T) {
 
 // Answers that come too late are looked up.
 func TestSlowAnswers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p, url := through(t, pgtest.Shared(t))
-	st := store.New(openWith(t, url, pgstore.Options{Create: true, Timeout: 400 * time.Millisecond}))
+	open(t, url) // which may take longer than a call
+	s := openWith(t, url, pgstore.Options{Timeout: 400 * time.Millisecond})
+	st := store.New(s)
 	must(t, increment(t.Context(), st))
 	p.BlackHole(proxy.ToClient)
 	done := make(chan error)
 	go func() { done <- increment(t.Context(), st) }()
 	time.AfterFunc(700*time.Millisecond, p.Heal)
 	err := <-done
+	pgtest.Eventually(t, "an answer", func() bool { _, err := s.Read(t.Context(), driver.Query{}); return err == nil })
 	n := count(t, st)
 	if err == nil && n != 2 || err != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrUnreachable) || n > 2 {
 		t.Fatalf("%d count, error %v", n, err)
@@ -205,6 +213,7 @@ func refused(t testing.TB, what string, err, want error, words ...string) {
 // A standby can be read and says why it cannot be written. When it takes over,
 // revisions go on far above those that it may not have got.
 func TestStandby(t *testing.T) {
+	t.Parallel() // it mostly waits
 	primary := pgtest.Start(t)
 	url := primary.URL("postgres", "tasklock")
 	before, err := open(t, url).Commit(t.Context(), put("lock/a", `{"n":1}`))

@@ -106,9 +106,9 @@ type suite struct {
 }
 
 func newSuite(t testing.TB, h Harness) *suite {
-	limit, patience := time.Minute, 10*time.Second
+	limit, patience := 5*time.Minute, 10*time.Second
 	if h.Slow {
-		limit, patience = 5*time.Minute, time.Minute
+		patience = time.Minute
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
