@@ -139,5 +139,23 @@ func yamlError(err error) error {
 		name, _, _ = strings.Cut(name, " ")
 		out.Why = fmt.Sprintf("unknown key %q", name)
 	}
+	if what, ok := strings.CutPrefix(out.Why, "cannot unmarshal "); ok {
+		into := strings.LastIndex(what, " into ")
+		_, value, _ := strings.Cut(what[:max(0, into)], " ") // behind its type
+		out.Why = strings.TrimPrefix(value+": must be "+expected(what[into+1:]), ": ")
+	}
 	return out
+}
+
+// expected says in words what a Go type stands for in the file.
+func expected(into string) string {
+	switch {
+	case strings.HasSuffix(into, "[]string"):
+		return "a list of words, like [./digest, --all]"
+	case strings.HasSuffix(into, " int"):
+		return "a whole number"
+	case strings.Contains(into, "map[") || strings.Contains(into, "schedule.file"):
+		return "a map, with a name and a colon before each value"
+	}
+	return "text"
 }
