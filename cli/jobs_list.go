@@ -275,7 +275,11 @@ func (p *printer) fireHistory(h schedule.HistoryResult, one bool) {
 	}
 	for _, s := range h.Jobs {
 		if s.Success != nil {
-			p.line("%s: %.1f %% of %d succeeded, %d skipped, mean %.2fs.", s.Job, 100**s.Success, s.Done+s.Failed+s.Lost, s.Skipped, s.Mean)
+			mean := ""
+			if s.Done > 0 {
+				mean = fmt.Sprintf(", mean %.2fs", s.Mean)
+			}
+			p.line("%s: %.1f %% of %d succeeded, %d skipped%s.", s.Job, 100**s.Success, s.Done+s.Failed+s.Lost, s.Skipped, mean)
 		}
 	}
 	if f := h.Fires[0]; one && f.Output != "" {
