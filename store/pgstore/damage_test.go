@@ -137,6 +137,10 @@ func TestPlaces(t *testing.T) {
 	refused(t, "no database", err, driver.ErrMissing, "createdb -E UTF8 nowhere")
 	_, err = pgstore.Open(t.Context(), server.URL("postgres", strings.Repeat("x", 64)), nil)
 	refused(t, "a long name", err, driver.ErrInvalid, "63 bytes")
+	_, err = pgstore.Open(t.Context(), server.URL("postgres", "pg_mine"), &pgstore.Options{Create: true})
+	refused(t, "a name of the server's own", err, driver.ErrInvalid, `unacceptable schema name "pg_mine"`)
+	_, err = pgstore.Open(t.Context(), server.URL("postgres", "tasklock&foo=bar"), nil)
+	refused(t, "an option that is none", err, driver.ErrInvalid, `unrecognized configuration parameter "foo"`)
 	for _, name := range []string{"a'b", "a$$b", `a\b`} { // what our SQL is not quoted for, in every place
 		_, err = pgstore.Open(t.Context(), server.URL("postgres", url.QueryEscape(name)), &pgstore.Options{Create: true})
 		refused(t, name, err, driver.ErrInvalid, "63 bytes")

@@ -246,8 +246,8 @@ func (s *Store) mayNotCreate(err error, version int) error {
 	if version > 0 {
 		what = "upgrade"
 	}
-	return fmt.Errorf("%w: user %s may not %s %s (%s); an administrator can, once: tasklock --store 'postgres://ADMIN@%s/%s?schema=%s' init, and then as in docs/backends/postgres.md: %s",
-		driver.ErrDenied, s.cfg.User, what, s.where, words(err), s.cfg.Host, s.cfg.Database, s.names.schema, s.grants())
+	return fmt.Errorf("%w: user %s may not %s %s (%s); an administrator can, once: tasklock --store '%s' init, and then as in docs/backends/postgres.md: %s",
+		driver.ErrDenied, s.cfg.User, what, s.where, words(err), administration(s.cfg, s.names.schema), s.grants())
 }
 
 // grants is what a role needs to use the schema.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -24,8 +25,8 @@ const maxSchema = 63
 // parse reads a connection string. Its own errors may quote the string, which
 // may hold a password in a place where nobody expects it: so they are not passed
 // on.
-func parse(url string) (cfg *pgconn.Config, schema string, err error) {
-	cfg, err = pgconn.ParseConfig(url)
+func parse(text string) (cfg *pgconn.Config, schema string, err error) {
+	cfg, err = pgconn.ParseConfig(text)
 	if err != nil {
 		return nil, "", invalidURL("cannot be read" + reason(err) + "; it is postgres://USER@HOST:PORT/DATABASE?schema=NAME, with special characters as %XX")
 	}
@@ -87,6 +88,19 @@ func place(cfg *pgconn.Config, schema string) string {
 		host = cfg.Host
 	}
 	return fmt.Sprintf("schema %s of database %s at %s", schema, cfg.Database, host)
+}
+
+// administration is the URL of the same place for the role ADMIN.
+func administration(cfg *pgconn.Config, schema string) string {
+	port, options := strconv.Itoa(int(cfg.Port)), url.Values{"schema": {schema}}
+	u := url.URL{Scheme: "postgres", User: url.User("ADMIN"), Host: net.JoinHostPort(cfg.Host, port), Path: "/" + cfg.Database}
+	if strings.HasPrefix(cfg.Host, "/") { // the folder of a socket
+		u.Host = ""
+		options.Set("host", cfg.Host)
+		options.Set("port", port)
+	}
+	u.RawQuery = options.Encode()
+	return u.String()
 }
 
 // names are what SQL calls the things of one store.

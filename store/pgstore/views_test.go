@@ -115,5 +115,5 @@ func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	refusedTo(t, err, "GRANT USAGE ON SCHEMA")
 	// No schema, and no right to make it.
 	_, err = pgstore.Open(t.Context(), pgtest.URL(server.Addr(), "worker", "postgres", "elsewhere"), &pgstore.Options{Create: true})
-	refusedTo(t, err, "an administrator can, once: tasklock --store 'postgres://ADMIN@", "init")
+	refusedTo(t, err, fmt.Sprintf("an administrator can, once: tasklock --store 'postgres://ADMIN@127.0.0.1:%d/postgres?schema=elsewhere' init", server.Port))
 }
