@@ -46,7 +46,7 @@ func (s *Store) explain(err error) error {
 			return fmt.Errorf("%w: %s", driver.ErrInvalid, words(err))
 		}
 	}
-	return fmt.Errorf("%s: %w", s.where, err)
+	return fmt.Errorf("%s: %w", s.where, unconnected(err))
 }
 
 // unconnected says once, and in one line, why there is no connection: the client
@@ -102,8 +102,9 @@ func passing(err error) bool {
 	return false
 }
 
-// starting reports that the server says it will be there soon.
-func starting(err error) bool { return code(err) == "57P03" }
+// starting reports that the server says it will be there soon, or has no
+// connection left at the moment: commands give theirs back within milliseconds.
+func starting(err error) bool { return code(err) == "57P03" || code(err) == "53300" }
 
 // errOlder: the schema was made by an older tasklock.
 var errOlder = fmt.Errorf("%w: made by an older tasklock", driver.ErrMissing)

@@ -265,6 +265,34 @@ func TestReadOnlyRole(t *testing.T) {
 	must(t, err)
 }
 
+// A server that has no connection left is waited for; if none comes free, that
+// is said once.
+func TestCrowded(t *testing.T) {
+	server := pgtest.Shared(t)
+	place := server.Place()
+	open(t, place)
+	schema := place[bytes.LastIndexByte([]byte(place), '=')+1:]
+	server.SQL(t, "CREATE ROLE crowd LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA "+schema+" TO crowd; GRANT ALL ON ALL TABLES IN SCHEMA "+schema+" TO crowd")
+	crowd := pgtest.URL(server.Addr(), "crowd", "postgres", schema)
+	only, err := pgstore.Open(t.Context(), crowd, nil)
+	must(t, err)
+	_, err = pgstore.Open(t.Context(), crowd, nil)
+	if err == nil || strings.Count(err.Error(), "too many connections") != 1 || strings.ContainsAny(err.Error(), "\n\t") {
+		t.Errorf("%v", err)
+	}
+	var next *pgstore.Store
+	opened := make(chan error, 1)
+	go func() {
+		var err error
+		next, err = pgstore.Open(t.Context(), crowd, nil)
+		opened <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // let it find the door closed; it is served in any case
+	must(t, only.Close())
+	must(t, <-opened)
+	must(t, next.Close())
+}
+
 // Whoever turned synchronous_commit off does not lose a lock by it, nor does a
 // stricter isolation level stand in the way.
 func TestOddSettings(t *testing.T) {
