@@ -147,7 +147,7 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err := o.bind(a, &req); err != nil {
 		return err
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ elsewhere. It never goes down.`,
 func (a *App) idCmd(cmd *cobra.Command, write bool, number func(context.Context, *store.Store) (int64, error)) {
 	cmd.Args = noArgs
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
-		st, err := a.Store(ctx, write && !a.DryRun)
+		st, err := a.Store(ctx, write)
 		if err != nil {
 			return err
 		}

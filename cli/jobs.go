@@ -129,7 +129,7 @@ func applyJobs(ctx context.Context, a *App, r schedule.ApplyRequest) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

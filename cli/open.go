@@ -66,7 +66,7 @@ func (a *App) caller() (agent.Identity, error) {
 }
 
 // Store opens the store, once. Where there is none yet it is empty, until the
-// first commit of a command that may write makes it; so bad input leaves
+// first commit of a command that may make it does; so bad input and --dry-run leave
 // nothing behind. Reading a store that does not exist though someone named it
 // is driver.ErrMissing.
 func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
@@ -86,9 +86,9 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	err = cfg.blame(err)
 	switch {
 	case !errors.Is(err, driver.ErrMissing), strings.HasPrefix(url, "git:"): // a branch for all is made by init, on purpose
-	case write:
+	case write && !a.DryRun:
 		d, err = a.late(url, o, true), nil
-	case !wasNamed:
+	case write || !wasNamed:
 		a.note("Note: there is no store here yet (%s): nothing is locked.", withoutPassword(url))
 		d, err = a.late(url, o, false), nil
 	}

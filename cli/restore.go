@@ -50,7 +50,7 @@ func restore(ctx context.Context, a *App, file string, force bool) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

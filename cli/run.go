@@ -82,7 +82,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	if req.ID != "" {
 		req.Then = lock.Once(req.Owner, req.ID)
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

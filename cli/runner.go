@@ -87,7 +87,7 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 	case o.retries < 0:
 		return usagef("--retries: must not be negative")
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

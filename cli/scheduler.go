@@ -57,7 +57,7 @@ func (o *schedulerOptions) run(ctx context.Context, a *App) error {
 	case o.level != "debug" && o.level != "info":
 		return usagef("--log-level: must be debug or info, not %q", short(o.level, 40))
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ func (a *App) setSection(ctx context.Context, r task.SectionRequest, text func(*
 	if err != nil {
 		return err
 	}
-	st, err := a.Store(ctx, r.New && !a.DryRun)
+	st, err := a.Store(ctx, r.New)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (o *tasksAddOptions) run(ctx context.Context, a *App, cmd *cobra.Command, t
 			Priority: o.priority.value, DependsOn: o.dependsOn, Labels: o.labels.list,
 		})
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}

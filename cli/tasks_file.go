@@ -52,7 +52,7 @@ func importTasks(ctx context.Context, a *App, name, format string) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.Store(ctx, !a.DryRun)
+	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err
 	}
