@@ -107,11 +107,14 @@ func (a *App) configShow(context.Context, []string) error {
 }
 
 // withoutPassword hides what a URL may hold and nobody else should see. One
-// that cannot be read may hold it anywhere.
+// that cannot be read may hold it anywhere. Forges take a token for the user.
 func withoutPassword(s string) string {
 	u, err := url.Parse(s)
 	scheme, _, remote := strings.Cut(s, "://")
 	switch {
+	case err == nil && u.Opaque != "": // git:https://…
+		outer, inner, _ := strings.Cut(s, ":")
+		return outer + ":" + withoutPassword(inner)
 	case err != nil && remote:
 		return scheme + "://…"
 	case err != nil:
@@ -126,6 +129,8 @@ func withoutPassword(s string) string {
 		u.RawQuery = strings.Join(pairs, "&")
 	case u.User == nil:
 		return s
+	case u.Scheme == "http" || u.Scheme == "https":
+		u.User = url.User("xxxxx")
 	}
 	return u.Redacted()
 }

@@ -85,6 +85,11 @@ func TestConfigCommands(t *testing.T) {
 		}
 	}
 	d.want(0, "postgres://u:xxxxx@h/db\t--store", "config", "show", "--store", "postgres://u:secret@h/db")
+	d.want(0, "git:https://xxxxx@h/x.git#b\t--store", "config", "show", "--store", "git:https://u:secret@h/x.git#b")
+	d.want(0, "git:https://xxxxx@h/x.git\t--store", "config", "show", "--store", "git:https://secret@h/x.git")
+	d.want(0, "git:ssh://git@h/x.git\t--store", "config", "show", "--store", "git:ssh://git@h/x.git")
+	d.want(0, "git:git@h:x/y.git\t--store", "config", "show", "--store", "git:git@h:x/y.git")
+	d.want(0, "git:https://…\t--store", "config", "show", "--store", "git:https://u:100%@h/x.git")
 
 	d.want(2, "did you mean locking.taskTimeout", "config", "get", "taskTimeout")
 	d.want(2, "takes 2 arguments", "config", "set", "owner")

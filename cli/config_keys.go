@@ -61,8 +61,11 @@ func keysBelow(level string) []string {
 }
 
 func storeValue(s string) (string, error) {
-	if s == "" || len(s) > lock.MaxText || strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
+	if strings.TrimSpace(s) == "" || len(s) > lock.MaxText || strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
 		return "", fmt.Errorf("must name a store, in visible characters")
+	}
+	if _, place, _ := strings.Cut(s, ":"); strings.HasPrefix(s, "~/") || strings.HasPrefix(place, "~/") {
+		return "", fmt.Errorf("~ means home to a shell only; write the whole path")
 	}
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newJobsCmd(a *App) *cobra.Command {
@@ -289,13 +290,15 @@ func (a *App) jobCmd(name, brief, long string, do func(context.Context, schedule
 }
 
 // jobNames completes the name of a job.
-func (a *App) jobNames(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	if st, err := a.Store(cmd.Context(), false); err == nil && len(args) == 0 {
-		if out, err := schedule.List(cmd.Context(), st); err == nil {
-			for _, j := range out.Jobs {
-				names = append(names, j.Name)
-			}
-		}
+func (a *App) jobNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return a.suggestions(func(ctx context.Context, st *store.Store) (names []string, err error) {
+		out, err := schedule.List(ctx, st)
+		for _, j := range out.Jobs {
+			names = append(names, j.Name)
+		}
+		return names, err
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newRunnerListCmd(a *App) *cobra.Command {
@@ -72,6 +73,19 @@ func (p *printer) runners(list []runner.Info) {
 	p.table([]string{"RUNNER", "STATE", "TASKS", "SECTION", "STARTED", "SEEN", "WHERE"}, rows)
 }
 
+func (a *App) runnerNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.suggestions(func(ctx context.Context, st *store.Store) (names []string, err error) {
+		out, err := runner.List(ctx, st)
+		for _, r := range out.Runners {
+			names = append(names, r.Name)
+		}
+		return names, err
+	})
+}
+
 func newRunnerStopCmd(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop [NAME]",
@@ -84,6 +98,7 @@ task in hand if that ends within its --grace, and else gives it back.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: a.runnerNames,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			r := runner.StopRequest{By: a.Identity().Owner, DryRun: a.DryRun}
 			if len(args) > 0 {
