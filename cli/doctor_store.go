@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/repo"
+	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -230,6 +232,30 @@ func (x *examination) records(ctx context.Context) {
 	x.ok("store", "%s, %s held", withoutPassword(x.url), plural(held, "lock"))
 	x.stale(ctx, st)
 	x.future(locks.Locks)
+	x.jobs(ctx, st)
+}
+
+// jobs finds those that do not fire although nobody paused them.
+func (x *examination) jobs(ctx context.Context, st *store.Store) {
+	out, err := schedule.List(ctx, st)
+	if err != nil {
+		x.storeFails(err)
+		return
+	}
+	well := 0
+	for _, j := range out.Jobs {
+		switch {
+		case j.Damaged != nil:
+			x.fail("jobs", cmp.Or(x.app.jobNext(j.Damaged), x.remedy(j.Damaged)), j.Damaged)
+		case j.Next == nil && !j.Paused:
+			x.warn("jobs", x.app.commandLine("jobs", "resume", j.Name), "%s has no next fire time, and is not paused", j.Name)
+		default:
+			well++
+		}
+	}
+	if well > 0 && well == len(out.Jobs) {
+		x.ok("jobs", "%d", well)
+	}
 }
 
 // storeFails notes an error unless an earlier look has met it, in more detail.

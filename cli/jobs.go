@@ -88,7 +88,7 @@ func (o *jobsAddOptions) flags(cmd *cobra.Command) {
 	f.Var(&o.ttl, "ttl", "a pod that is silent for so long has died (default 5m)")
 	f.Var(&o.maxRun, "max-run", "stop a command that runs longer")
 	f.Var(&o.jitter, "jitter", "spread starts over so long")
-	f.StringVar(&o.misfire, "misfire", "skip", "times at which no pod was there: skip, once or all")
+	f.StringVar(&o.misfire, "misfire", "skip", "times at which no pod was there: skip, once or all (in their order)")
 	f.StringVar(&o.overlap, "overlap", "skip", "a time while the run before goes on: skip, queue or allow")
 	f.StringVar(&o.onCrash, "on-crash", "lost", "a run whose pod died: lost or retry")
 	f.IntVar(&o.job.MaxAttempts, "max-attempts", 3, "with --on-crash retry: start it so many times at most")
@@ -236,7 +236,10 @@ func newJobsPauseCmd(a *App) *cobra.Command {
 }
 
 func newJobsResumeCmd(a *App) *cobra.Command {
-	return a.jobCmd("resume", "Let a paused job fire again", `Let a paused job fire again, from now on. The times that passed meanwhile are not made up for.`,
+	return a.jobCmd("resume", "Let a paused job fire again", `Let a paused job fire again, from now on. The times that passed meanwhile are not made up for.
+
+With --force also one that does not fire because the record of what is due is damaged: it
+is written anew. What was triggered by hand is forgotten; what runs is known by its fire time.`,
 		func(ctx context.Context, r schedule.ChangeRequest) error {
 			out, err := schedule.Resume(ctx, a.st, r)
 			if err != nil {
@@ -261,7 +264,9 @@ func newJobsTriggerCmd(a *App) *cobra.Command {
 }
 
 func newJobsRemoveCmd(a *App) *cobra.Command {
-	return a.jobCmd("remove", "Remove a job", `Remove a job. What runs goes on; what is known about its fire times stays for a while.`,
+	return a.jobCmd("remove", "Remove a job", `Remove a job. What runs goes on; what is known about its fire times stays for a while.
+
+With --force also one of which a record is damaged.`,
 		func(ctx context.Context, r schedule.ChangeRequest) error {
 			if err := schedule.Remove(ctx, a.st, r); err != nil {
 				return err
@@ -274,7 +279,8 @@ func newJobsRemoveCmd(a *App) *cobra.Command {
 
 // jobCmd is a command that does something to one job.
 func (a *App) jobCmd(name, brief, long string, do func(context.Context, schedule.ChangeRequest) error) *cobra.Command {
-	return &cobra.Command{
+	force := false
+	cmd := &cobra.Command{
 		Use: name + " NAME", Short: brief, Long: long, Args: oneJob, ValidArgsFunction: a.jobNames,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			id, err := a.caller()
@@ -284,9 +290,13 @@ func (a *App) jobCmd(name, brief, long string, do func(context.Context, schedule
 			if _, err := a.Store(ctx, false); err != nil {
 				return err
 			}
-			return do(ctx, schedule.ChangeRequest{Name: args[0], By: id.Owner, DryRun: a.DryRun})
+			return do(ctx, schedule.ChangeRequest{Name: args[0], By: id.Owner, DryRun: a.DryRun, Force: force})
 		}),
 	}
+	if name == "resume" || name == "remove" {
+		cmd.Flags().BoolVar(&force, "force", false, "also where a record of the job is damaged")
+	}
+	return cmd
 }
 
 // jobNames completes the name of a job.

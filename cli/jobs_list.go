@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,20 +37,35 @@ func listJobs(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
+	var bad []*schedule.DamagedError
+	for _, j := range out.Jobs {
+		if j.Damaged != nil {
+			bad = append(bad, j.Damaged)
+		}
+	}
 	if a.Quiet && !a.JSON {
 		p := a.printer()
 		for _, j := range out.Jobs {
 			p.line("%s", j.Name)
 		}
-		return p.flush()
+		return errors.Join(p.flush(), allDamaged(bad))
 	}
-	return a.answer(out, func(p *printer) {
+	return a.partly(out, allDamaged(bad), func(p *printer) {
 		if len(out.Jobs) == 0 && p.wide {
 			p.line("No jobs.")
 			return
 		}
 		p.jobs(out.Jobs)
 	})
+}
+
+// allDamaged is one error for several, nil for none.
+func allDamaged(list []*schedule.DamagedError) error {
+	var all []error
+	for _, e := range list {
+		all = append(all, e)
+	}
+	return errors.Join(all...)
 }
 
 func (p *printer) jobs(list []schedule.Info) {
@@ -75,6 +91,8 @@ func (p *printer) jobs(list []schedule.Info) {
 
 func jobState(j schedule.Info) cell {
 	switch {
+	case j.Damaged != nil:
+		return cell{"damaged", red}
 	case len(j.Running) > 0:
 		return cell{"running", green}
 	case j.Paused:
@@ -87,7 +105,10 @@ func jobState(j schedule.Info) cell {
 
 // command is a job's command as a shell would read it.
 func command(j schedule.Job) string {
-	if len(j.Command) == 0 {
+	switch {
+	case j.Cron == "": // it cannot be read
+		return ""
+	case len(j.Command) == 0:
 		return "(a handler)"
 	}
 	words := make([]string, len(j.Command))
@@ -239,7 +260,7 @@ seconds it ran, attempt, pod, exit code, why.`,
 			if err != nil {
 				return err
 			}
-			return a.answer(out, func(p *printer) { p.fireHistory(out, r.Job != "") })
+			return a.partly(out, allDamaged(out.Damaged), func(p *printer) { p.fireHistory(out, r.Job != "") })
 		}),
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many, the newest")

@@ -47,6 +47,24 @@ func (a *App) answer(data any, text func(*printer)) error {
 	return p.flush()
 }
 
+// partly is answer where not all that was asked for can be told: what can be,
+// and then why not the rest.
+func (a *App) partly(data any, why error, text func(*printer)) error {
+	switch {
+	case why == nil:
+		return a.answer(data, text)
+	case a.JSON:
+		v := judge(why)
+		body := &errorBody{Code: v.code, Message: a.message(why), Details: details(why)}
+		err := a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, AsOf: a.when(), Data: data, Error: body, Next: a.next(why)})
+		return errors.Join(err, &exitWith{v.exit})
+	}
+	if err := a.answer(data, text); err != nil {
+		return err
+	}
+	return why
+}
+
 func (a *App) writeJSON(v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -140,11 +140,14 @@ func jobDetails(err error) map[string]any {
 // jobNext is the command that helps after an error about jobs, or nothing.
 func (a *App) jobNext(err error) string {
 	var (
-		cron   *schedule.CronError
-		zone   *schedule.ZoneError
-		exists *schedule.ExistsError
+		cron    *schedule.CronError
+		zone    *schedule.ZoneError
+		exists  *schedule.ExistsError
+		damaged *schedule.DamagedError
 	)
 	switch {
+	case errors.As(err, &damaged) && damaged.Mend != "":
+		return a.commandLine("jobs", damaged.Mend, damaged.Job, "--force")
 	case errors.As(err, &cron):
 		return a.commandLine("jobs", "next", "--cron", "0 6 * * mon-fri")
 	case errors.As(err, &zone):

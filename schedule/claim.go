@@ -235,7 +235,10 @@ func (c claimed) end(tx *store.Tx, e ending, f *Fire) error {
 		}
 	}
 	due, err := getDue(tx, f.Job)
-	if err != nil || !due.Exists() {
+	switch {
+	case errors.Is(err, driver.ErrDamaged): // that it ended counts all the same
+		return nil
+	case err != nil || !due.Exists():
 		return err
 	}
 	due.Value.end(run{At: f.At, Attempt: f.Attempt})
@@ -261,8 +264,8 @@ func prune(tx *store.Tx, j Job, most int) (n int, err error) {
 	}
 	for i, rec := range recs {
 		f, err := store.Decode[Fire](tx, rec)
-		if err != nil {
-			return n, err
+		if err != nil { // doctor tells; it is in nobody's way
+			continue
 		}
 		old := i < len(recs)-j.Keep || f.Age > j.KeepFor
 		if !old || f.Value.State == Claimed || n >= most {

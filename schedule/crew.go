@@ -20,6 +20,7 @@ type crew struct {
 	mu      sync.Mutex
 	taken   map[string]bool      // jobs that are in the queue, or being claimed
 	blocked map[string]candidate // jobs that wait for a lock, as they were found
+	failed  map[string]failure   // jobs that could not be claimed
 	slots   int
 	idle    int
 	calls   int                  // of handlers
@@ -28,6 +29,14 @@ type crew struct {
 	cancel  context.CancelFunc   // ends the sleep of the loop
 	poked   bool                 // it shall not even begin
 	times   map[string]time.Time // of the planted bug
+}
+
+// failure is why a job could not be claimed, as it was at a revision. It is
+// tried again later, or when something was written about it.
+type failure struct {
+	rev   int64
+	until time.Time
+	err   error
 }
 
 const (
@@ -41,6 +50,7 @@ func (c *crew) init() {
 	c.queue = make(chan candidate, MaxJobs)
 	c.taken, c.runs = map[string]bool{}, map[string]bool{}
 	c.blocked, c.times = map[string]candidate{}, map[string]time.Time{}
+	c.failed = map[string]failure{}
 }
 
 func (c *crew) running() int {
@@ -105,6 +115,16 @@ func (c *crew) waits(job string, rev int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blocked[job].rev == rev
+}
+
+// rests returns why a job is not to be tried again yet, if so.
+func (c *crew) rests(job string, rev int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.failed[job]; f.rev == rev && time.Now().Before(f.until) {
+		return f.err
+	}
+	return nil
 }
 
 // offer passes candidates on to those who can run them.
@@ -294,7 +314,16 @@ func (p *pod) judge(c candidate, err error) {
 		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "The store does not answer: %v", err)
 		time.AfterFunc(again, p.poke)
 	default:
-		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
+		p.mu.Lock()
+		p.failed[c.job] = failure{c.rev, time.Now().Add(30 * again), err}
+		p.mu.Unlock()
+		var bad *DamagedError
+		if errors.As(err, &bad) {
+			p.say(Event{Level: LevelWarn, Event: "damaged", Job: c.job}, "%s", bad.warning())
+		} else {
+			p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
+		}
+		p.perhapsQuiet()
 		time.AfterFunc(30*again, p.poke)
 	}
 }

@@ -26,7 +26,7 @@ type OnCrash string
 const (
 	MisfireSkip Misfire = "skip" // they are skipped, with a record
 	MisfireOnce Misfire = "once" // the newest runs, the others are skipped
-	MisfireAll  Misfire = "all"  // all run, one after the other, at most the newest 100
+	MisfireAll  Misfire = "all"  // all run in their order, at most the newest 100; one after the other unless OverlapAllow
 
 	OverlapSkip  Overlap = "skip"  // it is skipped, with a record
 	OverlapQueue Overlap = "queue" // it runs afterwards; one waits, those after it are skipped

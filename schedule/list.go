@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +22,8 @@ type Info struct {
 	Running   []Run      `json:"running"`
 	Last      *Fire      `json:"last"` // that has ended, or was skipped; Show only
 	shown     bool
+
+	Damaged *DamagedError `json:"damaged,omitempty"` // why something is missing here; List only
 }
 
 // Run is a fire time that is being run.
@@ -34,6 +38,9 @@ func (i Info) MarshalJSON() ([]byte, error) {
 	more := map[string]any{"next": i.Next, "waiting": i.Waiting, "triggered": i.Triggered, "running": i.Running}
 	if i.shown {
 		more["last"] = i.Last
+	}
+	if i.Damaged != nil {
+		more["damaged"] = i.Damaged
 	}
 	return marshalJob(i.Job, more)
 }
@@ -51,33 +58,37 @@ type ListResult struct {
 	Jobs []Info `json:"jobs"`
 }
 
-// List returns all jobs.
+// List returns all jobs, those too of which a record cannot be read.
 func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	var out ListResult
-	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: dueKind}}}, func(tx *store.Tx) error {
+	err := dues(ctx, st, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}}}, func(tx *store.Tx, all dueList) error {
 		out = ListResult{Jobs: []Info{}}
 		jobs, err := tx.Scan(jobKind, 0)
 		if err != nil {
 			return err
 		}
-		dues, err := tx.Scan(dueKind, 0)
-		if err != nil {
-			return err
-		}
-		due := map[string]dueRecord{}
-		for _, rec := range dues {
-			d, err := store.Decode[dueRecord](tx, rec)
-			if err != nil {
-				return err
-			}
+		due, bad := map[string]dueRecord{}, map[string]*DamagedError{}
+		for _, d := range all.list {
 			due[d.Value.Job] = d.Value
 		}
+		for _, d := range all.damaged {
+			bad[d.Job] = d
+		}
 		for _, rec := range jobs {
+			name := strings.TrimPrefix(rec.Key, jobKind)
 			j, err := store.Decode[Job](tx, rec)
-			if err != nil {
-				return err
+			i := newInfo(j.Value, due[name])
+			i.Damaged = bad[name]
+			if errors.As(damaged(name, "remove", err), &i.Damaged) {
+				i.Job = Job{Name: name}
 			}
-			out.Jobs = append(out.Jobs, newInfo(j.Value, due[j.Value.Name]))
+			out.Jobs = append(out.Jobs, i)
+			delete(bad, name)
+		}
+		for _, d := range all.damaged { // of jobs that were removed
+			if bad[d.Job] != nil {
+				out.Jobs = append(out.Jobs, Info{Job: Job{Name: d.Job}, Running: []Run{}, Damaged: d})
+			}
 		}
 		return nil
 	})
@@ -97,7 +108,7 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 		if err != nil {
 			return err
 		}
-		fires, err := fires(tx, name, 20)
+		fires, _, err := fires(tx, name, 20)
 		if err != nil {
 			return err
 		}
@@ -114,21 +125,23 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 	return out, err
 }
 
-// fires returns the newest records of a job, newest first.
-func fires(tx *store.Tx, name string, limit int) ([]Fire, error) {
+// fires returns the newest records of a job, newest first, and which of them
+// cannot be read.
+func fires(tx *store.Tx, name string, limit int) (list []Fire, bad []*DamagedError, err error) {
 	prefix := fireKind
 	if name != "" {
 		prefix += name + "/"
 	}
 	recs, err := tx.Scan(prefix, -limit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var list []Fire
 	for _, rec := range recs {
 		f, err := store.Decode[Fire](tx, rec)
 		if err != nil {
-			return nil, err
+			job, _, _ := strings.Cut(strings.TrimPrefix(rec.Key, fireKind), "/")
+			bad = append(bad, &DamagedError{Job: job, Err: err})
+			continue
 		}
 		if f.Value.State == Claimed {
 			f.Value.Token = f.Rev // what a commit cannot know of itself
@@ -136,7 +149,7 @@ func fires(tx *store.Tx, name string, limit int) ([]Fire, error) {
 		list = append(list, f.Value)
 	}
 	slices.SortStableFunc(list, func(a, b Fire) int { return b.At.Compare(a.At) })
-	return list, nil
+	return list, bad, nil
 }
 
 // HistoryRequest selects records of fire times.
@@ -149,6 +162,8 @@ type HistoryRequest struct {
 type HistoryResult struct {
 	Fires []Fire  `json:"fires"`
 	Jobs  []Stats `json:"jobs"`
+
+	Damaged []*DamagedError `json:"damaged,omitempty"` // what cannot be read, also of what is due
 }
 
 // Stats sums up the records of one job.
@@ -177,20 +192,24 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 	if r.Job != "" {
 		prefix += r.Job + "/"
 	}
-	q := need(orElse(r.Job, "-"))
-	q.Ranges = []driver.Range{{Prefix: prefix}}
+	q := driver.Query{Keys: []string{jobKind + orElse(r.Job, "-")}, Ranges: []driver.Range{{Prefix: prefix}}}
 	out := HistoryResult{}
-	err := st.View(ctx, q, func(tx *store.Tx) error {
-		all, err := fires(tx, r.Job, 0)
+	err := dues(ctx, st, q, func(tx *store.Tx, due dueList) error {
+		all, bad, err := fires(tx, r.Job, 0)
 		if err != nil {
 			return err
 		}
-		if r.Job != "" && len(all) == 0 {
-			if _, _, err := mustJob(tx, r.Job); err != nil {
-				return err
+		for _, d := range due.damaged {
+			if r.Job == "" || r.Job == d.Job {
+				bad = append(bad, d)
 			}
 		}
-		out = HistoryResult{Fires: append([]Fire{}, all[:min(len(all), orElse(r.Limit, 20))]...), Jobs: stats(all)}
+		if r.Job != "" && len(all)+len(bad) == 0 {
+			if job, err := getJob(tx, r.Job); err != nil || !job.Exists() {
+				return orElse(err, error(&NotFoundError{r.Job}))
+			}
+		}
+		out = HistoryResult{Fires: append([]Fire{}, all[:min(len(all), orElse(r.Limit, 20))]...), Jobs: stats(all), Damaged: bad}
 		return nil
 	})
 	return out, err
@@ -289,10 +308,10 @@ func cleanup(tx *store.Tx) (n int, err error) {
 	known := map[string]Job{}
 	for _, rec := range jobs {
 		j, err := store.Decode[Job](tx, rec)
-		if err != nil {
-			return 0, err
+		if err != nil { // what it keeps is not known
+			j.Value = Job{Keep: math.MaxInt, KeepFor: math.MaxInt64}
 		}
-		known[j.Value.Name] = j.Value
+		known[strings.TrimPrefix(rec.Key, jobKind)] = j.Value
 	}
 	recs, err := tx.Scan(fireKind, 0)
 	if err != nil {
@@ -301,8 +320,8 @@ func cleanup(tx *store.Tx) (n int, err error) {
 	seen := map[string]int{}
 	for _, rec := range slices.Backward(recs) { // newest first
 		f, err := store.Decode[Fire](tx, rec)
-		if err != nil {
-			return n, err
+		if err != nil { // doctor tells; it is in nobody's way
+			continue
 		}
 		j, ok := known[f.Value.Job]
 		if !ok {

@@ -186,7 +186,7 @@ func (r *ApplyRequest) prune(tx *store.Tx, keep map[string]bool, out *ApplyResul
 		return err
 	}
 	for _, name := range names {
-		c, err := remove(tx, name, r.By)
+		c, err := remove(tx, name, r.By, false)
 		if err != nil {
 			return err
 		}
@@ -196,22 +196,29 @@ func (r *ApplyRequest) prune(tx *store.Tx, keep map[string]bool, out *ApplyResul
 }
 
 // remove deletes a job. What runs goes on; its end is still written.
-func remove(tx *store.Tx, name, by string) (Change, error) {
+func remove(tx *store.Tx, name, by string, force bool) (Change, error) {
 	c := Change{Name: name, Action: "removed"}
+	forced := func(err error) bool { return force && errors.Is(err, driver.ErrDamaged) }
 	job, err := getJob(tx, name)
-	if err != nil {
+	if err != nil && !forced(err) {
 		return c, err
 	}
-	due, err := getDue(tx, name)
-	if err != nil {
-		return c, err
+	due, err2 := getDue(tx, name)
+	if err2 != nil && !forced(err2) {
+		return c, err2
 	}
-	if !job.Exists() {
+	if !job.Exists() && err2 == nil {
 		return c, &NotFoundError{name}
 	}
-	tx.Delete(job.Key)
+	tx.Delete(jobKind + name)
 	d := due.Value
-	c.dropped = d.dropped(job.Value, tx.Now().UTC(), true, "the job was removed before it ran")
+	switch {
+	case err2 != nil:
+		d = dueRecord{}
+	case err != nil: // what else was to run is not known
+	default:
+		c.dropped = d.dropped(job.Value, tx.Now().UTC(), true, "the job was removed before it ran")
+	}
 	d.Job, d.Triggers = name, nil
 	d.follow(job.Value, time.Time{})
 	return c, errors.Join(putDue(tx, d), note(tx, "removed", name, by))
@@ -222,6 +229,7 @@ type ChangeRequest struct {
 	Name   string
 	By     string
 	DryRun bool
+	Force  bool // Remove, Resume: also a job of which a record cannot be read
 }
 
 // Remove deletes a job. Its history stays until its age is over.
@@ -230,7 +238,7 @@ func Remove(ctx context.Context, st *store.Store, r ChangeRequest) error {
 		return err
 	}
 	return update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
-		c, err := remove(tx, r.Name, r.By)
+		c, err := remove(tx, r.Name, r.By, r.Force)
 		if err != nil {
 			return err
 		}
@@ -244,6 +252,8 @@ func Pause(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) 
 }
 
 // Resume lets a job fire again, from now on: the times between are not missed.
+// With Force that holds for one of which it cannot be read what is due; what was
+// triggered is forgotten then.
 func Resume(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) {
 	return r.pause(ctx, st, false)
 }
@@ -255,10 +265,14 @@ func (r ChangeRequest) pause(ctx context.Context, st *store.Store, paused bool) 
 	}
 	err := update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
 		job, due, err := mustJob(tx, r.Name)
+		var bad *DamagedError
+		if !paused && r.Force && errors.As(err, &bad) && bad.Mend == "resume" && job.Name != "" {
+			due, err = remake(tx, job)
+		}
 		if err != nil {
 			return err
 		}
-		if job.Paused != paused {
+		if job.Paused != paused || !paused && due.At == nil { // of a record that was damaged, and taken away
 			cron, err := ParseCron(job.Cron, job.Zone)
 			if err != nil {
 				return job.wrong(err)
@@ -289,9 +303,8 @@ func mustJob(tx *store.Tx, name string) (Job, dueRecord, error) {
 	if err == nil && !job.Exists() {
 		err = &NotFoundError{name}
 	}
-	due.Value.Job = name
 	if !due.Exists() { // paused, nothing running
-		due.Value.TTL, due.Value.Handler, due.Value.Each = job.Value.TTL.Seconds(), len(job.Value.Command) == 0, job.Value.Overlap == OverlapAllow
+		due.Value = newDue(job.Value)
 	}
 	return job.Value, due.Value, err
 }

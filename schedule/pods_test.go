@@ -174,6 +174,18 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// Runs that may overlap are made up for at once: each of them, and no fire time twice.
+func TestOutageAtOnce(t *testing.T) {
+	w := newWorld(t, Job{Name: "x", Cron: "30 * * * * *", Keep: 500, Misfire: MisfireAll, Overlap: OverlapAllow})
+	w.outage(time.Hour)
+	w.pods(3, map[string]Handler{"x": w.handle}, w.settled("x"))
+	runs := slices.Clone(w.runs["x"])
+	slices.SortFunc(runs, time.Time.Compare)
+	if n := len(slices.CompactFunc(slices.Clone(runs), time.Time.Equal)); len(runs) < 60 || n != len(runs) {
+		t.Errorf("%d runs of %d fire times", len(runs), n)
+	}
+}
+
 func named(j Job, name string, m Misfire) Job {
 	j.Name, j.Misfire = name, m
 	return j

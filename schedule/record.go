@@ -53,6 +53,11 @@ func (d dueRecord) Check(key string) error {
 	return nil
 }
 
+// newDue is what is due of a job that has no fire time yet.
+func newDue(j Job) dueRecord {
+	return dueRecord{Job: j.Name, TTL: j.TTL.Seconds(), Handler: len(j.Command) == 0, Each: j.Overlap == OverlapAllow}
+}
+
 func (d dueRecord) empty() bool { return d.At == nil && len(d.Triggers)+len(d.Running) == 0 }
 
 // start is when the next fire time may be claimed.
@@ -184,11 +189,13 @@ func fireKey(job string, at time.Time) string { return fireKind + job + "/" + st
 func runID(job string, at time.Time) string { return job + "@" + stamp(at) }
 
 func getJob(tx *store.Tx, name string) (store.Entry[Job], error) {
-	return store.Get[Job](tx, jobKind+name)
+	e, err := store.Get[Job](tx, jobKind+name)
+	return e, damaged(name, "remove", err)
 }
 
 func getDue(tx *store.Tx, name string) (store.Entry[dueRecord], error) {
-	return store.Get[dueRecord](tx, dueKind+name)
+	e, err := store.Get[dueRecord](tx, dueKind+name)
+	return e, damaged(name, "resume", err)
 }
 
 func getFire(tx *store.Tx, name string, at time.Time) (store.Entry[Fire], error) {

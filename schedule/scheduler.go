@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -136,6 +138,7 @@ type pod struct {
 	work sync.WaitGroup
 	crew
 
+	told   map[string]string // jobs that cannot be looked at, and why; of the loop
 	saying sync.Mutex
 }
 
@@ -197,6 +200,9 @@ type view struct {
 	ready []candidate   // what may be claimed now
 	sleep time.Duration // until the next one
 	keys  []string      // locks of runs that are not ours
+
+	damaged []*DamagedError // jobs that cannot be looked at
+	trouble error           // with a job that does not fire because of it
 }
 
 // candidate is a job that has something to do.
@@ -226,8 +232,9 @@ func (p *pod) loop() error {
 			continue
 		}
 		failures = 0
+		p.tell(v.damaged)
 		if p.o.Once && len(v.ready) == 0 && quiet {
-			return nil
+			return v.trouble
 		}
 		p.offer(v.ready)
 		p.sleep(v)
@@ -264,18 +271,13 @@ func (p *pod) pause(d time.Duration) {
 // look reads all that is due in one scan, and the locks of what runs.
 func (p *pod) look() (view, error) {
 	var v view
-	err := p.st.View(p.soft, driver.Query{Ranges: []driver.Range{{Prefix: dueKind}}}, func(tx *store.Tx) error {
-		v = view{rev: tx.Rev(), sleep: longSleep}
-		recs, err := tx.Scan(dueKind, 0)
-		if err != nil {
-			return err
+	err := dues(p.soft, p.st, driver.Query{}, func(tx *store.Tx, all dueList) error {
+		v = view{rev: tx.Rev(), sleep: longSleep, damaged: all.damaged}
+		if len(all.damaged) > 0 {
+			v.trouble = all.damaged[0]
 		}
 		var dues []store.Entry[dueRecord]
-		for _, rec := range recs {
-			d, err := store.Decode[dueRecord](tx, rec)
-			if err != nil {
-				return err
-			}
+		for _, d := range all.list {
 			if p.can(d.Value) {
 				dues = append(dues, d)
 			}
@@ -287,6 +289,22 @@ func (p *pod) look() (view, error) {
 	})
 	rand.Shuffle(len(v.ready), func(i, j int) { v.ready[i], v.ready[j] = v.ready[j], v.ready[i] }) // pods begin at different ends
 	return v, err
+}
+
+// tell says once of each job that cannot be looked at, and when it can be again.
+func (p *pod) tell(damaged []*DamagedError) {
+	now := map[string]string{}
+	for _, d := range damaged {
+		if now[d.Job] = d.Error(); p.told[d.Job] != now[d.Job] {
+			p.say(Event{Level: LevelWarn, Event: "damaged", Job: d.Job}, "%s", d.warning())
+		}
+	}
+	for _, job := range slices.Sorted(maps.Keys(p.told)) {
+		if now[job] == "" {
+			p.say(Event{Event: "mended", Job: job}, "Job %s can be read again", job)
+		}
+	}
+	p.told = now
 }
 
 // can reports whether this pod knows how to run the job.
@@ -357,6 +375,10 @@ func (p *pod) sort(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 			}
 		}
 		if ready && !waits {
+			if err := p.rests(d.Job, e.Rev); err != nil {
+				v.trouble = orElse(v.trouble, err)
+				continue
+			}
 			c.key = orElse(c.key, d.key(c.at))
 			v.ready = append(v.ready, c)
 		}
