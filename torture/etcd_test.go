@@ -139,11 +139,13 @@ func failOver(c *etcdtest.Cluster, pause bool) error {
 // TestCutOff: a holder that no longer reaches the server, and is not told so,
 // ends its command before the server gives the lock away.
 func TestCutOff(t *testing.T) {
+	t.Parallel() // it mostly sleeps
 	t.Run("etcd", func(t *testing.T) { cutOff(t, etcd, sharedEtcd(t).Members[0].Addr) })
 	t.Run("postgres", func(t *testing.T) { cutOff(t, postgres, pgtest.Shared(t).Addr()) })
 }
 
 func cutOff(t *testing.T, b backend, addr string) {
+	t.Parallel()
 	p, err := proxy.New(addr)
 	must(t, err)
 	t.Cleanup(p.Close)

@@ -152,9 +152,10 @@ func runs(pid int) bool {
 // its wrapper exits with 7, none of its writes is accepted, and its end
 // changes nothing.
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	eachBackend(t, func(t *testing.T, b backend) {
 		t.Parallel() // they mostly sleep
-		ttl, each, atOnce := max(2*time.Second, b.ttl), 1, 4
+		ttl, each, atOnce := max(3*time.Second, b.ttl), 1, 4
 		if full() {
 			each, atOnce = rounds(max(1, 100/int(ttl/time.Second))), 8
 		}
@@ -194,7 +195,7 @@ func (f *field) stopRound(whole, deaf bool) error {
 		return err
 	}
 	defer next.end()
-	if err := within(2*f.ttl+5*time.Second, next.in); err != nil {
+	if err := within(2*f.ttl+30*time.Second, next.in); err != nil {
 		return fmt.Errorf("nobody can take over: %w: %s", err, &next.said)
 	}
 	if !whole && runs(old.child) {
@@ -241,7 +242,7 @@ func (f *field) afterwards(key int, whole bool, old, next *job) error {
 		}
 		time.Sleep(step)
 	}
-	if err := within(5*time.Second, old.done); err != nil {
+	if err := within(30*time.Second, old.done); err != nil {
 		return fmt.Errorf("the wrapper does not end: %w", err)
 	}
 	if code := old.wrapper.ProcessState.ExitCode(); code != 7 {
@@ -263,42 +264,55 @@ func (f *field) afterwards(key int, whole bool, old, next *job) error {
 // than its ttl. The time of trust began with the call: the command must not
 // work. With the deadline counted from the reply it would.
 func TestReplyComesLate(t *testing.T) {
+	t.Parallel() // it mostly sleeps
 	needStrace(t)
-	for _, bug := range []string{"", "deadline_from_reply"} {
-		f := newField(t, sqlite, time.Second)
-		if code, out := f.tasklock("acquire", "other", "--owner", "o", "--no-wait"); code != 0 { // makes the store
-			t.Fatal(out)
-		}
-		// The second flock opens the gate after the commit.
-		late, err := f.start(0, 1, 3*time.Second, false, bug,
-			"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_exit=2500000:when=2", "--")
-		must(t, err)
-		for code := 1; code != 0; { // until it has the lock
-			code, _ = f.tasklock("check", keyName(0))
-		}
-		next, err := f.start(0, 2, 4*time.Second, false, "")
-		must(t, err)
-		if err := within(10*time.Second, next.in); err != nil {
-			t.Fatalf("nobody can take over: %v: %s", err, &next.said)
-		}
-		if err := within(20*time.Second, late.done); err != nil {
-			t.Fatal("the late one does not end")
-		}
-		next.end()
-		switch worked := late.spoke("pushed"); {
-		case bug == "" && worked:
-			t.Errorf("the command worked though its lease was taken over: %v", late.lines)
-		case bug == "" && late.wrapper.ProcessState.ExitCode() != 7:
-			t.Errorf("exit %d instead of 7: %s", late.wrapper.ProcessState.ExitCode(), &late.said)
-		case bug != "" && !worked:
-			t.Errorf("the bug %s was not seen: %v %s", bug, late.lines, &late.said)
+	late := replyLate(t, "")
+	if late.spoke("pushed") {
+		t.Errorf("the command worked though its lease was taken over: %v", late.lines)
+	}
+	if code := late.wrapper.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("exit %d instead of 7: %s", code, &late.said)
+	}
+	for range attempts { // on a busy machine its next heartbeat may come before its command has begun
+		if late = replyLate(t, "deadline_from_reply"); late.spoke("pushed") {
+			return
 		}
 	}
+	t.Errorf("the bug was not seen: %v %s", late.lines, &late.said)
+}
+
+// replyLate runs a command whose grant is told when another has it already.
+func replyLate(t *testing.T, bug string) (late *job) {
+	t.Helper()
+	f := newField(t, sqlite, time.Second)
+	if code, out := f.tasklock("acquire", "other", "--owner", "o", "--no-wait"); code != 0 { // makes the store
+		t.Fatal(out)
+	}
+	// The second flock opens the gate after the commit.
+	late, err := f.start(0, 1, 3*time.Second, false, bug,
+		"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_exit=2500000:when=2", "--")
+	must(t, err)
+	for { // until it has the lock, or had it
+		if _, out := f.tasklock("history", keyName(0)); strings.Contains(out, `"acquired"`) {
+			break
+		}
+	}
+	next, err := f.start(0, 2, 4*time.Second, false, "")
+	must(t, err)
+	defer next.end()
+	if err := within(time.Minute, next.in); err != nil {
+		t.Fatalf("nobody can take over: %v: %s", err, &next.said)
+	}
+	if err := within(time.Minute, late.done); err != nil {
+		t.Fatal("the late one does not end")
+	}
+	return late
 }
 
 // TestHeartbeatAfterBreak breaks the lock under a running command and gives
 // it to someone else: the next heartbeat must find out, and change nothing.
 func TestHeartbeatAfterBreak(t *testing.T) {
+	t.Parallel()
 	eachBackend(t, func(t *testing.T, b backend) {
 		t.Parallel()
 		if taken := newField(t, b, b.ttl).breakUnder(t, ""); taken != "" {

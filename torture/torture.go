@@ -50,7 +50,7 @@ type Config struct {
 	DisturbEvery time.Duration
 
 	Drops  bool          // the store drops the record of a lease that expires
-	Late   time.Duration // how much longer than its ttl a dead holder may be in the way; default 5s
+	Late   time.Duration // how much longer than its ttl a dead holder may be in the way; default 20s
 	Limit  time.Duration // of the whole run; default 10m
 	Damage func() []string
 }
@@ -64,7 +64,7 @@ func (c Config) withDefaults() Config {
 	c.Wait = cmp.Or(c.Wait, time.Minute)
 	c.Probes = cmp.Or(c.Probes, 20)
 	c.Pause = cmp.Or(c.Pause, 2*c.TTL)
-	c.Late = cmp.Or(c.Late, 5*time.Second)
+	c.Late = cmp.Or(c.Late, 20*time.Second)
 	c.Limit = cmp.Or(c.Limit, 10*time.Minute)
 	return c
 }

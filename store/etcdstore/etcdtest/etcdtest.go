@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +19,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 )
 
 // startTime is how long servers may take to be ready; a busy machine is slow.
@@ -277,17 +277,12 @@ func (c *Cluster) log() string {
 
 // freePorts finds n addresses on which nobody listens.
 func freePorts(n int) (addrs []string, err error) {
-	var held []net.Listener
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := proxy.Port()
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, l)
-		addrs = append(addrs, l.Addr().String())
-	}
-	for _, l := range slices.Backward(held) {
-		_ = l.Close()
+		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	return addrs, nil
 }

@@ -22,6 +22,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 )
 
 // A Server is one cluster.
@@ -97,7 +99,7 @@ func prepare() (*Server, error) {
 		return nil, err
 	}
 	s := &Server{bin: bin, uid: -1}
-	if s.Port, err = freePort(); err != nil {
+	if s.Port, err = proxy.Port(); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() == 0 { // PostgreSQL does not run as root
@@ -310,15 +312,6 @@ func ordinary() (uid, gid int, err error) {
 		return uid, gid, errors.Join(err1, err2)
 	}
 	return 0, 0, errors.New("no user postgres or nobody to run a server as")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Eventually waits for a condition that must come true.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 )
 
 // Pooler starts PgBouncer in front of the server, such that every transaction
@@ -18,7 +20,7 @@ func (s *Server) Pooler(t testing.TB) (addr string) {
 	if err != nil {
 		path = "/usr/sbin/pgbouncer"
 	}
-	port, err := freePort()
+	port, err := proxy.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
