@@ -41,10 +41,10 @@ typescript: build ## the TypeScript client against the real command
 
 torture: build etcd ## the long forms: races, kills, pauses, crashes at every system call
 	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 120m ./torture
+	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 240m ./torture
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 60m -run Killed ./cli
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 20m -run Restored ./store/etcdstore
-	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 60m -run Simulat ./lock
+	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 180m -run Simulat ./lock
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc git redis-server pg_ctl
