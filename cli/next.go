@@ -165,6 +165,9 @@ func (a *App) afterConfig(e *ConfigError) string {
 }
 
 func (a *App) afterLoss(lost *lock.LostError) string {
+	if a.command == "next" { // the task of an earlier request
+		return a.commandLine("next", "--claim")
+	}
 	if strings.HasPrefix(lost.Key, "lease ") {
 		return a.commandLine("list", "--mine")
 	}

@@ -40,7 +40,7 @@ func Main(args []string, a App) (code int) {
 	usage := new(usageError)
 	if a.command == "" { // nothing has run: whatever it is, the command line is wrong
 		a.command = commandName(cmd)
-		err = &usageError{text: err.Error()}
+		err = &usageError{text: inOurWords(err.Error())}
 	}
 	if errors.As(err, &usage) {
 		a.JSON = a.JSON || asksForJSON(args) // flags after the bad one were not read
@@ -53,6 +53,17 @@ func Main(args []string, a App) (code int) {
 		code = int(ExitError) // 2 denies an action, and nothing has judged one
 	}
 	return code
+}
+
+// inOurWords puts what the library says about flags that exclude each other.
+func inOurWords(text string) string {
+	if rest, ok := strings.CutPrefix(text, "if any flags in the group ["); ok {
+		_, set, _ := strings.Cut(rest, "; [")
+		if set, ok := strings.CutSuffix(set, "] were all set"); ok {
+			return "--" + strings.Join(strings.Fields(set), " and --") + " do not go together"
+		}
+	}
+	return text
 }
 
 func asksForJSON(args []string) bool {

@@ -226,10 +226,9 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 			return t, false, err
 		}
 	}
-	if err := save(tx, Task{}, t); err != nil {
+	if err := save(tx, Task{}, &t); err != nil {
 		return t, false, err
 	}
-	t.UpdatedAt = t.CreatedAt
 	return t, made, nil
 }
 
@@ -263,7 +262,7 @@ func link(tx *store.Tx, t *Task, dep Task) error {
 	}
 	before := dep
 	dep.Dependents = append(slices.Clip(dep.Dependents), t.ID)
-	return save(tx, before, dep)
+	return save(tx, before, &dep)
 }
 
 const taskCounter = counterKind + "task"

@@ -139,7 +139,7 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	t.Attempts++
 	t.Worktree = worktree
 	t.LastVerb, t.LastToken = "", 0
-	if err := save(tx, before, t); err != nil {
+	if err := save(tx, before, &t); err != nil {
 		return Task{}, err
 	}
 	return t, log(tx, Claim, id, owner, before.Status, InProgress, "")

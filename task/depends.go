@@ -55,7 +55,7 @@ func Depends(ctx context.Context, st *store.Store, r DependsRequest) (Task, erro
 				return err
 			}
 		}
-		if err := save(tx, before, t); err != nil {
+		if err := save(tx, before, &t); err != nil {
 			return err
 		}
 		out = t
@@ -122,7 +122,7 @@ func disown(tx *store.Tx, id, dependent string) error {
 	}
 	t := e.Value.clone()
 	t.Dependents = without(t.Dependents, []string{dependent})
-	return save(tx, e.Value, t)
+	return save(tx, e.Value, &t)
 }
 
 // EditRequest changes what a task says. Nil fields stay.
@@ -164,7 +164,7 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 		if err := r.apply(tx, &t, lk); err != nil {
 			return err
 		}
-		if err := save(tx, before, t); err != nil {
+		if err := save(tx, before, &t); err != nil {
 			return err
 		}
 		out = t

@@ -102,7 +102,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 					now := tx.Now().UTC()
 					t.CompletedAt = &now
 				}
-				if err := save(tx, before, t); err != nil {
+				if err := save(tx, before, &t); err != nil {
 					return err
 				}
 			}

@@ -163,14 +163,14 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 	return e.Value, nil
 }
 
-// save writes a task together with its places in the indexes. before is the
-// task as it was read; the zero Task for a new one.
-func save(tx *store.Tx, before, after Task) error {
+// save writes a task together with its places in the indexes, and notes when.
+// before is the task as it was read; the zero Task for a new one.
+func save(tx *store.Tx, before Task, after *Task) error {
 	after.UpdatedAt = tx.Now().UTC()
-	if err := reindex(tx, before, after); err != nil {
+	if err := reindex(tx, before, *after); err != nil {
 		return err
 	}
-	return tx.Put(taskKind+after.ID, after)
+	return tx.Put(taskKind+after.ID, *after)
 }
 
 // reindex moves a task from the places that it leaves to those that it takes.

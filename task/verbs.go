@@ -129,7 +129,7 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 	if err := lock.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
 		return Task{}, false, err
 	}
-	if err := save(tx, before, t); err != nil {
+	if err := save(tx, before, &t); err != nil {
 		return Task{}, false, err
 	}
 	if err := spread(tx, before, t); err != nil {
@@ -204,7 +204,7 @@ func spread(tx *store.Tx, before, after Task) error {
 		default:
 			continue
 		}
-		if err := save(tx, e.Value, d); err != nil {
+		if err := save(tx, e.Value, &d); err != nil {
 			return err
 		}
 	}
@@ -266,7 +266,7 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 		}
 		t = before.clone()
 		set(&t)
-		return save(tx, before, t)
+		return save(tx, before, &t)
 	})
 	return t, err
 }

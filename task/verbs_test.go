@@ -235,3 +235,47 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 	w.must(w.do(task.Complete, "B", 0, "a", "b", "c", "a")) // a chain, and one of them twice
 	w.holds()
 }
+
+// What an operation answers is the task as it is in the store.
+func TestAnswersAreTheRecords(t *testing.T) {
+	bubble(t, func(w *world) {
+		one := func(out task.DoResult, err error) (task.Task, error) {
+			w.must(err)
+			return out.Tasks[0], nil
+		}
+		for _, op := range []struct {
+			name string
+			do   func() (task.Task, error)
+		}{
+			{"add", func() (task.Task, error) {
+				out, err := task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{in("S", "a")}, By: "A"})
+				w.must(err)
+				return out.Tasks[0], nil
+			}},
+			{"claim", func() (task.Task, error) {
+				out, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lock.AcquireRequest{Owner: "A"}})
+				w.must(err)
+				return out.Tasks[0], nil
+			}},
+			{"progress", func() (task.Task, error) {
+				return task.Progress(w.ctx, w.st, task.ProgressRequest{Task: "a", Owner: "A", Note: "half"})
+			}},
+			{"edit", func() (task.Task, error) {
+				return task.Edit(w.ctx, w.st, task.EditRequest{Task: "a", Owner: "A", Title: ptr("b")})
+			}},
+			{"complete", func() (task.Task, error) {
+				return one(task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}))
+			}},
+			{"reset", func() (task.Task, error) {
+				return one(task.ResetTasks(w.ctx, w.st, task.ResetRequest{Tasks: []string{"a"}, By: "A"}))
+			}},
+		} {
+			time.Sleep(time.Second)
+			got, err := op.do()
+			w.must(err)
+			want, err := task.Show(w.ctx, w.st, "a")
+			w.must(err)
+			equal(w, op.name, got, want.Task)
+		}
+	})
+}
