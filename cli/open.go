@@ -69,6 +69,9 @@ func (a *App) caller() (agent.Identity, error) {
 // first commit of a command that may make it does; so bad input and --dry-run leave
 // nothing behind. Reading a store that does not exist though someone named it
 // is driver.ErrMissing.
+//
+// A command that makes a store which someone named says so: the name may be
+// mistyped.
 func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if a.st != nil {
 		return a.st, nil
@@ -145,6 +148,9 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 		return nil, err
 	}
 	l.real = d
+	if _, named := l.app.cfg.Store(); create && named {
+		l.app.note("Note: there was no store at %s; it was made.", withoutPassword(l.url))
+	}
 	return d, nil
 }
 

@@ -87,7 +87,12 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 	case o.retries < 0:
 		return usagef("--retries: must not be negative")
 	}
-	st, err := a.Store(ctx, true)
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	_, named := cfg.Store()
+	st, err := a.Store(ctx, !named) // a name that is mistyped must not look like a list without tasks
 	if err != nil {
 		return err
 	}

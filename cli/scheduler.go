@@ -57,7 +57,7 @@ func (o *schedulerOptions) run(ctx context.Context, a *App) error {
 	case o.level != "debug" && o.level != "info":
 		return usagef("--log-level: must be debug or info, not %q", short(o.level, 40))
 	}
-	st, err := a.Store(ctx, true)
+	st, err := a.Store(ctx, false) // it only does what others put there: a name that is mistyped must not look like a store without jobs
 	if err != nil {
 		return err
 	}
