@@ -124,6 +124,8 @@ func (a *App) next(err error) string {
 		return a.commandLine("list")
 	case errors.Is(err, driver.ErrMissing):
 		return a.commandLine("init")
+	case errors.Is(err, driver.ErrNewer):
+		return "tasklock version" // the message says how to get another
 	}
 	switch v := judge(err); v.exit {
 	case ExitUsage:

@@ -113,7 +113,7 @@ func (b *backupReader) read() (c Copy, err error) {
 	case head.Backup != "tasklock" || head.Format < 1 || head.Records < 0 || head.Revision < 0:
 		return c, errors.New("this is not a backup of tasklock")
 	case head.Format > BackupFormat:
-		return c, fmt.Errorf("%w %d of a backup, this tasklock reads up to %d: upgrade it", driver.ErrNewer, head.Format, BackupFormat)
+		return c, driver.Newer("the backup", head.Format, BackupFormat)
 	}
 	c = Copy{From: head.From, Rev: head.Revision, Now: head.Time}
 	for last := ""; len(c.Records) < head.Records; {

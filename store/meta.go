@@ -93,7 +93,7 @@ func (tx *Tx) meta() (m Meta, err error) {
 	}
 	switch {
 	case m.Format > Format:
-		return m, fmt.Errorf("%w %d, this tasklock reads up to %d: upgrade it", driver.ErrNewer, m.Format, Format)
+		return m, driver.Newer("record \""+metaKey+"\"", m.Format, Format)
 	case m.Format < 1:
 		return m, fmt.Errorf("%w: record %q has no format", driver.ErrDamaged, metaKey)
 	}

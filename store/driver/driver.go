@@ -68,6 +68,13 @@ var (
 	ErrInvalid = errors.New("invalid batch")
 )
 
+// Newer is an [ErrNewer] about a place that has a format of which this program
+// knows only those up to known.
+func Newer(where string, format, known int) error {
+	return fmt.Errorf("%w: %s has format %d, this tasklock reads up to %d; upgrade it to the version that wrote that, or to the newest: "+
+		"go install github.com/tasklock/tasklock/cmd/...@latest", ErrNewer, where, format, known)
+}
+
 // Refusal reports whether err is an answer that repeating will not change.
 func Refusal(err error) bool {
 	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrMissing, ErrDenied, ErrTooLarge, ErrInvalid} {

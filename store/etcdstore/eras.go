@@ -110,7 +110,7 @@ func parseFormat(key string, kvs []*mvccpb.KeyValue) (*format, error) {
 	err := json.Unmarshal(kvs[0].Value, f)
 	switch {
 	case err == nil && f.Version > formatVersion:
-		return nil, fmt.Errorf("%w: format %d, we know %d", driver.ErrNewer, f.Version, formatVersion)
+		return nil, driver.Newer(fmt.Sprintf("etcd key %q", key), f.Version, formatVersion)
 	case err != nil || f.Version < 1 || len(f.Eras) == 0:
 		return nil, fmt.Errorf("%w: etcd key %q is not as tasklock writes it", driver.ErrDamaged, key)
 	}

@@ -22,9 +22,10 @@ func (s *Store) explain(err error, name string) error {
 		return err
 	}
 	path := s.path(name)
+	var newer newerFormat
 	switch {
-	case errors.Is(err, errFormat):
-		return fmt.Errorf("%w: %s %w than this tasklock knows (%d); use the newer tasklock", driver.ErrNewer, path, err, format)
+	case errors.As(err, &newer):
+		return driver.Newer(path, int(newer), format)
 	case errors.Is(err, errEmpty), errors.Is(err, errNotOurs):
 		return fmt.Errorf("%w: %s %w; %s", driver.ErrDamaged, path, err, mendRecord)
 	case errors.Is(err, errNoJournal), errors.Is(err, errNoBase), errors.Is(err, errMiddle),

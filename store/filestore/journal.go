@@ -167,7 +167,7 @@ func checkHead(line []byte) error {
 	case !ok || !ours || n < format:
 		return errNoJournal
 	case n > format:
-		return errFormat
+		return newerFormat(n)
 	}
 	return nil
 }

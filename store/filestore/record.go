@@ -101,8 +101,12 @@ func seeAlso(value []byte) string {
 var (
 	errNotOurs = errors.New("is not a record of ours")
 	errEmpty   = errors.New("is empty")
-	errFormat  = errors.New("has a newer format")
 )
+
+// newerFormat is the one that a file has and this program does not know.
+type newerFormat int
+
+func (newerFormat) Error() string { return "has a newer format" }
 
 // decodeRecord reads the content of a record's file. The value is part of data.
 func decodeRecord(data []byte) (record, error) {
@@ -113,7 +117,7 @@ func decodeRecord(data []byte) (record, error) {
 	version, rest, _ := strings.Cut(string(head), "\n")
 	if v, isRecord := strings.CutPrefix(version, recordMagic); isRecord && v != strconv.Itoa(recordVersion) {
 		if n, err := strconv.Atoi(v); err == nil && n > recordVersion {
-			return record{}, errFormat
+			return record{}, newerFormat(n)
 		}
 		return record{}, errNotOurs
 	}

@@ -74,7 +74,7 @@ func decodeState(data []byte) (state, error) {
 		return state{}, errNoState
 	}
 	if st.Format > format {
-		return state{}, errFormat
+		return state{}, newerFormat(st.Format)
 	}
 	if st.Kinds == nil {
 		st.Kinds = make(map[string]int64)

@@ -202,7 +202,7 @@ func decodeState(file []byte) (state, error) {
 	case !ok || err != nil || format < 1:
 		return s, errForm
 	case format > stateFormat:
-		return s, fmt.Errorf("%w: format %d, this tasklock knows %d", driver.ErrNewer, format, stateFormat)
+		return s, driver.Newer(stateFile, format, stateFormat)
 	case len(lines) < 4:
 		return s, errForm
 	}

@@ -115,7 +115,7 @@ func TestVersions(t *testing.T) {
 	server.SQL(t, strings.ReplaceAll(`UPDATE @.record SET value = jsonb_set(value::jsonb, '{version}', '99') WHERE key = ''`, "@", schema))
 	for _, create := range []bool{false, true} {
 		_, err := pgstore.Open(t.Context(), place, &pgstore.Options{Create: create})
-		refused(t, "newer", err, driver.ErrNewer, "version 99", "upgrade")
+		refused(t, "newer", err, driver.ErrNewer, "format 99", "upgrade")
 	}
 }
 

@@ -232,7 +232,7 @@ func (s *Store) version(ctx context.Context, c *conn) (int, error) {
 }
 
 func (s *Store) newer(version int) error {
-	return fmt.Errorf("%w: %s has version %d, this tasklock knows up to %d: upgrade it", driver.ErrNewer, s.where, version, len(steps))
+	return driver.Newer(s.where, version, len(steps))
 }
 
 func (s *Store) wrongEncoding(encoding string) error {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -145,7 +146,8 @@ func (c conn) verify(path string) error {
 		return fmt.Errorf("%w: %s is not a tasklock database; move it away, or name another file", driver.ErrDamaged, path)
 	}
 	if version != fmt.Sprint(schemaVersion) {
-		return fmt.Errorf("%w: %s has format %s, this tasklock knows %d; use the newer tasklock", driver.ErrNewer, path, version, schemaVersion)
+		n, _ := strconv.Atoi(version)
+		return driver.Newer(path, n, schemaVersion)
 	}
 	_, err = c.Prepare(sqlRecord)
 	return err
