@@ -28,6 +28,7 @@ type MCPRequest struct {
 	Session      string
 	Keys         func([]string) ([]string, error)
 	Code         func(error) string
+	Note         func(text string)
 	Version      string
 
 	Stdin  io.ReadCloser // to talk to the one client there; nil: Listener is set
@@ -116,6 +117,7 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 	r := MCPRequest{
 		Owner: id.Owner, Session: id.Session, TTL: o.ttl.value, MaxHold: o.maxHold.value, Times: cfg.Times(),
 		Keys: a.paths, Code: func(err error) string { return judge(err).code }, Version: a.version(),
+		Note: func(text string) { a.note("%s", text) },
 	}
 	if o.listen != "" && !o.maxHold.given {
 		r.MaxHold = httpMaxHold

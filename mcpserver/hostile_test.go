@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -131,6 +132,49 @@ func TestBadArguments(t *testing.T) {
 		t.Error("something was taken")
 	}
 	w.want(c.call("acquire", args{"keys": []string{"a"}, "wait_seconds": 1e300}), "acquired")
+}
+
+// TestRubbish: a line that is no message is answered where it has an id, and
+// neither ends the server nor what it holds.
+func TestRubbish(t *testing.T) {
+	w := newWorld(t)
+	notes := make(chan string, 100)
+	s, err := mcpserver.New(mcpserver.Options{Store: w.st, Owner: "alice", Note: func(text string) { notes <- text }})
+	w.must(err)
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStdio(context.Background(), fromClient, toClient) }()
+	answers := bufio.NewReader(fromServer)
+	send := func(line string) {
+		t.Helper()
+		_, err := io.WriteString(toServer, line+"\n")
+		w.must(err)
+	}
+	send("")
+	for _, line := range []string{
+		"rubbish", "\x00\xff\xfe", strings.Repeat("[", 100_000), `{"jsonrpc":"2.0","id":7,"method":"ping"} and more`, "{}", "null", "[]", "[{}]",
+		`{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}`, strings.Repeat("x", 9<<20),
+	} {
+		send(line)
+		if text := <-notes; !strings.Contains(text, "no message") {
+			t.Errorf("%.40q: %s", line, text)
+		}
+	}
+	send(`{"jsonrpc":"1.0","id":7,"method":"ping"}`)
+	if got, err := answers.ReadString('\n'); err != nil || !strings.Contains(got, `"code":-32600`) || !strings.Contains(got, `"id":7`) {
+		t.Errorf("%s, %v", got, err)
+	}
+	c := w.connect(&mcp.IOTransport{Reader: io.NopCloser(answers), Writer: toServer}, func() {
+		_ = toServer.Close()
+		w.must(<-served)
+		w.must(s.Close())
+		_ = toClient.Close()
+	})
+	t.Cleanup(c.close)
+	w.want(c.call("acquire", args{"keys": []string{"a"}}), "acquired")
+	send("rubbish")
+	w.want(c.call("status", args{"key": "a"}), "held")
 }
 
 // TestGarbage: what is no message of the protocol ends the connection at worst,

@@ -25,6 +25,7 @@
 package mcpserver
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -54,6 +55,8 @@ type Options struct {
 	Keys func([]string) ([]string, error)
 	// Code names an error for programs, as the command does. Nil: "ERROR".
 	Code func(error) string
+	// Note tells a person what no client can be told. Nil: nobody.
+	Note func(text string)
 
 	Version string
 }
@@ -93,6 +96,9 @@ func New(o Options) (*Server, error) {
 	if o.Keys == nil {
 		o.Keys = func(keys []string) ([]string, error) { return keys, nil }
 	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
 	s := &Server{o: o, owner: agent.ServerOwner(o.Owner), handles: map[string]*handle{}}
 	if err := lock.CheckOwner(s.owner + "/" + lock.NewID()); err != nil {
 		return nil, err
@@ -110,26 +116,13 @@ func New(o Options) (*Server, error) {
 // closes them or ctx ends.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	s.private = true
-	err := s.tools.Run(ctx, &mcp.IOTransport{Reader: &ending{in, s.stop}, Writer: out})
+	to := &oneByOne{WriteCloser: out}
+	from := &lines{Closer: in, in: bufio.NewReader(in), out: to, note: s.o.Note, end: s.stop}
+	err := s.tools.Run(ctx, &mcp.IOTransport{Reader: from, Writer: to})
 	if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
-}
-
-// ending tells when there is nothing more to read: calls that wait end then, and
-// do not keep the server alive for a client that is gone.
-type ending struct {
-	io.ReadCloser
-	end func()
-}
-
-func (e *ending) Read(b []byte) (int, error) {
-	n, err := e.ReadCloser.Read(b)
-	if err != nil {
-		e.end()
-	}
-	return n, err
 }
 
 // Close ends the calls that still wait, and gives back all that is held.
