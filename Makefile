@@ -5,7 +5,7 @@ export GOFLAGS     ?= -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
-LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./legacy ./runner/... ./schedule/... ./agent/...
+LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./legacy ./runner/... ./schedule/... ./agent/... ./mcpserver
 
 .DEFAULT_GOAL := build
 .PHONY: build etcd demo test race cross typescript torture bench lint fuzz install clean help
@@ -29,7 +29,7 @@ test: build cross etcd ## all tests, short forms: what CI runs
 
 race: etcd ## the library's tests under the race detector
 	@scripts/need go gcc pg_ctl pgbouncer
-	CGO_ENABLED=1 go test -p 1 -race -short -timeout 15m $(LIBRARY)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -p 1 -race -short -timeout 15m $(LIBRARY)
 
 cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...

@@ -19,7 +19,7 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 		Damage: func() []string { return p.wrong(t) },
 	}
 	if c = c.withDefaults(); mode == Binary {
-		c.Rounds = 12
+		c.Rounds = 6
 	}
 	if full() {
 		c.long(500)

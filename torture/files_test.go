@@ -32,7 +32,7 @@ var files = backend{
 		case c.Mode == Binary:
 			c.Rounds = 5
 		default:
-			c.Rounds = 12
+			c.Rounds = 8
 		}
 	},
 	ttl:   time.Second,

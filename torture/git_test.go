@@ -75,10 +75,7 @@ func gitBackend(name string, short brief, url func(t testing.TB, remote string) 
 // raceGit: a commit takes tens of milliseconds when nobody is in the way, and
 // eight clones are in each other's way all the time.
 func raceGit(c *Config) {
-	c.Processes, c.Rounds, c.Keys = 8, 4, 3
-	if c.Mode == Binary {
-		c.Rounds = 3
-	}
+	c.Processes, c.Rounds, c.Keys = 8, 3, 3
 	if full() {
 		c.Rounds = rounds(40)
 	}

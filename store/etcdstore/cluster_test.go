@@ -169,7 +169,11 @@ func TestCompactedUnderTraffic(t *testing.T) {
 	tr := start(t, url)
 	waited := waiter(t, s)
 	stop := compact(t, c)
-	for range 30 {
+	rounds := 30
+	if testing.Short() {
+		rounds = 10
+	}
+	for range rounds {
 		snap, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "task/"}}})
 		if err != nil && !driver.Refusal(err) { // it may take its time while it is rewritten
 			continue

@@ -37,7 +37,11 @@ func TestMemory(t *testing.T) {
 	}
 	last := map[*Store]map[string]int64{stores[0]: {}, stores[1]: {}}
 	old, conflicts := 0, 0
-	for i := range 2000 {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 400
+	}
+	for i := range rounds {
 		s := stores[r.IntN(2)]
 		q := driver.Query{Keys: some(), Since: int64(r.IntN(2))}
 		snap, err := s.Read(t.Context(), q)

@@ -55,6 +55,10 @@ func TestDamage(t *testing.T) {
 	put := func(name, text string) func(t testing.TB, dir string) {
 		return func(t testing.TB, dir string) { write(t, filepath.Join(dir, name), text) }
 	}
+	huge := 50 << 20
+	if testing.Short() {
+		huge = 10 << 20
+	}
 	for _, c := range []struct {
 		name, file string
 		change     func(t testing.TB, dir string)
@@ -73,7 +77,7 @@ func TestDamage(t *testing.T) {
 		{"value that is no JSON", "lock/a.yaml", replace("lock/a.yaml", `"n": 1`, `"n": 1,`), driver.ErrDamaged},
 		{"revision of the future", "lock/a.yaml", replace("lock/a.yaml", "rev: 2", "rev: 9"), driver.ErrDamaged},
 		{"record under another name", "lock/c.yaml", move("lock/a.yaml", "lock/c.yaml"), driver.ErrDamaged},
-		{"huge record", "lock/a.yaml", put("lock/a.yaml", strings.Repeat("x", 50<<20)), driver.ErrDamaged},
+		{"huge record", "lock/a.yaml", put("lock/a.yaml", strings.Repeat("x", huge)), driver.ErrDamaged},
 		{"foreign file", "notes.txt", put("notes.txt", "hello"), driver.ErrDamaged},
 		{"foreign file among records", "lock/notes.txt", put("lock/notes.txt", "hello"), driver.ErrDamaged},
 		{"foreign name among records", "lock/a b.yaml", put("lock/a b.yaml", "hello"), driver.ErrDamaged},
