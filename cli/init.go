@@ -47,7 +47,10 @@ func (a *App) initStore(ctx context.Context) error {
 	url, wasNamed := cfg.Store()
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	r := initResult{Store: withoutPassword(url)}
-	_, err = a.Open(ctx, url, o)
+	d, err := a.Open(ctx, url, o)
+	if err == nil { // opening may rely on what was seen before
+		err = store.New(d).View(ctx, driver.Query{}, func(*store.Tx) error { return nil })
+	}
 	err = cfg.blame(err)
 	if errors.Is(err, driver.ErrMissing) {
 		r.Created, err = true, nil
