@@ -188,7 +188,7 @@ func (l *lateStore) Wait(ctx context.Context, guards []driver.Guard) error {
 
 func (l *lateStore) Close() error { return nil }
 
-// A listener ends a context with Ctrl+C or SIGTERM, once it listens: a command
+// A listener ends a context with Ctrl+C, SIGTERM or the end of the terminal, once it listens: a command
 // that is done at once does not pay for it. The signal is the context's cause;
 // interrupted turns that into the command's error.
 type listener struct {
@@ -207,6 +207,9 @@ func newListener(ctx context.Context) (context.Context, *listener) {
 func (l *listener) listen() {
 	l.once.Do(func() {
 		signal.Notify(l.ch, os.Interrupt, syscall.SIGTERM)
+		if !signal.Ignored(syscall.SIGHUP) { // else nohup wants it so
+			signal.Notify(l.ch, syscall.SIGHUP)
+		}
 		go func() {
 			select {
 			case s := <-l.ch:

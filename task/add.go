@@ -136,6 +136,16 @@ func checkLabels(labels []string) error {
 	return nil
 }
 
+// once returns each label once, in the order given.
+func once(labels []string) (out []string) {
+	for _, l := range labels {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // checkID normalises an id: a key that names a task.
 func checkID(id string) (string, error) {
 	key, err := lock.CheckKey(id)
@@ -202,12 +212,7 @@ func (n New) likelyID(tx *store.Tx, drawn map[string]int64) (string, error) {
 func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
 		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
-		Priority: n.Priority, CreatedAt: tx.Now().UTC().Add(time.Duration(len(earlier))), // a batch keeps its order
-	}
-	for _, l := range n.Labels {
-		if !slices.Contains(t.Labels, l) {
-			t.Labels = append(t.Labels, l)
-		}
+		Priority: n.Priority, Labels: once(n.Labels), CreatedAt: tx.Now().UTC().Add(time.Duration(len(earlier))), // a batch keeps its order
 	}
 	if t.ID, err = newID(tx, n); err != nil {
 		return t, false, err

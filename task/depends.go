@@ -184,7 +184,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 		t.Priority = *r.Priority
 	}
 	if r.Labels != nil {
-		t.Labels = *r.Labels
+		t.Labels = once(*r.Labels)
 	}
 	if r.Section != nil && *r.Section != t.Section {
 		if lk != nil && lk.State == lock.Held {
