@@ -15,7 +15,7 @@ func TestPlantedBugs(t *testing.T) {
 	must(t, err)
 	for bug, run := range map[string]string{"git_no_nonce": "^TestClonesOnOneKey$", "git_same_wins": "^TestClonesOnOneKey$"} {
 		caught := false
-		for range 3 { // races need luck; a bug that is never found is the failure
+		for range 10 { // races need luck; a bug that is never found is the failure
 			cmd := exec.Command(exe, "-test.run", run, "-test.count=1")
 			cmd.Env = append(os.Environ(), "TASKLOCK_FAULT_BUG="+bug, "TASKLOCK_FAULT_JITTER=1")
 			if _, err := cmd.CombinedOutput(); err != nil {

@@ -20,7 +20,7 @@ func TestPlantedBugs(t *testing.T) {
 		"lost_notify":       "^TestNotifiesOnlyListeners$",
 	} {
 		caught := false
-		for range 3 { // races need luck; a bug that is never found is the failure
+		for range 10 { // races need luck; a bug that is never found is the failure
 			cmd := exec.Command(exe, "-test.run", run, "-test.count=1")
 			cmd.Env = append(os.Environ(), "TASKLOCK_FAULT_BUG="+bug, "TASKLOCK_FAULT_JITTER=1")
 			if out, err := cmd.CombinedOutput(); err != nil {
