@@ -37,10 +37,11 @@ type Lease struct {
 
 	now func() moment
 
-	mu    sync.Mutex
-	trust moment        // start of the last successful heartbeat
-	ttl   time.Duration // from then on; max hold shortens it in the end
-	loss  error         // kept apart from ctx, which may have ended before
+	mu     sync.Mutex
+	trust  moment        // start of the last successful heartbeat
+	ttl    time.Duration // from then on; max hold shortens it in the end
+	failed error         // of the last heartbeat
+	loss   error         // kept apart from ctx, which may have ended before
 
 	once     sync.Once
 	released error
@@ -229,14 +230,14 @@ func (l *Lease) heartbeat(ctx context.Context) error {
 	defer late.Stop()
 	began := l.now()
 	out, err := Renew(ctx, l.st, l.renew)
-	if err != nil {
-		return err
-	}
 	if fault.Bug("deadline_from_reply") {
 		began = l.now()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.failed = err; err != nil {
+		return err
+	}
 	l.trust = began
 	for _, r := range out.Leases {
 		l.ttl = min(l.ttl, r.window)
@@ -276,7 +277,22 @@ func (l *Lease) Left() time.Duration {
 }
 
 func (l *Lease) expired() error {
-	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "no heartbeat reached the store in time"}
+	return l.overdue("no heartbeat reached the store in time")
+}
+
+// Overdue is the loss that someone else has noticed who counts the time of
+// trust along: if no heartbeat failed, this process must have been stopped.
+func (l *Lease) Overdue() error {
+	return l.overdue("this process was stopped for too long to be sure")
+}
+
+func (l *Lease) overdue(why string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		why = "no heartbeat reached the store in time: " + l.failed.Error()
+	}
+	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: why}
 }
 
 // Options of a Locker. Every zero field means its default.

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -229,6 +230,9 @@ func TestOutage(t *testing.T) {
 				w.lostAfter(l)
 				if d := time.Since(last); d > trust || d+grace >= time.Minute {
 					t.Errorf("lost %s after the last heartbeat, trust ends after %s", d, trust)
+				}
+				if how == "fails" && !strings.Contains(l.Err().Error(), errOutage.Error()) {
+					t.Errorf("%v does not say why", l.Err())
 				}
 				o.state.Store("")
 				w.want(l.Release(w.ctx), lock.ErrLost)

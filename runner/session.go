@@ -178,10 +178,7 @@ func (s *session) note(r report) {
 		s.res = s.res.failed(s.fail(startError(s.o.Command[0], err)))
 	case r.Overdue:
 		if s.res.Lost == nil && !s.stopping {
-			s.lost(&lock.LostError{
-				Key: s.res.Grant.Keys[0].Key, Token: s.res.Grant.Token,
-				Why: "this process was stopped for too long to be sure",
-			})
+			s.lost(s.lease.Overdue())
 		}
 		s.stopping = true
 	case r.Exit != nil:
