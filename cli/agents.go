@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/repo"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 type agentsOptions struct {
@@ -79,6 +81,11 @@ func (o *agentsOptions) run(a *App, harness string) error {
 		return o.tell(a, harness, plan)
 	}
 	ask := !o.yes && !a.DryRun && isTerminal(a.Stdin) && isTerminal(a.Stderr)
+	if !ask && !o.yes && !a.DryRun {
+		if err := staysIn(tree, plan); err != nil {
+			return err
+		}
+	}
 	in := bufio.NewReader(a.Stdin)
 	for i := range plan {
 		if err := plan[i].carryOut(a, ask, in); err != nil {
@@ -86,6 +93,17 @@ func (o *agentsOptions) run(a *App, harness string) error {
 		}
 	}
 	return o.answer(a, plan)
+}
+
+// staysIn refuses to follow a link out of the project unasked: whoever made the
+// repository has made its links.
+func staysIn(tree repo.Tree, plan []planned) error {
+	for _, p := range plan {
+		if _, err := tree.Name(tree.Top, p.File); err != nil && !p.same() {
+			return fmt.Errorf("%w: a link leads out of this project, to %s; nothing is changed; say --yes if that is meant", driver.ErrUnsafe, p.File)
+		}
+	}
+	return nil
 }
 
 func (o *agentsOptions) plan(top string, files []agent.File) (plan []planned, err error) {
