@@ -169,6 +169,22 @@ func matches(want, got string) bool {
 	return regexp.MustCompile(pattern.String()).MatchString(got)
 }
 
+// Every page can be reached from the README.
+func TestDocsAreLinked(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"docs/*.md", "docs/backends/*.md"} {
+		pages, _ := filepath.Glob(pattern)
+		for _, page := range pages {
+			if !bytes.Contains(readme, []byte("]("+filepath.ToSlash(page)+")")) {
+				t.Errorf("README.md has no link to %s", page)
+			}
+		}
+	}
+}
+
 // TestMatchesCanFail shows that a document that drifts is noticed.
 func TestMatchesCanFail(t *testing.T) {
 	for _, c := range []struct {
