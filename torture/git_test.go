@@ -76,11 +76,11 @@ func gitBackend(name string, short brief, url func(t testing.TB, remote string) 
 // eight clones are in each other's way all the time.
 func raceGit(c *Config) {
 	c.Processes, c.Rounds, c.Keys = 8, 3, 3
-	if full() {
-		c.Rounds = rounds(40)
-	}
 	c.TTL, c.Wait, c.Late = 5*time.Second, 3*time.Minute, 30*time.Second
 	c.KillEvery, c.PauseEvery, c.Pause, c.Tries = 1500*time.Millisecond, 8*time.Second, 2*c.TTL, 10
+	if full() { // each of the killed costs a commit to join, and one to be passed over
+		c.Rounds, c.KillEvery, c.PauseEvery = rounds(40), 5*time.Second, 20*time.Second
+	}
 }
 
 // gitServer serves a bare repository over smart HTTP, as git itself does it.
