@@ -6,21 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quick reads record files with as few system calls as there can be: most of
-// the time of a commit goes into looking at them. Whatever is unusual it leaves
-// to the long way, which says what it is.
+// quick reads, writes and moves record files with as few system calls as there
+// can be: most of the time of a commit goes into them. Whatever is unusual, a
+// failure too, it leaves to the long way, which says what it is.
 type quick struct {
-	dirs map[string]int // open folders, by their path in the store; -1: there is none
+	dirs map[string]int // open folders, by their path in the store
 }
 
 // read returns the content of a file, nil if there is none. ok is false if the
 // long way must be taken.
 func (q *quick) read(s *Store, folder, name string) (data []byte, ok bool) {
-	records, ok := q.dir(s.place.fd, recordsDir, recordsDir)
-	if !ok || records < 0 {
-		return nil, ok
-	}
-	kind, ok := q.dir(records, folder, recordsDir+"/"+folder)
+	kind, ok := q.kind(s, folder)
 	if !ok || kind < 0 {
 		return nil, ok
 	}
@@ -41,7 +37,68 @@ func (q *quick) read(s *Store, folder, name string) (data []byte, ok bool) {
 	return data[:n], true
 }
 
-// dir opens a folder in another.
+// fill writes content into a spare file, which is made if there is none.
+func (q *quick) fill(s *Store, name string, content []byte) (ok bool) {
+	spare, ok := q.spare(s)
+	if !ok || spare < 0 {
+		return false
+	}
+	const flag = unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(spare, name, flag, 0)
+	if err == unix.ENOENT {
+		fd, err = unix.Openat(spare, name, flag|unix.O_CREAT|unix.O_EXCL, 0o600)
+	}
+	if err != nil {
+		return false
+	}
+	defer func() { ok = unix.Close(fd) == nil && ok }()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || !ours(st) || st.Nlink != 1 {
+		return false
+	}
+	if n, err := unix.Write(fd, content); err != nil || n != len(content) {
+		return false
+	}
+	return st.Size <= int64(len(content)) || unix.Ftruncate(fd, int64(len(content))) == nil
+}
+
+// place moves a spare file to where a record's is, or, if that is there, lets
+// the two change their places.
+func (q *quick) place(s *Store, spare, folder, name string, there bool) (ok bool) {
+	from, to, ok := q.both(s, folder)
+	how := uint(0)
+	if there {
+		how = unix.RENAME_EXCHANGE
+	}
+	return ok && unix.Renameat2(from, spare, to, name, how) == nil
+}
+
+// take makes a record's file a spare one.
+func (q *quick) take(s *Store, folder, name, spare string) (ok bool) {
+	to, from, ok := q.both(s, folder)
+	return ok && unix.Renameat2(from, name, to, spare, 0) == nil
+}
+
+// both are the folder of spare files and that of a kind, if they are there.
+func (q *quick) both(s *Store, folder string) (spare, kind int, ok bool) {
+	if spare, ok = q.spare(s); !ok || spare < 0 {
+		return 0, 0, false
+	}
+	kind, ok = q.kind(s, folder)
+	return spare, kind, ok && kind >= 0
+}
+
+func (q *quick) spare(s *Store) (fd int, ok bool) { return q.dir(s.place.fd, spareDir, spareDir) }
+
+func (q *quick) kind(s *Store, folder string) (fd int, ok bool) {
+	records, ok := q.dir(s.place.fd, recordsDir, recordsDir)
+	if !ok || records < 0 {
+		return records, ok
+	}
+	return q.dir(records, folder, recordsDir+"/"+folder)
+}
+
+// dir opens a folder in another; -1: there is none.
 func (q *quick) dir(parent int, name, path string) (fd int, ok bool) {
 	if fd, known := q.dirs[path]; known {
 		return fd, true

@@ -34,30 +34,51 @@ func (t *tree) put(r record, there bool) error {
 }
 
 func (t *tree) write(folder, name string, content []byte, there bool) error {
-	kind, err := t.kind(folder, true)
-	if err != nil {
-		return err
-	}
 	fault.Point("file.fill")
 	t.spares = max(0, t.spares-1)
 	spare := strconv.Itoa(t.spares)
-	if err := t.fill(spare, content); err != nil {
-		return err
+	if !t.quick.fill(t.s, spare, content) {
+		if err := t.fill(spare, content); err != nil {
+			return err
+		}
 	}
 	fault.Point("file.rename")
-	if there && t.swap(t.spare, spare, kind, name) == nil {
+	swapped, err := t.place(spare, folder, name, there)
+	if swapped {
 		t.spares++
-		return nil
 	}
-	return t.move(t.spare, spare, kind, name)
+	return err
+}
+
+// place brings a spare file to its place. If one was there, that may be the
+// spare one now.
+func (t *tree) place(spare, folder, name string, there bool) (swapped bool, err error) {
+	if t.quick.place(t.s, spare, folder, name, there) {
+		return there, nil
+	}
+	kind, err := t.kind(folder, true)
+	if err == nil {
+		err = t.openSpare()
+	}
+	if err != nil {
+		return false, err
+	}
+	if there && t.swap(t.spare, spare, kind, name) == nil {
+		return true, nil
+	}
+	return false, t.move(t.spare, spare, kind, name)
 }
 
 func (t *tree) remove(folder, name string) error {
+	fault.Point("file.remove")
+	if t.spares < maxSpares && t.quick.take(t.s, folder, name, strconv.Itoa(t.spares)) {
+		t.spares++
+		return nil
+	}
 	kind, err := t.kind(folder, false)
 	if err != nil || kind == nil {
 		return err
 	}
-	fault.Point("file.remove")
 	if t.spares >= maxSpares {
 		err = kind.Remove(name)
 	} else if err = t.openSpare(); err == nil {

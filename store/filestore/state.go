@@ -88,7 +88,7 @@ func (s *Store) readState() (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	buf := make([]byte, 2048)
+	buf := make([]byte, s.lineSize())
 	for {
 		n, err := f.ReadAt(buf, 0)
 		if err != nil && err != io.EOF {
@@ -119,6 +119,17 @@ func (s *Store) decoded(data []byte) (state, error) {
 		s.remember(data[:bytes.IndexByte(data, '\n')+1], st)
 	}
 	return st, err
+}
+
+// lineSize is how much to read to see the whole line, most of the time: to ask
+// for more than there is costs a second look, for the end of the file.
+func (s *Store) lineSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.lastLine); n > 0 {
+		return n
+	}
+	return 512
 }
 
 func (s *Store) remember(line []byte, st state) {
