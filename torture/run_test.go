@@ -179,7 +179,7 @@ func (f *field) stopRound(whole, deaf bool) error {
 		return err
 	}
 	defer old.end()
-	if err := within(30*time.Second, old.in); err != nil {
+	if err := within(2*time.Minute, old.in); err != nil {
 		return fmt.Errorf("the command does not start: %w: %s", err, &old.said)
 	}
 	pids := []int{old.wrapper.Process.Pid}
@@ -195,7 +195,7 @@ func (f *field) stopRound(whole, deaf bool) error {
 		return err
 	}
 	defer next.end()
-	if err := within(2*f.ttl+30*time.Second, next.in); err != nil {
+	if err := within(2*f.ttl+time.Minute, next.in); err != nil {
 		return fmt.Errorf("nobody can take over: %w: %s", err, &next.said)
 	}
 	if !whole && runs(old.child) {
@@ -333,7 +333,7 @@ func (f *field) breakUnder(t *testing.T, bug string) (taken string) {
 	old, err := f.start(0, 1, time.Minute, false, bug)
 	must(t, err)
 	defer old.end()
-	if err := within(30*time.Second, old.in); err != nil {
+	if err := within(2*time.Minute, old.in); err != nil {
 		t.Fatalf("the command does not start: %s", &old.said)
 	}
 	if code, out := f.tasklock("break", keyName(0), "--owner", "admin", "--reason", "torture"); code != 0 {
