@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +54,8 @@ type examination struct {
 	app  *App
 	cfg  *Config // never nil: defaults, where the files are broken
 	url  string
-	path string // of the database, where the store is a local one
+	path string // of the database, where there is one
+	dir  string // of a store on this machine, else empty
 	list []finding
 }
 
@@ -100,6 +102,12 @@ func (x *examination) config() {
 	x.cfg = cfg
 	x.url, _ = cfg.Store()
 	x.path = localPath(x.url)
+	switch folder, files := strings.CutPrefix(x.url, "file:"); {
+	case files:
+		x.dir = strings.TrimPrefix(folder, "//")
+	case x.path != "":
+		x.dir = filepath.Dir(x.path)
+	}
 }
 
 // bestConfig is what can be said about the store when the files cannot be
@@ -125,7 +133,7 @@ func configSources(cfg *Config) string {
 	return "from " + strings.Join(files, " and ")
 }
 
-// localPath is the path in the URL of a store on this machine, else empty.
+// localPath is the path of the database in the URL of a store, else empty.
 func localPath(url string) string {
 	scheme, path, ok := strings.Cut(url, ":")
 	switch {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -11,7 +10,7 @@ import (
 )
 
 // near reports whether the store lies on a disk of this machine.
-func (x *examination) near() bool { return x.path != "" || strings.HasPrefix(x.url, "file:") }
+func (x *examination) near() bool { return x.dir != "" }
 
 // clock looks at what ages are measured by.
 func (x *examination) clock() {

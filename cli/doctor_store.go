@@ -27,10 +27,10 @@ func (x *examination) folder() bool {
 	if x.cfg.folder == "" && !named {
 		return false // config has said why
 	}
-	if x.path == "" {
+	if x.dir == "" {
 		return true // elsewhere; opening it will tell
 	}
-	dir := filepath.Dir(x.path)
+	dir := x.dir
 	fi, err := os.Lstat(dir)
 	switch {
 	case err != nil && repo.Absent(err):
@@ -44,7 +44,11 @@ func (x *examination) folder() bool {
 		x.fail("folder", "ls -ld "+shellQuote(dir), refused(err))
 		return false
 	case fi.Mode()&fs.ModeSymlink != 0:
-		x.fail("folder", "tasklock --store sqlite:"+shellQuote(filepath.Join(repo.Canonical(dir), filepath.Base(x.path)))+" doctor",
+		place := "file:" + repo.Canonical(dir)
+		if x.path != "" {
+			place = "sqlite:" + filepath.Join(repo.Canonical(dir), filepath.Base(x.path))
+		}
+		x.fail("folder", "tasklock --store "+shellQuote(place)+" doctor",
 			fmt.Errorf("%w: %s is a symbolic link; nothing is written through it", driver.ErrUnsafe, dir))
 		return false
 	case !fi.IsDir():
@@ -94,7 +98,7 @@ func (x *examination) permissions(dir string, fi fs.FileInfo) {
 		x.readOnly(dir, writable(dir), ownStore)
 	case writable(dir) != nil:
 		x.readOnly(dir, writable(dir), "chmod u+rwx "+quoted)
-	case repo.Exists(x.path) && writable(x.path) != nil:
+	case x.path != "" && repo.Exists(x.path) && writable(x.path) != nil:
 		x.readOnly(x.path, writable(x.path), "chmod u+w "+shellQuote(x.path))
 	case owned && mode&0o055 != 0 && filepath.Base(dir) == repo.StoreDir: // one with another name may hold more than a store
 		x.warn("folder", "chmod go-rwx "+quoted, "%s can be read by others (%04o)", dir, mode)
@@ -184,23 +188,22 @@ func (x *examination) remedy(err error) string {
 	switch v := judge(err); {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"
-	case v.exit == ExitDamaged && x.path != "":
+	case v.exit == ExitDamaged && x.dir != "":
 		return x.copyAside()
-	case v.exit == ExitDenied && x.path != "":
-		return "ls -l " + shellQuote(filepath.Dir(x.path))
-	case v.exit == ExitUnsafe && x.path != "":
-		return "ls -la " + shellQuote(filepath.Dir(x.path))
+	case v.exit == ExitDenied && x.dir != "":
+		return "ls -l " + shellQuote(x.dir)
+	case v.exit == ExitUnsafe && x.dir != "":
+		return "ls -la " + shellQuote(x.dir)
 	}
 	return x.app.commandLine("config", "show")
 }
 
 // copyAside saves what is left before anyone tries to mend it.
 func (x *examination) copyAside() string {
-	if x.path == "" {
+	if x.dir == "" {
 		return x.app.commandLine("config", "show")
 	}
-	dir := filepath.Dir(x.path)
-	return "cp -a " + shellQuote(dir) + " " + shellQuote(dir+".damaged")
+	return "cp -a " + shellQuote(x.dir) + " " + shellQuote(x.dir+".damaged")
 }
 
 // records reads the locks as every command does.
