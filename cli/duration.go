@@ -84,6 +84,9 @@ func exact(d time.Duration) string {
 // rough prints a duration for people, in at most two units: 45s, 12m, 1h05m, 2d3h.
 func rough(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
+	if d >= 10*time.Minute { // an hour is one a second later too
+		d = d.Round(time.Minute)
+	}
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)

@@ -48,6 +48,7 @@ func TestRoughAndExact(t *testing.T) {
 		{59*time.Second + 700*time.Millisecond, "1m", "59.7s"},
 		{125 * time.Second, "2m05s", "2m5s"},
 		{30 * time.Minute, "30m", "30m"},
+		{59*time.Minute + 40*time.Second, "1h00m", "59m40s"},
 		{65 * time.Minute, "1h05m", "1h5m"},
 		{2 * time.Hour, "2h00m", "2h"},
 		{51 * time.Hour, "2d3h", "51h"},
