@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,28 +17,98 @@ var number = lazily(`^\d+(_\d+)*$`)
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
 // else the beginning of one name, else its title.
 func find(tx *store.Tx, ref string) (Task, error) {
-	if t, err := findExact(tx, ref); t.ID != "" || err != nil {
-		return t, err
+	found, err := findAll(tx, []string{ref})
+	if err != nil {
+		return Task{}, err
 	}
+	return found[0], nil
+}
+
+// findAll resolves several names; naming one task twice counts once. What
+// others than ids need is read once for all of them.
+func findAll(tx *store.Tx, refs []string) ([]Task, error) {
+	ids, err := called(tx, refs)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Want(keysOf(taskKind, ids)...); err != nil {
+		return nil, err
+	}
+	var out []Task
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		t, err := mustTask(tx, id) // guarded now
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	if len(out) == 0 {
+		return nil, &lock.InvalidError{What: "task", Rule: "at least one is needed"}
+	}
+	return out, nil
+}
+
+// called returns the ids of what is called so.
+func called(tx *store.Tx, refs []string) ([]string, error) {
+	ids := make([]string, len(refs))
+	var archived []string
+	for i, ref := range refs {
+		t, err := findExact(tx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if ids[i] = t.ID; t.ID == "" {
+			archived = append(archived, keysOf(archiveKind, exact(ref))...)
+		}
+	}
+	if !slices.Contains(ids, "") {
+		return ids, nil
+	}
+	all, err := tasks(tx)
+	if err := cmp.Or(err, tx.Want(archived...)); err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if ids[i] != "" {
+			continue
+		}
+		if ids[i], err = named(tx, all, ref); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// named returns the id of the only task in the working set that ref can mean.
+func named(tx *store.Tx, all []Task, ref string) (string, error) {
 	for _, id := range exact(ref) { // what is archived is nothing else by another name
 		if e, err := store.Get[Task](tx, archiveKind+id); err != nil || e.Exists() {
-			return Task{}, cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref, Archived: true}))
+			return "", cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref, Archived: true}))
 		}
 	}
-	for _, match := range []func(*store.Tx, string) ([]Task, error){byPrefix, byTitle} {
-		found, err := match(tx, ref)
-		if err != nil {
-			return Task{}, err
-		}
-		switch len(found) {
+	for _, match := range []func([]Task, string) []Task{byPrefix, byTitle} {
+		switch found := match(all, ref); len(found) {
 		case 0:
 		case 1:
-			return mustTask(tx, found[0].ID) // guarded now
+			return found[0].ID, nil
 		default:
-			return Task{}, &AmbiguousError{Ref: ref, Matches: found}
+			return "", &AmbiguousError{Ref: ref, Matches: found}
 		}
 	}
-	return Task{}, &NotFoundError{What: "task", Ref: ref}
+	return "", &NotFoundError{What: "task", Ref: ref}
+}
+
+func keysOf(kind string, ids []string) []string {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = kind + id
+	}
+	return keys
 }
 
 // findExact returns the task with that very id, or none.
@@ -64,33 +135,23 @@ func exact(ref string) []string {
 
 // byPrefix takes no number for the beginning of another: t1 that is gone must
 // not become t12.
-func byPrefix(tx *store.Tx, ref string) ([]Task, error) {
+func byPrefix(all []Task, ref string) []Task {
 	if number().MatchString(strings.TrimPrefix(ref, "t")) {
-		return nil, nil
+		return nil
 	}
 	var out []Task
 	for _, id := range exact(ref) {
-		recs, err := tx.Scan(taskKind+id, 10)
-		if err != nil {
-			return nil, err
-		}
-		for _, rec := range recs {
-			e, err := store.Decode[Task](tx, rec)
-			if err != nil {
-				return nil, err
+		for _, t := range all {
+			if strings.HasPrefix(t.ID, id) && len(out) < 10 {
+				out = append(out, t)
 			}
-			out = append(out, e.Value)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // byTitle prefers the same title over one that differs in case.
-func byTitle(tx *store.Tx, ref string) ([]Task, error) {
-	all, err := tasks(tx)
-	if err != nil {
-		return nil, err
-	}
+func byTitle(all []Task, ref string) []Task {
 	var same, alike []Task
 	for _, t := range all {
 		switch {
@@ -101,9 +162,9 @@ func byTitle(tx *store.Tx, ref string) ([]Task, error) {
 		}
 	}
 	if len(same) > 0 {
-		return same, nil
+		return same
 	}
-	return alike, nil
+	return alike
 }
 
 // tasks returns the working set in the order of ids, guarding none.
@@ -132,33 +193,11 @@ func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, er
 	return found, err
 }
 
-// findAll resolves several names; naming one task twice counts once.
-func findAll(tx *store.Tx, refs []string) ([]Task, error) {
-	var out []Task
-	seen := map[string]bool{}
-	for _, ref := range refs {
-		t, err := find(tx, ref)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[t.ID] {
-			seen[t.ID] = true
-			out = append(out, t)
-		}
-	}
-	if len(out) == 0 {
-		return nil, &lock.InvalidError{What: "task", Rule: "at least one is needed"}
-	}
-	return out, nil
-}
-
 // needFind names what find begins with.
 func needFind(refs []string) []string {
 	var keys []string
 	for _, ref := range refs {
-		for _, id := range exact(ref) {
-			keys = append(keys, taskKind+id)
-		}
+		keys = append(keys, keysOf(taskKind, exact(ref))...)
 	}
 	return keys
 }

@@ -134,3 +134,18 @@ func TestHundredSections(t *testing.T) {
 	_, err = task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "S119", On: []string{"S000"}})
 	as[*task.CycleError](w, err)
 }
+
+// Names that are no ids cost reads of their own, together and not each.
+func TestThreeHundredTitles(t *testing.T) {
+	w := large(t)
+	w.add(many(400, func(i int) task.New { return task.New{Title: fmt.Sprint("Title ", i), Section: "S"} })...)
+	titles := make([]string, 300)
+	for i := range titles {
+		titles[i] = fmt.Sprint("title ", i)
+	}
+	found, err := task.Find(w.ctx, w.st, titles)
+	w.must(err)
+	equal(w, "found", len(found), 300)
+	w.must(w.do(task.Skip, "A", 0, titles...))
+	equal(w, "left", len(w.list(task.ListRequest{Ready: true})), 100)
+}
