@@ -95,6 +95,43 @@ func TestOwnRow(t *testing.T) {
 	}
 }
 
+// What the own row says of the kinds is ours as well: a commit that is guarded by
+// one is not told that it is wrong itself.
+func TestOddKinds(t *testing.T) {
+	server := pgtest.Shared(t)
+	for _, odd := range []string{`"x"`, `1.5`, `1e30`, `99999999999999999999`} {
+		place := server.Place()
+		schema := place[strings.LastIndex(place, "=")+1:]
+		s := open(t, place)
+		_, err := s.Commit(t.Context(), put("lock/a", `{}`))
+		must(t, err)
+		server.SQL(t, `UPDATE `+schema+`.record SET value = jsonb_set(value::jsonb, '{kinds,lock/}', '`+odd+`') WHERE key = ''`)
+		guarded := put("lease/a", `{}`)
+		guarded.Guards = []driver.Guard{{Key: "lock/", Rev: 1}}
+		_, err = s.Commit(t.Context(), guarded)
+		refused(t, odd, err, driver.ErrDamaged, "empty key")
+		_, err = s.Commit(t.Context(), driver.Batch{Guards: guarded.Guards})
+		refused(t, odd, err, driver.ErrDamaged, "empty key")
+		found, err := pgstore.Inspect(t.Context(), place)
+		if must(t, err); len(found.Problems) != 1 || !strings.Contains(found.Problems[0], "the kind lock/") {
+			t.Errorf("%s: Inspect found %q", odd, found.Problems)
+		}
+	}
+}
+
+// A server without timelines cannot tell that it was restored: it is not used.
+func TestNoTimelines(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.SQL(t, "CREATE DATABASE other")
+	place := server.URL("other", "tasklock")
+	_, err := server.Query("other", "ALTER FUNCTION pg_catalog.pg_current_wal_lsn() RENAME TO none")
+	must(t, err)
+	_, err = pgstore.Open(t.Context(), place, &pgstore.Options{Create: true})
+	refused(t, "no timelines", err, driver.ErrUnsafe, "not the PostgreSQL", "pg_current_wal_lsn")
+	_, err = pgstore.Open(t.Context(), place, nil)
+	refused(t, "afterwards", err, driver.ErrMissing, "there is no schema")
+}
+
 // A schema of an older version is brought up to date by whoever opens it, one
 // of a newer version is left alone.
 func TestVersions(t *testing.T) {

@@ -39,6 +39,11 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%w: %s has not our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
 	case "42704", "22023", "42939", "42602": // an option that the server does not know, a name that is not for us
 		return invalidURL("asks for what the server does not have: " + words(err))
+	case "22P02", "22003": // values are the caller's and JSON; all that is a number is ours
+		if !strings.Contains(words(err), "json") {
+			return s.damaged("the row with the empty key is not as tasklock writes it: " + words(err))
+		}
+		return fmt.Errorf("%w: %s", driver.ErrInvalid, words(err))
 	case "53100":
 		return fmt.Errorf("the server's disk is full, nothing was written to %s: %w", s.where, err)
 	default:

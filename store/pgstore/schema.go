@@ -190,8 +190,12 @@ func (s *Store) create(ctx context.Context) error {
 	if version == noSchema {
 		sql = "CREATE SCHEMA " + s.names.quoted + ";" + sql
 	}
-	if _, err = c.exec(ctx, sql+"COMMIT"); code(err) == "42501" {
+	_, err = c.exec(ctx, sql+"COMMIT")
+	switch code(err) {
+	case "42501":
 		return s.mayNotCreate(err, version)
+	case "42883", "0A000": // it speaks PostgreSQL's language, and has not all of it
+		return fmt.Errorf("%w: the server at %s is not the PostgreSQL that tasklock needs: %s", driver.ErrUnsafe, s.cfg.Host, words(err))
 	}
 	return s.explain(err)
 }
