@@ -87,6 +87,7 @@ type Store struct {
 	hub   *hub
 
 	readers *readers
+	memory  driver.Memory
 
 	mu     sync.Mutex
 	met    bool      // the server has answered once
