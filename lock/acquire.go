@@ -152,9 +152,6 @@ func (r *AcquireRequest) needs() []string {
 // query is needs with what overlapping paths need.
 func (r *AcquireRequest) query() driver.Query {
 	q := driver.Query{Keys: r.needs()}
-	if !r.requested && !r.queued {
-		q.New = []string{leaseKind + r.lease()}
-	}
 	if slices.ContainsFunc(r.Keys, isPath) {
 		q.Ranges = []driver.Range{{Prefix: pathKind}, {Prefix: pathQueue}}
 	}

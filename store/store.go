@@ -171,7 +171,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		q.Keys = append([]string{metaKey}, q.Keys...)
 		q.Since = fresh
 		if a.guessed = a.guess && fresh == 0 && len(q.Ranges) == 0; a.guessed { // what Scan finds is not guarded
-			q.Since, q.Guess = 1, true
+			q.Since = 1
 		}
 		snap, err := a.s.d.Read(ctx, q)
 		if a.guessed = a.guessed && snap.Old; !a.guessed {
@@ -322,6 +322,5 @@ func clip(q driver.Query) driver.Query {
 	return driver.Query{
 		Keys:   append([]string(nil), q.Keys...),
 		Ranges: append([]driver.Range(nil), q.Ranges...),
-		New:    q.New,
 	}
 }

@@ -108,12 +108,6 @@ type Query struct {
 	// or a later one, where it is cheaper: for callers who have seen that much
 	// already, or who commit with a guard on all that they use.
 	Since int64
-	// Guess, beside Since, is for the latter alone: each record may be from a
-	// revision of its own, none before the snapshot's, and what the caller has
-	// just made up, New of Keys, counts as absent unless it is known not to be. Their
-	// commit shows whether all of it was ever true together.
-	Guess bool
-	New   []string
 }
 
 // A Snapshot is one consistent view of the store. Keys that do not exist have

@@ -34,14 +34,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 			return 0, fmt.Errorf("%w: the value of record %q is not JSON", driver.ErrInvalid, w.Key)
 		}
 	}
-	rev, err := s.group.Commit(ctx, b)
-	switch {
-	case err == nil:
-		s.memory.Committed(b, rev)
-	case errors.Is(err, driver.ErrConflict):
-		s.memory.Forget(b.Guards)
-	}
-	return rev, err
+	return s.group.Commit(ctx, b)
 }
 
 // apply carries out the batches of a group in one transaction.

@@ -87,7 +87,6 @@ type Store struct {
 	hub   *hub
 
 	readers *readers
-	memory  driver.Memory
 
 	mu     sync.Mutex
 	met    bool      // the server has answered once

@@ -41,9 +41,6 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if snap, ok := s.memory.Recall(q); ok {
-		return snap, nil
-	}
 	var got *answer
 	if len(q.Ranges) == 0 {
 		got, err = s.readers.read(ctx, q.Keys)
@@ -53,9 +50,7 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if err != nil {
 		return driver.Snapshot{}, s.life.Ended(ctx, err)
 	}
-	snap := got.snapshot(q)
-	s.memory.Read(q.Keys, snap)
-	return snap, nil
+	return got.snapshot(q), nil
 }
 
 // read asks the server.

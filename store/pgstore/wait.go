@@ -41,14 +41,12 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 			return s.life.Ended(ctx, err)
 		}
 		if !holds {
-			s.memory.Forget(guards)
 			return nil
 		}
 		timer := time.NewTimer(s.rest())
 		select {
 		case <-sub.woken:
 			timer.Stop()
-			s.memory.Forget(guards)
 			return nil
 		case <-timer.C:
 		case <-living.Done():

@@ -106,7 +106,6 @@ func TestPlantedBugs(t *testing.T) {
 		"together: conflict":           {"unrelated commits do not conflict", "commits through one handle have a revision each"},
 		"together: one revision":       {"commits through one handle have a revision each"},
 		"reads a cache":                {"read your writes", "histories are linearizable"},
-		"guesses freely":               {"guesses"},
 		"reads in parts":               {"a token moves in one step"},
 		"does not sort":                {"ranges in byte order", "ranges with a limit"},
 		"turns the last ones round":    {"ranges with a limit"},

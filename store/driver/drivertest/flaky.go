@@ -28,7 +28,7 @@ type FlakyOptions struct {
 	Twice  float64 // the request arrives twice, at once; the first answer is returned
 
 	Read float64 // Read gives ErrFlaky
-	Old  float64 // Read answers from before the call where Query.Since allows it, and of two revisions where Query.Guess does
+	Old  float64 // Read answers from before the call where Query.Since allows it
 
 	Delay    float64       // any call starts late
 	MaxDelay time.Duration // by up to this much; 2 ms unless set. Late uses it too
@@ -47,8 +47,7 @@ type Flaky struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	injected int
-	memory   driver.Snapshot // all that was there at some earlier Read,
-	older    driver.Snapshot // and at one before it
+	memory   driver.Snapshot // all that was there at some earlier Read
 	late     sync.WaitGroup
 }
 
@@ -85,7 +84,7 @@ func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if f.opts.Old > 0 {
 		if all, err := f.store.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {
 			f.mu.Lock()
-			f.memory, f.older = all, f.memory
+			f.memory = all
 			f.mu.Unlock()
 		}
 	}
@@ -101,15 +100,7 @@ func (f *Flaky) remembered(q driver.Query) []driver.Snapshot {
 	}
 	old := driver.Snapshot{Rev: f.memory.Rev, Now: f.memory.Now, Old: true}
 	for _, key := range q.Keys {
-		if q.Guess && slices.Contains(q.New, key) {
-			continue
-		}
-		from := f.memory
-		if q.Guess && f.older.Rev >= q.Since && f.rand.IntN(4) == 0 {
-			from = f.older
-			old.Rev = min(old.Rev, from.Rev)
-		}
-		for _, r := range from.Records {
+		for _, r := range f.memory.Records {
 			if r.Key == key {
 				r.Value = slices.Clone(r.Value)
 				old.Records = append(old.Records, r)

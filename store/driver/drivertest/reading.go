@@ -3,9 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -13,7 +11,6 @@ import (
 var readCases = []testCase{
 	{name: "read your writes", run: readYourWrites},
 	{name: "old answers", run: oldAnswers},
-	{name: "guesses", run: guesses},
 	{name: "empty query", run: emptyQuery},
 	{name: "ranges in byte order", run: rangeOrder},
 	{name: "ranges with a limit", run: rangeLimits},
@@ -67,77 +64,6 @@ func oldAnswers(t *suite) {
 		}
 		first = second
 	}
-}
-
-// guesses: each record of a guess was so at the revision of the snapshot or after
-// it, no older than it is, and a commit goes through if all still are.
-func guesses(t *suite) {
-	type state struct {
-		record driver.Record // without a Rev: absent
-		until  int64         // the revision that changed it, 0: none has
-	}
-	var (
-		stores = []driver.Store{t.open(), t.open()}
-		keys   []string
-		was    = map[string][]state{}
-		r      = rand.New(rand.NewPCG(5, 5))
-	)
-	old, late := 0, 0
-	for i := range t.rounds(300) {
-		if i%25 == 0 { // what both have changed is not guessed for a while
-			keys = nil
-			for _, kind := range []string{"lock/", "lock/b", "lease/"} {
-				keys = append(keys, fmt.Sprint(kind, i))
-				was[keys[len(keys)-1]] = []state{{}}
-			}
-		}
-		s, picked, fresh := stores[i%25/10%2], []string{}, fmt.Sprint("lease/new-", i)
-		for _, j := range r.Perm(len(keys))[:1+r.IntN(len(keys))] {
-			picked = append(picked, keys[j])
-		}
-		began := time.Now()
-		snap := t.read(s, driver.Query{Keys: append([]string{fresh}, picked...), Since: 1, Guess: true, New: []string{fresh}})
-		b := driver.Batch{Guards: []driver.Guard{at(fresh, 0)}, Writes: []driver.Write{put(picked[0], fmt.Sprintf(`{"n":%d}`, i))}}
-		if r.IntN(3) == 0 {
-			b.Writes[0].Value = nil
-		}
-		holds := find(snap, fresh).Rev == 0
-		for _, k := range picked {
-			told := find(snap, k)
-			i := slices.IndexFunc(was[k], func(s state) bool {
-				return s.record.Rev == told.Rev && string(s.record.Value) == string(told.Value) && (s.until == 0 || s.until > snap.Rev)
-			})
-			if i < 0 {
-				t.Fatalf("told at revision %d of %s: %s at %d, which it was not", snap.Rev, k, told.Value, told.Rev)
-			}
-			if age := snap.Now.Sub(told.Time); told.Rev > 0 && (age < 0 || age > time.Since(was[k][i].record.Time)+t.slack()) {
-				t.Fatalf("%s is told to be %v old, written %v ago", k, age, began.Sub(was[k][i].record.Time))
-			}
-			holds = holds && told.Rev == was[k][len(was[k])-1].record.Rev
-			b.Guards = append(b.Guards, at(k, told.Rev))
-			copy(told.Value, "scribble")
-		}
-		if snap.Old {
-			old++
-		}
-		sent := time.Now()
-		rev, err := s.Commit(t.ctx, b)
-		switch {
-		case holds != (err == nil) || err != nil && !errors.Is(err, driver.ErrConflict):
-			t.Fatalf("committed on what is true: %v, and got %v", holds, err)
-		case err != nil:
-			late++
-			continue
-		}
-		k := picked[0]
-		was[k][len(was[k])-1].until = rev
-		now := state{}
-		if v := b.Writes[0].Value; v != nil {
-			now.record = driver.Record{Rev: rev, Time: sent, Value: v}
-		}
-		was[k] = append(was[k], now)
-	}
-	t.Logf("%d answers from memory, %d of them old", old, late)
 }
 
 func emptyQuery(t *suite) {
