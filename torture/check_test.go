@@ -45,7 +45,7 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		{
 			"late", "late",
 			[]span{{row: 1, from: sec(2)}},
-			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 20, 2), "a", "expired")},
+			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 60, 2), "a", "expired")},
 			"",
 		},
 		{
