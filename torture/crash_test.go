@@ -18,14 +18,19 @@ import (
 func TestKillAtEverySystemCall(t *testing.T) {
 	needStrace(t)
 	eachStage(t, func(t *testing.T, s *stage) {
-		o := s.operation
-		points := s.points()
-		kills := s.killAt(t, points, func(p point, err error) { t.Errorf("killed at %s %d: %v", p.call, p.k, err) })
-		t.Logf("%s: killed at %d of %d system calls, %d times nothing had happened and %d times all of it",
-			o.what, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
-		if kills < len(points)/2 || s.isBefore.Load() == 0 || s.isAfter.Load() == 0 {
-			t.Error("that shows nothing")
+		for try := range 8 { // calls that moved to another thread are counted anew there, and the last ones may be missed
+			if try > 0 {
+				s.countCalls(t, fmt.Sprint("again-", try))
+			}
+			points := s.points()
+			kills := s.killAt(t, points, func(p point, err error) { t.Errorf("killed at %s %d: %v", p.call, p.k, err) })
+			t.Logf("%s: killed at %d of %d system calls, %d times nothing had happened and %d times all of it",
+				s.what, kills, len(points), s.isBefore.Load(), s.isAfter.Load())
+			if kills >= len(points)/2 && s.isBefore.Load() > 0 && s.isAfter.Load() > 0 {
+				return
+			}
 		}
+		t.Error("that shows nothing")
 	})
 }
 

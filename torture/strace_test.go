@@ -126,14 +126,7 @@ func newStage(t *testing.T, b backend, o operation) *stage {
 	s.before, err = s.read(s.copy(t, "before"))
 	must(t, err)
 
-	trace := filepath.Join(s.dir, "trace")
-	after := s.copy(t, "after")
-	if out, err := s.command(after, []string{"-o", trace, "-e", "trace=" + calls}, s.args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", s.args, err, out)
-	}
-	s.after, err = s.read(after)
-	must(t, err)
-	s.counts, err = countCalls(trace)
+	s.after, err = s.read(s.countCalls(t, "after"))
 	must(t, err)
 
 	again := s.copy(t, "again")
@@ -147,6 +140,20 @@ func newStage(t *testing.T, b backend, o operation) *stage {
 		t.Fatal("the operation changes nothing")
 	}
 	return s
+}
+
+// countCalls does the operation on a copy, and notes its system calls.
+func (s *stage) countCalls(t *testing.T, name string) (dir string) {
+	t.Helper()
+	trace := filepath.Join(s.dir, "trace")
+	dir = s.copy(t, name)
+	if out, err := s.command(dir, []string{"-o", trace, "-e", "trace=" + calls}, s.args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", s.args, err, out)
+	}
+	var err error
+	s.counts, err = countCalls(trace)
+	must(t, err)
+	return dir
 }
 
 // command is tasklock on the store in dir, with inject under strace. One
