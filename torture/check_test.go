@@ -28,6 +28,7 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		return o
 	}
 	held := op{Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Waits: true, Call: sec(1), Began: sec(1), Return: sec(61), Result: isHeld}
+	probe := op{Row: 1, Kind: opRenew, Keys: []string{key}, Owner: "w", Tokens: map[string]int64{key: 1}, Probe: true, Call: sec(5), Began: sec(5), Return: sec(6), Result: isOK}
 	for _, c := range []struct {
 		name, want string
 		kills      []span
@@ -76,6 +77,18 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			"given back by the keeper of one who lives", "linear",
 			[]span{{row: 1, from: sec(5)}},
 			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
+			Binary,
+		},
+		{
+			"in force after its holder gave up by its own clock", "",
+			nil,
+			[]op{acquire(1, "a", 0, 1, 1), probe},
+			Binary,
+		},
+		{
+			"in force after a later grant", "stale",
+			[]span{{row: 1, from: sec(2)}},
+			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired"), probe},
 			Binary,
 		},
 	} {
