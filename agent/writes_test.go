@@ -181,8 +181,8 @@ func TestWritesThatGrow(t *testing.T) {
 		"quoted":    double + "echo " + strings.Repeat(`"$A" `, 100_000) + "; rm x",
 		"names":     "echo " + strings.Repeat("a", 100_000) + " | xargs -I{} echo " + strings.Repeat("{} ", 100_000) + "; rm x",
 	} {
-		targets := Writes(script, "/work")
-		if n := len(targets); n == 0 || n > 2 || targets[n-1].Path != "/work/x" {
+		targets := Writes(script, "/repo")
+		if n := len(targets); n == 0 || n > 2 || targets[n-1].Path != "/repo/x" {
 			t.Errorf("%s: %d targets, the last is not x", name, n)
 		}
 	}
@@ -193,7 +193,7 @@ func FuzzWrites(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, script string) {
-		if n := len(Writes(script, "/work")); n > maxTargets {
+		if n := len(Writes(script, "/repo")); n > maxTargets {
 			t.Errorf("%d targets", n)
 		}
 	})
