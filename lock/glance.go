@@ -63,19 +63,12 @@ func Glance(ctx context.Context, st *store.Store, owner string) (GlanceResult, e
 
 // held returns the keys of all leases of an owner and its children.
 func held(tx *store.Tx, owner string) (keys []string, err error) {
-	recs, err := tx.Scan(leaseKind+owner+"/", 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, rec := range recs {
-		l, err := store.Decode[leaseRecord](tx, rec)
-		if err != nil {
-			return nil, err
-		}
+	leases, err := store.All[leaseRecord](tx, leaseKind+owner+"/")
+	for _, l := range leases {
 		keys = append(keys, l.Value.Keys...)
 	}
 	slices.SortFunc(keys, strings.Compare)
-	return keys, nil
+	return keys, err
 }
 
 func inForce(tx *store.Tx, keys []string) (out []Info, err error) {

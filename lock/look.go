@@ -239,17 +239,10 @@ func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leas
 
 // scan decodes all records of a kind, by name.
 func scan[T any](tx *store.Tx, kind string) (map[string]store.Entry[T], error) {
-	recs, err := tx.Scan(kind, 0)
-	if err != nil {
-		return nil, err
+	all, err := store.All[T](tx, kind)
+	out := make(map[string]store.Entry[T], len(all))
+	for _, e := range all {
+		out[strings.TrimPrefix(e.Key, kind)] = e
 	}
-	out := make(map[string]store.Entry[T], len(recs))
-	for _, rec := range recs {
-		e, err := store.Decode[T](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		out[strings.TrimPrefix(rec.Key, kind)] = e
-	}
-	return out, nil
+	return out, err
 }

@@ -196,18 +196,11 @@ func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	out := ListResult{Runners: []Info{}}
 	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
 		out.Runners = out.Runners[:0]
-		recs, err := tx.Scan(runnerKind, 0)
-		if err != nil {
-			return err
-		}
-		for _, rec := range recs {
-			e, err := store.Decode[runnerRecord](tx, rec)
-			if err != nil {
-				return err
-			}
+		all, err := store.All[runnerRecord](tx, runnerKind)
+		for _, e := range all {
 			out.Runners = append(out.Runners, newInfo(e))
 		}
-		return nil
+		return err
 	})
 	if err != nil || len(out.Runners) == 0 {
 		return out, err

@@ -55,19 +55,11 @@ func dues(ctx context.Context, st *store.Store, need driver.Query, fn func(*stor
 	q := need
 	q.Ranges = append([]driver.Range{{Prefix: dueKind}}, need.Ranges...)
 	err := st.View(ctx, q, func(tx *store.Tx) error {
-		var all dueList
-		recs, err := tx.Scan(dueKind, 0)
+		list, err := store.All[dueRecord](tx, dueKind)
 		if err != nil {
 			return err
 		}
-		for _, rec := range recs {
-			d, err := store.Decode[dueRecord](tx, rec)
-			if err != nil {
-				return err
-			}
-			all.list = append(all.list, d)
-		}
-		return fn(tx, all)
+		return fn(tx, dueList{list: list})
 	})
 	if !errors.Is(err, driver.ErrDamaged) {
 		return err

@@ -44,15 +44,11 @@ func (w *world) must(err error) {
 // outage makes all fire times since then missed.
 func (w *world) outage(since time.Duration) {
 	_, err := w.st.Update(w.t.Context(), driver.Query{}, func(tx *store.Tx) error {
-		recs, err := tx.Scan(dueKind, 0)
+		all, err := store.All[dueRecord](tx, dueKind)
 		if err != nil {
 			return err
 		}
-		for _, rec := range recs {
-			d, err := store.Decode[dueRecord](tx, rec)
-			if err != nil {
-				return err
-			}
+		for _, d := range all {
 			job, err := getJob(tx, d.Value.Job)
 			if err != nil {
 				return err

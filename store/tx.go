@@ -172,6 +172,22 @@ func (tx *Tx) Scan(prefix string, limit int) ([]driver.Record, error) {
 	return recs, nil
 }
 
+// All is Scan of a whole prefix, decoded. One record that cannot be read is an
+// error for all of them.
+func All[T any](tx *Tx, prefix string) ([]Entry[T], error) {
+	recs, err := tx.Scan(prefix, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry[T], len(recs))
+	for i, rec := range recs {
+		if out[i], err = Decode[T](tx, rec); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // GuardKind makes the commit depend on no record of the kind ("path/") having
 // been written or deleted since the snapshot: for rules about absence.
 func (tx *Tx) GuardKind(kind string) { tx.guards[kind] = tx.snap.Rev }

@@ -169,19 +169,12 @@ func byTitle(all []Task, ref string) []Task {
 
 // tasks returns the working set in the order of ids, guarding none.
 func tasks(tx *store.Tx) ([]Task, error) {
-	recs, err := tx.Scan(taskKind, 0)
-	if err != nil {
-		return nil, err
+	all, err := store.All[Task](tx, taskKind)
+	out := make([]Task, len(all))
+	for i, e := range all {
+		out[i] = e.Value
 	}
-	out := make([]Task, 0, len(recs))
-	for _, rec := range recs {
-		e, err := store.Decode[Task](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e.Value)
-	}
-	return out, nil
+	return out, err
 }
 
 // Find returns the tasks that are called so.

@@ -80,15 +80,11 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 		if err != nil {
 			return err
 		}
-		recs, err := tx.Scan(kind, 0)
+		all, err := store.All[Task](tx, kind)
 		if err != nil {
 			return err
 		}
-		for _, rec := range recs {
-			e, err := store.Decode[Task](tx, rec)
-			if err != nil {
-				return err
-			}
+		for _, e := range all {
 			i := newInfo(e.Value, find1(locks, e.Value.ID))
 			i.Ready = i.Ready && !closed[i.Section] && !r.Archived
 			if r.matches(i, tx.Now()) {

@@ -254,22 +254,15 @@ func (s Section) waits(tx *store.Tx) (out []string, missing error) {
 
 // sections returns all sections in the order of [Next].
 func sections(tx *store.Tx) ([]Section, error) {
-	recs, err := tx.Scan(sectionKind, 0)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Section, 0, len(recs))
-	for _, rec := range recs {
-		e, err := store.Decode[Section](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e.Value)
+	all, err := store.All[Section](tx, sectionKind)
+	out := make([]Section, len(all))
+	for i, e := range all {
+		out[i] = e.Value
 	}
 	slices.SortStableFunc(out, func(a, b Section) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
 	})
-	return out, nil
+	return out, err
 }
 
 // SectionsResult lists sections.
