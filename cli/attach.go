@@ -162,11 +162,6 @@ type heldData struct {
 
 // hold answers until the lease is lost or no longer wanted.
 func (a *App) hold(in *input, lease *lock.Lease) error {
-	ctx, stop := context.WithCancel(lease.Context())
-	var watch sync.WaitGroup
-	watch.Go(func() { lease.Notice(ctx) })
-	defer watch.Wait()
-	defer stop()
 	a.says = "held"
 	for {
 		select {

@@ -173,6 +173,11 @@ func (a *App) afterLoss(lost *lock.LostError) string {
 	if strings.HasPrefix(lost.Key, "lease ") {
 		return a.commandLine("list", "--mine")
 	}
+	if i := slices.Index(a.retry, "--max-hold"); i >= 0 && i+1 < len(a.retry) && lost.MaxHold > 0 {
+		longer := slices.Clone(a.retry)
+		longer[i+1] = exact(2 * lost.MaxHold)
+		return a.commandLine(longer...)
+	}
 	return a.commandLine("acquire", lost.Key)
 }
 

@@ -87,6 +87,8 @@ type LostError struct {
 	Owner string // who holds the key now; empty: nobody
 	Now   int64  // the token in force; 0: none
 	Why   string // what became of the lease, where that is known
+
+	MaxHold time.Duration // set if it ended because it was held for so long
 }
 
 func (e *LostError) Error() string {
@@ -104,6 +106,11 @@ func (e *LostError) Error() string {
 		b.WriteString(" (nobody holds it)")
 	}
 	return b.String()
+}
+
+// maxHoldOver is the loss of a lease that was held for as long as it may.
+func maxHoldOver(key string, token int64, limit time.Duration) *LostError {
+	return &LostError{Key: key, Token: token, MaxHold: limit, Why: fmt.Sprintf("its max hold of %s is over", limit)}
 }
 
 // Is makes every LostError an ErrLost.

@@ -29,6 +29,9 @@ type Lease struct {
 	grant Grant
 	own   string // name of the lease it took; empty: it only uses a parent's
 	renew RenewRequest
+	limit time.Duration // max hold
+	full  time.Duration // the ttl without it
+	leave func()        // nobody is told of a loss any more
 
 	ctx  context.Context
 	end  context.CancelCauseFunc
@@ -83,7 +86,9 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 			l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 		}
 	}
+	l.limit, l.full = r.MaxHold, r.TTL
 	l.ctx, l.end = context.WithCancelCause(ctx)
+	l.leave = st.Follow(slices.Collect(l.followed()), l.look)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
 	go l.keep(keep)
@@ -149,7 +154,7 @@ func (l *Lease) release(ctx context.Context) error {
 			return fmt.Errorf("release: %w", err)
 		}
 		if !l.gaveBack(out) {
-			l.lose(&LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "ended by someone else"})
+			l.lose(l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token}))
 		}
 	}
 	return l.lost()
@@ -186,6 +191,7 @@ func (l *Lease) gaveBack(out ReleaseResult) bool {
 // it renews: they may jump.
 func (l *Lease) keep(ctx context.Context) {
 	defer close(l.done)
+	defer l.leave()
 	look, next := min(time.Second, l.TTL()/20), l.TTL()/3
 	timer := time.NewTimer(look)
 	defer timer.Stop()
@@ -203,7 +209,7 @@ func (l *Lease) keep(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			case errors.Is(err, ErrLost):
-				l.lose(err)
+				l.lose(l.explain(ctx, err))
 			default:
 				next = l.elapsed() + look
 			}
@@ -289,6 +295,9 @@ func (l *Lease) Overdue() error {
 func (l *Lease) overdue(why string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.limit > 0 && l.ttl < l.full {
+		return maxHoldOver(l.grant.Keys[0].Key, l.grant.Token, l.limit)
+	}
 	if l.failed != nil {
 		why = "no heartbeat reached the store in time: " + l.failed.Error()
 	}

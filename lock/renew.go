@@ -217,7 +217,9 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 		return err
 	}
 	if window == 0 {
-		return &LostError{Key: l.Keys[0], Token: token, Owner: owner, Now: token, Why: "held for as long as its max hold allows"}
+		lost := maxHoldOver(l.Keys[0], token, seconds(l.MaxHold))
+		lost.Owner, lost.Now = owner, token
+		return lost
 	}
 	if r.Worktree != nil {
 		l.Worktree = *r.Worktree

@@ -18,7 +18,7 @@ import (
 // counting is a store that counts what it is asked.
 type counting struct {
 	driver.Store
-	reads, commits atomic.Int64
+	reads, commits, waits atomic.Int64
 }
 
 func (c *counting) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
@@ -29,6 +29,11 @@ func (c *counting) Read(ctx context.Context, q driver.Query) (driver.Snapshot, e
 func (c *counting) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	c.commits.Add(1)
 	return c.Store.Commit(ctx, b)
+}
+
+func (c *counting) Wait(ctx context.Context, guards []driver.Guard) error {
+	c.waits.Add(1)
+	return c.Store.Wait(ctx, guards)
 }
 
 func (c *counting) reset() { c.reads.Store(0); c.commits.Store(0) }

@@ -283,7 +283,7 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 		return until, err
 	}
 	if l.window(held) == 0 {
-		return until, &LostError{Key: l.Keys[0], Why: "held for as long as its max hold allows"}
+		return until, maxHoldOver(l.Keys[0], 0, seconds(l.MaxHold))
 	}
 	return tx.Now().Add(l.window(held)).UTC(), putLease(tx, name, l, held)
 }

@@ -69,6 +69,8 @@ const (
 type Store struct {
 	d driver.Store
 
+	followers followers
+
 	mu     sync.Mutex
 	jitter *rand.Rand
 }
@@ -80,8 +82,14 @@ func New(d driver.Store) *Store {
 	return &Store{d: d, jitter: rand.New(rand.NewChaCha8(seed))}
 }
 
-// Close closes the driver.
-func (s *Store) Close() error { return s.d.Close() }
+// Close closes the driver. Nobody is told anything any more.
+func (s *Store) Close() error {
+	s.followers.mu.Lock()
+	s.followers.end()
+	s.followers.list = nil
+	s.followers.mu.Unlock()
+	return s.d.Close()
+}
 
 // Wait returns once one of the guards may no longer hold, or ctx ends.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {

@@ -115,6 +115,16 @@ func Get[T any](tx *Tx, key string) (Entry[T], error) {
 	return Decode[T](tx, rec)
 }
 
+// RevOf returns the revision of a record, 0 if it is absent. It guards nothing.
+func (tx *Tx) RevOf(key string) (int64, error) {
+	rec, ok := tx.known[key]
+	if !ok {
+		tx.miss(key)
+		return 0, errMissing
+	}
+	return rec.Rev, nil
+}
+
 // Decode turns a record, of Scan for example, into an entry.
 func Decode[T any](tx *Tx, rec driver.Record) (Entry[T], error) { return DecodeAt[T](tx.snap.Now, rec) }
 

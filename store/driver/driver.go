@@ -108,6 +108,10 @@ type Query struct {
 	// or a later one, where it is cheaper: for callers who have seen that much
 	// already, or who commit with a guard on all that they use.
 	Since int64
+	// Poll says that the same is asked again and again, about once a second. A
+	// driver that must ask a far server for each answer may do so as often as it
+	// polls while it waits, and meanwhile answer by what the server said last.
+	Poll bool
 }
 
 // A Snapshot is one consistent view of the store. Keys that do not exist have

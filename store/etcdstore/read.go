@@ -91,7 +91,9 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 			if len(kvs) > 0 {
 				kv = kvs[0]
 			}
-			s.memory.note(q.Keys[i], kv, at)
+			if !q.Poll { // that many would push out what is about to be written
+				s.memory.note(q.Keys[i], kv, at)
+			}
 		} else {
 			if kvs, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
 				return snap, err

@@ -25,7 +25,11 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 				return nil
 			}
 		}
-		v, err := s.look(living)
+		look := s.look
+		if q.Poll {
+			look = s.polled
+		}
+		v, err := look(living)
 		if err == nil {
 			snap, err = v.query(living, q, maxSkew)
 		}
@@ -156,9 +160,15 @@ func (s *Store) newest(ctx context.Context) (*view, error) {
 
 // recent is a view that was the newest half a poll ago: many who wait in one
 // process need not ask one by one.
-func (s *Store) recent(ctx context.Context) (*view, error) {
+func (s *Store) recent(ctx context.Context) (*view, error) { return s.within(ctx, s.poll/2) }
+
+// polled is a view that was the newest a poll ago: see [driver.Query.Poll].
+func (s *Store) polled(ctx context.Context) (*view, error) { return s.within(ctx, s.poll) }
+
+// within is a view that was the newest so long ago at most.
+func (s *Store) within(ctx context.Context, age time.Duration) (*view, error) {
 	s.mu.Lock()
-	v, fresh := s.view, time.Since(s.confirmed) < s.poll/2
+	v, fresh := s.view, time.Since(s.confirmed) < age
 	s.mu.Unlock()
 	if v == nil || !fresh {
 		return s.look(ctx)

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// followEvery is how often followed records are read, about: processes that
+// started together drift apart.
+const followEvery = time.Second
+
+// A Look is what a follower makes of the records: nil, or what to do about them,
+// once. It is run as a transaction function of [Store.View] is.
+type Look func(*Tx) (told func(), err error)
+
+// followers are those who want to know soon what becomes of some records. One
+// loop reads for all of them.
+type followers struct {
+	mu   sync.Mutex
+	list map[*follower]bool
+	stop context.CancelFunc // of the loop; nil: there is none
+}
+
+type follower struct {
+	keys []string
+	look Look
+}
+
+// Follow reads the records about once a second and shows them to look, until it
+// has something to tell or stop is called. All who follow share one read, which
+// goes to the store, subscribes to nothing and is not repeated when it fails:
+// then nothing is told. Where asking is dear, as on git, it is as often as
+// the store polls. A look that has begun when stop is called tells nothing any more.
+func (s *Store) Follow(keys []string, look Look) (stop func()) {
+	f := &follower{keys: keys, look: look}
+	s.followers.mu.Lock()
+	defer s.followers.mu.Unlock()
+	if s.followers.list == nil {
+		s.followers.list = map[*follower]bool{}
+	}
+	s.followers.list[f] = true
+	if s.followers.stop == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.followers.stop = cancel
+		go s.follow(ctx)
+	}
+	return func() { s.followers.leave(f) }
+}
+
+// leave reports whether f was still there. The loop ends with the last one.
+func (l *followers) leave(f *follower) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there := l.list[f]
+	if delete(l.list, f); len(l.list) == 0 {
+		l.end()
+	}
+	return there
+}
+
+func (l *followers) end() {
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+}
+
+func (l *followers) all() (all []*follower, keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for f := range l.list {
+		all, keys = append(all, f), append(keys, f.keys...)
+	}
+	return all, keys
+}
+
+// follow is the loop. After failures it asks less often, a store that is down has
+// enough to do.
+func (s *Store) follow(ctx context.Context) {
+	for failures := 0; ; {
+		s.mu.Lock()
+		pause := followEvery*9/10 + time.Duration(s.jitter.Int64N(int64(followEvery/5)))
+		s.mu.Unlock()
+		timer := time.NewTimer(pause << min(failures, 2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if failures++; s.lookOnce(ctx) == nil {
+			failures = 0
+		}
+	}
+}
+
+// lookOnce reads once for all, and tells those who have something to hear.
+func (s *Store) lookOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, followPatience)
+	defer cancel()
+	all, keys := s.followers.all()
+	told := make([]func(), len(all))
+	a := attempt{s: s, need: driver.Query{Keys: keys, Poll: true}}
+	_, err := a.run(ctx, func(tx *Tx) error {
+		for i, f := range all {
+			told[i], _ = f.look(tx) // what one of them cannot read is no matter of the others
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, tell := range told {
+		if tell != nil && s.followers.leave(all[i]) {
+			tell()
+		}
+	}
+	return nil
+}
+
+// followPatience bounds one read.
+const followPatience = 30 * time.Second
