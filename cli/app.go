@@ -99,6 +99,7 @@ type Special struct {
 // OpenOptions are the same for every kind of store.
 type OpenOptions struct {
 	Create        bool // make the store where there is none; else driver.ErrMissing
+	Upgrade       bool // also one that must be upgraded first, for that; else driver.ErrOlder
 	AllowUnsafeFS bool
 	Poll          time.Duration // 0: the driver's default
 }

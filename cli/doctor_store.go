@@ -188,6 +188,8 @@ func (x *examination) remedy(err error) string {
 	switch v := judge(err); {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"
+	case errors.Is(err, driver.ErrOlder):
+		return x.app.commandLine("init", "--upgrade")
 	case v.exit == ExitDamaged && x.dir != "":
 		return x.copyAside()
 	case v.exit == ExitDenied && x.dir != "":
@@ -219,7 +221,7 @@ func (x *examination) records(ctx context.Context) {
 		x.storeFails(err)
 		return
 	}
-	st := store.New(d)
+	st := x.app.newStore(x.url, d)
 	defer func() { _ = st.Close() }()
 	locks, err := lock.List(ctx, st, lock.ListRequest{})
 	if err != nil {
@@ -233,9 +235,24 @@ func (x *examination) records(ctx context.Context) {
 		}
 	}
 	x.ok("store", "%s, %s held", withoutPassword(x.url), plural(held, "lock"))
+	x.format(ctx, st)
 	x.stale(ctx, st)
 	x.future(locks.Locks)
 	x.jobs(ctx, st)
+}
+
+// format tells of records that are still as an older version wrote them.
+func (x *examination) format(ctx context.Context, st *store.Store) {
+	err := st.View(ctx, driver.Query{}, func(tx *store.Tx) error {
+		m, err := store.ReadMeta(tx)
+		if err == nil && m.Format > 0 && m.Format < store.Format {
+			x.ok("format", "the records have format %d: the next command that writes converts them to format %d; older versions of tasklock cannot use the store then", m.Format, store.Format)
+		}
+		return err
+	})
+	if err != nil {
+		x.storeFails(err)
+	}
 }
 
 // jobs finds those that do not fire although nobody paused them.

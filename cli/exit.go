@@ -125,6 +125,8 @@ func judge(err error) verdict {
 		return verdict{ExitSetup, "INCOMPLETE_INSTALLATION"}
 	case is(driver.ErrNewer):
 		return verdict{ExitSetup, "NEWER_FORMAT"}
+	case is(driver.ErrOlder):
+		return verdict{ExitSetup, "OLDER_FORMAT"}
 	case is(store.ErrMoved):
 		return verdict{ExitSetup, "STORE_MOVED"}
 	case is(store.ErrFilling):

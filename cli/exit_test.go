@@ -32,6 +32,7 @@ func TestJudge(t *testing.T) {
 		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS"},
 		{driver.ErrMissing, 3, "NOT_INITIALIZED"},
 		{driver.ErrNewer, 3, "NEWER_FORMAT"},
+		{driver.ErrOlder, 3, "OLDER_FORMAT"},
 		{store.ErrMoved, 3, "STORE_MOVED"},
 		{&ConfigError{}, 3, "INVALID_CONFIG"},
 		{lock.ErrNotFound, 4, "LOCK_NOT_FOUND"},

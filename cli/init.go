@@ -11,7 +11,7 @@ import (
 )
 
 func newInitCmd(app *App) *cobra.Command {
-	raise := false
+	raise, upgrade, force := false, false, false
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the store, if there is none, and say where it is",
@@ -20,16 +20,29 @@ func newInitCmd(app *App) *cobra.Command {
 			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git it is in the\n" +
 			"nearest parent that has a .tasklock, else in the current folder. Git ignores the folder.\n\n" +
 			"--raise is for a store that other tools have put back to an older state: it lifts the revision by 2^32,\n" +
-			"so that no token of the time that is lost is ever given out again.",
+			"so that no token of the time that is lost is ever given out again.\n\n" +
+			"--upgrade is for a store that an older tasklock made: it converts the records, once. Older versions get exit\n" +
+			"code 3 there afterwards. On this machine the first command that writes does it unasked; a store that machines\n" +
+			"share (git, PostgreSQL, etcd) is only upgraded by this. Held locks refuse it. With --force they stay locked for\n" +
+			"the rest of their ttl; holders that are older versions cannot renew them, and stop. If it is interrupted, repeat it.",
 		Args: noArgs,
 		RunE: app.does(func(ctx context.Context, _ []string) error {
-			if raise {
+			switch {
+			case raise && upgrade:
+				return usagef("--raise and --upgrade exclude each other")
+			case force && !upgrade:
+				return usagef("--force belongs to --upgrade")
+			case raise:
 				return app.raise(ctx)
+			case upgrade:
+				return app.upgrade(ctx, force)
 			}
 			return app.initStore(ctx)
 		}),
 	}
 	cmd.Flags().BoolVar(&raise, "raise", false, "lift the revision, after a restore by other tools")
+	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "convert a store that an older tasklock made")
+	cmd.Flags().BoolVar(&force, "force", false, "with --upgrade: although locks are held")
 	return cmd
 }
 
@@ -49,7 +62,7 @@ func (a *App) initStore(ctx context.Context) error {
 	r := initResult{Store: withoutPassword(url)}
 	d, err := a.Open(ctx, url, o)
 	if err == nil { // opening may rely on what was seen before
-		err = store.New(d).View(ctx, driver.Query{}, func(*store.Tx) error { return nil })
+		err = a.newStore(url, d).View(ctx, driver.Query{}, func(*store.Tx) error { return nil })
 	}
 	err = cfg.blame(err)
 	if errors.Is(err, driver.ErrMissing) {
@@ -117,5 +130,5 @@ func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {
 	if err != nil || a.DryRun {
 		return 0, err
 	}
-	return store.New(d).Raise(ctx)
+	return a.newStore(url, d).Raise(ctx)
 }

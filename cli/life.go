@@ -9,7 +9,6 @@ import (
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -18,6 +17,7 @@ import (
 // nothing is asked a second time where nothing is due.
 type lifeStore struct {
 	driver.Store
+	url  string
 	life lock.Life
 
 	mu   sync.Mutex
@@ -27,12 +27,12 @@ type lifeStore struct {
 
 // withLife wraps a store, unless nobody could have held anything before: the
 // name of this very process is new.
-func (a *App) withLife(d driver.Store) driver.Store {
+func (a *App) withLife(url string, d driver.Store) driver.Store {
 	id := a.Identity()
 	if a.DryRun || id.Source == agent.FromProcess || lock.CheckOwner(id.Owner) != nil {
 		return d
 	}
-	a.life = &lifeStore{Store: d, life: lifeOf(id)}
+	a.life = &lifeStore{Store: d, url: url, life: lifeOf(id)}
 	return a.life
 }
 
@@ -70,5 +70,5 @@ func (a *App) signOfLife() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = a.life.life.Renew(ctx, store.New(a.life.Store), a.life.due)
+	_ = a.life.life.Renew(ctx, a.newStore(a.life.url, a.life.Store), a.life.due)
 }

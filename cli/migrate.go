@@ -148,7 +148,7 @@ func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*stor
 	if err != nil {
 		return nil, &placeError{fmt.Errorf("--%s: %w", flag, err), url}
 	}
-	return store.New(placed{d, url}), nil
+	return a.newStore(url, placed{d, url}), nil
 }
 
 // placed is a store whose errors know where it is.

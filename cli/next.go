@@ -124,6 +124,8 @@ func (a *App) next(err error) string {
 		return a.commandLine("list")
 	case errors.Is(err, driver.ErrMissing):
 		return a.commandLine("init")
+	case errors.Is(err, driver.ErrOlder):
+		return a.commandLine("init", "--upgrade")
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version" // the message says how to get another
 	}

@@ -30,7 +30,7 @@ func (a *App) seen(ctx context.Context) (*store.Store, error) {
 	}
 	a.asOf = at
 	a.note("As of %s (%s ago): the server was not asked.", stamp(at), rough(a.Now().Sub(at)))
-	a.st = store.New(d)
+	a.st = a.newStore(url, d)
 	return a.st, nil
 }
 

@@ -98,7 +98,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.st = store.New(a.withLife(d))
+	a.st = a.newStore(url, a.withLife(url, d))
 	return a.st, nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,12 +20,9 @@ import (
 // in the order of their keys, and a last line with the checksum of all before
 // it. What ends without that line is no backup.
 
-// BackupFormat is the version of the file that this code writes and reads.
-const BackupFormat = 1
-
 type backupHead struct {
 	Backup   string    `json:"backup"` // "tasklock"
-	Format   int       `json:"format"`
+	Format   int       `json:"format"` // of its records: [Format] when it was made
 	From     string    `json:"from"`
 	Store    string    `json:"store"` // its id
 	Revision int64     `json:"revision"`
@@ -59,7 +57,7 @@ func WriteBackup(w io.Writer, c Copy) error {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(io.MultiWriter(buf, sum))
 	enc.SetEscapeHTML(false)
-	head := backupHead{"tasklock", BackupFormat, c.From, c.ID, c.Rev, c.Now.UTC(), len(c.Records)}
+	head := backupHead{"tasklock", cmp.Or(c.Format, Format), c.From, c.ID, c.Rev, c.Now.UTC(), len(c.Records)}
 	if err := enc.Encode(head); err != nil {
 		return err
 	}
@@ -112,10 +110,10 @@ func (b *backupReader) read() (c Copy, err error) {
 	switch {
 	case head.Backup != "tasklock" || head.Format < 1 || head.Records < 0 || head.Revision < 0:
 		return c, errors.New("this is not a backup of tasklock")
-	case head.Format > BackupFormat:
-		return c, driver.Newer("the backup", head.Format, BackupFormat)
+	case head.Format > Format:
+		return c, driver.Newer("the backup", head.Format, Format)
 	}
-	c = Copy{From: head.From, Rev: head.Revision, Now: head.Time}
+	c = Copy{Format: head.Format, From: head.From, Rev: head.Revision, Now: head.Time}
 	for last := ""; len(c.Records) < head.Records; {
 		var l backupLine
 		if err := b.next(&l, true); err != nil {

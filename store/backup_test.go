@@ -80,7 +80,7 @@ func TestBackupThatWasChanged(t *testing.T) {
 	refuse("something else", []byte("#!/bin/sh\necho\n"))
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	refuse("a line is missing", bytes.Join(append(append([][]byte{}, lines[:2]...), lines[3:]...), nil))
-	newer := bytes.Replace(file, []byte(`"format":1`), []byte(`"format":2`), 1)
+	newer := bytes.Replace(file, []byte(`"format":2`), []byte(`"format":3`), 1)
 	if _, err := store.ReadBackup(bytes.NewReader(newer)); !errors.Is(err, driver.ErrNewer) {
 		t.Error(err)
 	}
@@ -128,7 +128,7 @@ func FuzzReadBackup(f *testing.F) {
 			return
 		}
 		var again bytes.Buffer
-		if err := store.WriteBackup(&again, store.Copy{From: c.From, Rev: c.Rev, Now: c.Now, Records: c.Records}); err != nil {
+		if err := store.WriteBackup(&again, store.Copy{Format: c.Format, From: c.From, Rev: c.Rev, Now: c.Now, Records: c.Records}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.ReadBackup(&again); err != nil {

@@ -27,7 +27,11 @@ type FillRequest struct {
 // closed, and the same again continues.
 func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
 	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress, lift: raiseBy}
-	f.take(r.Copy)
+	c, err := r.To.current(r.Copy)
+	if err != nil {
+		return MoveResult{}, err
+	}
+	f.take(c)
 	if r.DryRun {
 		if err := f.look(ctx); err != nil {
 			return MoveResult{}, err
@@ -137,6 +141,8 @@ func (f *filling) mayUse(m Meta) error {
 		return &MovedError{To: m.MovedTo}
 	case m.FromID != "" && m.FromID != f.copy.ID && !f.replace:
 		return m.filling()
+	case m.older() != nil && !f.to.converts():
+		return m.older()
 	case f.move && m.FromID == "" && m.CopyOf == f.copy.ID && m.CopyOf != "":
 		return errElsewhere
 	}
@@ -183,13 +189,15 @@ func (f *filling) close(ctx context.Context) (made bool, err error) {
 			return err
 		}
 		if made = m.FromID != f.copy.ID; !made {
-			f.id = m.ID
+			if f.id = m.ID; m.Format < Format {
+				return PutMeta(tx, m.raised())
+			}
 			return nil
 		}
 		if m.ID == "" {
 			m = Meta{Format: Format, ID: newID()}
 		}
-		f.id = m.ID
+		f.id, m = m.ID, m.raised()
 		m.From, m.FromID, m.FromStep, m.CopyOf = f.copy.From, f.copy.ID, stepLook, ""
 		tx.Note("records arrive from " + f.copy.From)
 		return PutMeta(tx, m)
@@ -381,7 +389,7 @@ func (f *filling) open(ctx context.Context) (int64, error) {
 		if err != nil {
 			return err
 		}
-		m.From, m.FromID, m.FromStep, m.CopyOf = "", "", "", f.copy.ID
+		m.From, m.FromID, m.FromStep, m.CopyOf, m.Converting = "", "", "", f.copy.ID, 0
 		tx.Floor(f.least)
 		tx.Note("complete: " + f.copy.From)
 		return PutMeta(tx, m)

@@ -9,7 +9,7 @@ import (
 
 // Format is the version of the records' meaning that this code writes and
 // the newest that it reads.
-const Format = 1
+const Format = 2
 
 const metaKey = "meta/store"
 
@@ -29,6 +29,9 @@ type Meta struct {
 	FromStep string `json:"fromStep,omitempty"` // how far it has come
 
 	CopyOf string `json:"copyOf,omitempty"` // the FromID of the copy that was completed here
+
+	// Set while records of this older format are converted: closed until all are.
+	Converting int `json:"converting,omitempty"`
 }
 
 // Steps of a copy. A store that was not looked through may hold the records of
@@ -71,9 +74,19 @@ func PutMeta(tx *Tx, m Meta) error { return tx.Put(metaKey, m) }
 // checkMeta refuses a store that this code must not touch.
 func (tx *Tx) checkMeta() error {
 	m, err := tx.meta()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if err := m.elsewhere(); err != nil {
+		return err
+	}
+	return m.older()
+}
+
+// elsewhere is why the records cannot be used here, or nil: they have left, or
+// are not all here yet.
+func (m Meta) elsewhere() error {
+	switch {
 	case m.MovedTo != "":
 		return &MovedError{To: m.MovedTo}
 	case m.FromID != "":
@@ -94,7 +107,7 @@ func (tx *Tx) meta() (m Meta, err error) {
 	switch {
 	case m.Format > Format:
 		return m, driver.Newer("record \""+metaKey+"\"", m.Format, Format)
-	case m.Format < 1:
+	case m.Format < 1 || m.Converting < 0 || m.Converting >= m.Format:
 		return m, fmt.Errorf("%w: record %q has no format", driver.ErrDamaged, metaKey)
 	}
 	return m, nil

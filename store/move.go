@@ -13,6 +13,7 @@ import (
 // A Copy is everything that a store held at one revision, without its own
 // description.
 type Copy struct {
+	Format  int    // of the records; 0: that of this tasklock
 	From    string // where it comes from, for people
 	ID      string // what it is a copy of: the same again is the same copy
 	Rev     int64
@@ -34,8 +35,14 @@ func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 		if m.FromID != "" {
 			return m.filling()
 		}
-		c.ID, c.Rev, c.Now, c.Records, c.MovedTo = m.ID, tx.Rev(), tx.Now(), nil, m.MovedTo
+		if err := m.older(); err != nil && m.MovedTo == "" && !s.converts() {
+			return err
+		}
+		c.ID, c.Rev, c.Now, c.Records, c.MovedTo, c.Format = m.ID, tx.Rev(), tx.Now(), nil, m.MovedTo, Format
 		recs, err := tx.Scan("", 0)
+		if err == nil && m.older() != nil {
+			recs, err = s.convert(recs, tx.Rev(), tx.Now())
+		}
 		for _, r := range recs {
 			if r.Key != metaKey {
 				c.Records = append(c.Records, r)

@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
@@ -67,7 +68,9 @@ const (
 // Store is a place that keeps records, seen through transactions.
 // It is safe for concurrent use.
 type Store struct {
-	d driver.Store
+	d    driver.Store
+	o    Options
+	slow atomic.Bool // what was read last was converted on the way
 
 	followers followers
 
@@ -75,7 +78,8 @@ type Store struct {
 	jitter *rand.Rand
 }
 
-// New returns a Store over a driver.
+// New returns a Store over a driver. A store of an older format is refused with
+// an [*OlderError]; see [NewWith].
 func New(d driver.Store) *Store {
 	var seed [32]byte
 	crand.Read(seed[:])
@@ -93,7 +97,11 @@ func (s *Store) Close() error {
 
 // Wait returns once one of the guards may no longer hold, or ctx ends.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
-	return s.d.Wait(ctx, guards)
+	err := s.d.Wait(ctx, guards)
+	if err == nil && s.slow.Load() { // records that are not there yet would wake at once
+		err = s.pause(ctx, 500*time.Millisecond, 1)
+	}
+	return err
 }
 
 // View runs fn on one consistent snapshot. need names what fn will ask for;
@@ -134,6 +142,11 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			return 0, a.final(err)
 		case len(tx.order) == 0:
 			return tx.snap.Rev, nil
+		case a.older:
+			if err := s.upgradeHere(ctx); err != nil {
+				return 0, err
+			}
+			continue
 		}
 		b, err := tx.batch()
 		if err != nil {
@@ -166,6 +179,7 @@ type attempt struct {
 	closed   bool // also where the store is closed to everyone else
 	guess    bool // the next run may be on old data
 	guessed  bool // the last run was
+	older    bool // the last run was on records that were converted on the way
 	sent     bool // a commit without receipt may have been applied
 	failures int
 }
@@ -175,6 +189,7 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 	fresh := int64(0) // of a view that was read after the call
 	for range maxReads {
+		a.older = false
 		q := a.need
 		q.Keys = append([]string{metaKey}, q.Keys...)
 		q.Since = fresh
@@ -189,12 +204,19 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 			return nil, &readError{err}
 		}
 		tx := newTx(snap, q)
-		if err := tx.checkMeta(); err != nil && !a.passes(err) {
+		if err := tx.checkMeta(); a.mayConvert(err) {
+			if tx, err = a.readOlder(ctx, q); err != nil {
+				return nil, err
+			} else if tx == nil {
+				continue
+			}
+		} else if err != nil && !a.passes(err) {
 			return nil, err
 		}
 		fault.Point("store.fn")
 		err = fn(tx)
 		if len(tx.missing.Keys)+len(tx.missing.Ranges) == 0 {
+			a.s.slow.Store(a.older)
 			return tx, err
 		}
 		a.need.Keys = append(a.need.Keys, tx.missing.Keys...)
@@ -205,7 +227,13 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 
 // passes reports whether the attempt may work in a store that is closed.
 func (a *attempt) passes(err error) bool {
-	return a.closed && (errors.Is(err, ErrMoved) || errors.Is(err, ErrFilling))
+	return a.closed && (errors.Is(err, ErrMoved) || errors.Is(err, ErrFilling) || errors.Is(err, driver.ErrOlder))
+}
+
+// mayConvert reports that err means an older format, and that the attempt may
+// work on it.
+func (a *attempt) mayConvert(err error) bool {
+	return errors.Is(err, driver.ErrOlder) && !a.closed && a.s.converts()
 }
 
 // retryRead reports whether err is a failed read that is worth another try.

@@ -173,9 +173,13 @@ func TestMeta(t *testing.T) {
 		meta string
 		want error
 	}{
-		{`{"format":1,"id":"x"}`, nil},
-		{`{"format":1,"id":"x","laterField":true}`, nil},
-		{`{"format":2,"id":"x"}`, driver.ErrNewer},
+		{`{"format":2,"id":"x"}`, nil},
+		{`{"format":2,"id":"x","laterField":true}`, nil},
+		{`{"format":3,"id":"x"}`, driver.ErrNewer},
+		{`{"format":1,"id":"x"}`, driver.ErrOlder},
+		{`{"format":2,"id":"x","converting":1}`, driver.ErrOlder},
+		{`{"format":2,"id":"x","converting":2}`, driver.ErrDamaged},
+		{`{"format":2,"id":"x","converting":-1}`, driver.ErrDamaged},
 		{`{"format":0}`, driver.ErrDamaged},
 		{`{}`, driver.ErrDamaged},
 		{`null`, driver.ErrDamaged},

@@ -50,7 +50,7 @@ func Open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 		remote, branch, _ := strings.Cut(place, "#")
 		return Opened(gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Create: o.Create, Poll: o.Poll}))
 	case "postgres", "postgresql":
-		return Opened(pgstore.Open(ctx, place, &pgstore.Options{Create: o.Create, Poll: o.Poll}))
+		return Opened(pgstore.Open(ctx, place, &pgstore.Options{Create: o.Create, Upgrade: o.Upgrade, Poll: o.Poll}))
 	case "etcd", "etcds":
 		return nil, ErrPlus
 	}

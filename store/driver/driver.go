@@ -58,6 +58,8 @@ var (
 	ErrUnsafe = errors.New("unsafe environment")
 	// ErrNewer: written by a newer version of tasklock.
 	ErrNewer = errors.New("store has a newer format")
+	// ErrOlder: written by an older version of tasklock; it must be upgraded first.
+	ErrOlder = errors.New("store has an older format")
 	// ErrMissing: there is no store at that place and this call may not make one.
 	ErrMissing = errors.New("no store here")
 	// ErrDenied: the place exists and refuses us (credentials, read-only).
@@ -77,7 +79,7 @@ func Newer(where string, format, known int) error {
 
 // Refusal reports whether err is an answer that repeating will not change.
 func Refusal(err error) bool {
-	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrMissing, ErrDenied, ErrTooLarge, ErrInvalid} {
+	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrOlder, ErrMissing, ErrDenied, ErrTooLarge, ErrInvalid} {
 		if errors.Is(err, e) {
 			return true
 		}

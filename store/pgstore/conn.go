@@ -109,8 +109,8 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		return s.newer(version)
 	case version < 1 || rows[0][3] != "t":
 		return s.damaged("the row with the empty key is not as tasklock writes it")
-	case version < len(steps):
-		return errOlder
+	case version < len(steps) && !s.anyVersion:
+		return s.older(version)
 	}
 	if c.pg.ParameterStatus("standard_conforming_strings") == "off" { // our literals would not be what they say
 		return fmt.Errorf("%w: what stands between us and %s keeps standard_conforming_strings off", driver.ErrUnsafe, s.where)

@@ -132,8 +132,9 @@ func TestNoTimelines(t *testing.T) {
 	refused(t, "afterwards", err, driver.ErrMissing, "there is no schema")
 }
 
-// A schema of an older version is brought up to date by whoever opens it, one
-// of a newer version is left alone.
+// A schema of an older version is brought up to date by Upgrade and by nobody
+// else, since older versions of tasklock refuse it then. One of a newer version is
+// left alone.
 func TestVersions(t *testing.T) {
 	server := pgtest.Shared(t)
 	place := server.Place()
@@ -143,6 +144,16 @@ func TestVersions(t *testing.T) {
 	must(t, err)
 	server.SQL(t, strings.ReplaceAll(`DROP VIEW @.held_locks CASCADE; DROP VIEW @.runs CASCADE;
 		UPDATE @.record SET value = jsonb_set(value::jsonb, '{version}', '1') WHERE key = ''`, "@", schema))
+	for _, create := range []bool{false, true} {
+		_, err := pgstore.Open(t.Context(), place, &pgstore.Options{Create: create})
+		refused(t, "older", err, driver.ErrOlder, "version 1 of", "init --upgrade")
+	}
+	old := openWith(t, place, pgstore.Options{Upgrade: true})
+	if snap, err := old.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}}); err != nil || len(snap.Records) != 1 {
+		t.Fatalf("before the upgrade: %d records, %v", len(snap.Records), err)
+	}
+	must(t, old.Upgrade(t.Context()))
+	must(t, old.Upgrade(t.Context()))
 	must(t, openWith(t, place, pgstore.Options{}).Close())
 	server.SQL(t, "SELECT * FROM "+schema+".task_locks")
 	snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})

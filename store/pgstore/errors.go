@@ -111,5 +111,8 @@ func passing(err error) bool {
 // connection left at the moment: commands give theirs back within milliseconds.
 func starting(err error) bool { return code(err) == "57P03" || code(err) == "53300" }
 
-// errOlder: the schema was made by an older tasklock.
-var errOlder = fmt.Errorf("%w: made by an older tasklock", driver.ErrMissing)
+// older: the schema was made by an older tasklock.
+func (s *Store) older(version int) error {
+	return fmt.Errorf("%w: the schema %s has version %d of %d; upgrade it once: tasklock init --upgrade (older versions of tasklock cannot use it afterwards)",
+		driver.ErrOlder, s.where, version, len(steps))
+}

@@ -2,10 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 // A Report is what [Inspect] found.
@@ -53,9 +49,6 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 	ctx, stop := s.limited(ctx)
 	defer stop()
 	c, err := s.connect(ctx)
-	if errors.Is(err, errOlder) {
-		return r, fmt.Errorf("%w: %s was made by an older tasklock; upgrade it: tasklock init", driver.ErrMissing, s.where)
-	}
 	if err != nil {
 		return r, err
 	}

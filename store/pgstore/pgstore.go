@@ -65,6 +65,9 @@ type Options struct {
 	// Create makes the schema where there is none. Otherwise that is
 	// driver.ErrMissing.
 	Create bool
+	// Upgrade also opens a schema of an older version, which is otherwise
+	// driver.ErrOlder. [Store.Upgrade] brings it up to date.
+	Upgrade bool
 	// Poll is how often a waiter looks for itself, below all notification.
 	// 0 means DefaultPoll, and a second behind a pooler.
 	Poll time.Duration
@@ -87,6 +90,8 @@ type Store struct {
 	hub   *hub
 
 	readers *readers
+
+	anyVersion bool // of the schema will do
 
 	mu     sync.Mutex
 	met    bool      // the server has answered once
@@ -121,7 +126,7 @@ func newStore(url string, o *Options) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, names: newNames(schema), where: place(cfg, schema),
-		poll: o.Poll, timeout: o.Timeout, life: driver.NewLife(),
+		poll: o.Poll, timeout: o.Timeout, anyVersion: o.Upgrade, life: driver.NewLife(),
 	}
 	if s.timeout <= 0 {
 		s.timeout = DefaultTimeout
@@ -139,8 +144,8 @@ func newStore(url string, o *Options) (*Store, error) {
 // begin makes the first connection, and the schema if it may.
 func (s *Store) begin(ctx context.Context, create bool) error {
 	c, err := s.first(ctx)
-	if errors.Is(err, errOlder) || create && errors.Is(err, driver.ErrMissing) {
-		if err = s.create(ctx); err == nil {
+	if create && errors.Is(err, driver.ErrMissing) {
+		if err = s.create(ctx, false); err == nil {
 			c, err = s.first(ctx)
 		}
 	}
@@ -157,6 +162,10 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 	c, err := s.pool.get(limited, false)
 	return c, s.life.Ended(ctx, s.explain(err))
 }
+
+// Upgrade builds what the schema lacks. Older versions of tasklock refuse it from
+// then on.
+func (s *Store) Upgrade(ctx context.Context) error { return s.create(ctx, true) }
 
 // Close ends all waits, finishes calls under way, and closes the connections.
 func (s *Store) Close() error {

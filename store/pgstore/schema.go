@@ -13,7 +13,8 @@ import (
 )
 
 // steps build the schema. A store at version n has had the first n; older ones
-// get the rest from whoever opens them first. A released step is never changed.
+// get the rest by Upgrade, and not by whoever opens them: it stops those who
+// still work with an older tasklock. A released step is never changed.
 // "@" stands for the schema.
 //
 // One table carries the driver: a row for each record with the server's time of
@@ -161,9 +162,9 @@ func (n names) build(from int) string {
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
-// create makes the schema, or what is missing of it. Others who come for the
-// same wait, and find it done.
-func (s *Store) create(ctx context.Context) error {
+// create makes the schema, or with upgrade what is missing of it. Others who come
+// for the same wait, and find it done.
+func (s *Store) create(ctx context.Context, upgrade bool) error {
 	ctx, stop := s.limited(ctx)
 	defer stop()
 	c, err := s.dial(ctx)
@@ -185,6 +186,8 @@ func (s *Store) create(ctx context.Context) error {
 		return s.newer(version)
 	case version == len(steps):
 		return nil
+	case version > noTables && !upgrade:
+		return s.older(version)
 	}
 	sql := s.names.build(max(version, 0))
 	if version == noSchema {
@@ -246,12 +249,12 @@ func (s *Store) wrongEncoding(encoding string) error {
 
 // mayNotCreate tells a role without rights what to ask its administrator for.
 func (s *Store) mayNotCreate(err error, version int) error {
-	what := "make"
-	if version > 0 {
-		what = "upgrade"
+	what, command := "make", "init"
+	if version > noTables {
+		what, command = "upgrade", "init --upgrade"
 	}
-	return fmt.Errorf("%w: user %s may not %s %s (%s); an administrator can, once: tasklock --store '%s' init, and then as in docs/backends/postgres.md: %s",
-		driver.ErrDenied, s.cfg.User, what, s.where, words(err), administration(s.cfg, s.names.schema), s.grants())
+	return fmt.Errorf("%w: user %s may not %s %s (%s); an administrator can, once: tasklock --store '%s' %s, and then as in docs/backends/postgres.md: %s",
+		driver.ErrDenied, s.cfg.User, what, s.where, words(err), administration(s.cfg, s.names.schema), command, s.grants())
 }
 
 // grants is what a role needs to use the schema.

@@ -1,0 +1,375 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A store of an older format is converted in one closed step. First its
+// description gets the new format and the mark Converting: every commit is
+// guarded by it, so from then on older versions of tasklock are refused, and
+// newer ones too. Then the records are converted, in as many commits as it takes.
+// Then the mark goes. What was interrupted is continued by the next who comes;
+// two who convert at once write the same.
+
+// A Conversion returns what must be written, so that the records of a store of
+// the format before mean the same in this one. It gets all of them, sorted by
+// key, also those that an interrupted conversion wrote. The same records must
+// give the same answer. A damaged record must not stop it. It leaves locks and
+// leases alone: a token is a revision, and a write starts a new ttl.
+type Conversion func(records []driver.Record) ([]driver.Write, error)
+
+// Options say what a Store does with records of an older format.
+type Options struct {
+	// Conversions make the records of format 1 those of format 2, in this order.
+	// If nil, a store of an older format is refused with an [*OlderError].
+	Conversions []Conversion
+
+	// Local: the store belongs to this machine. The first transaction that
+	// writes converts it; until then those that read see it as converted.
+	// Any other store is converted by [Store.Upgrade] only, because that stops
+	// older versions of tasklock on machines that nobody may have thought of.
+	Local bool
+
+	// Converted, if set, is told that a transaction converted the records first.
+	Converted func()
+}
+
+// NewWith is [New] for a store that may have an older format.
+func NewWith(d driver.Store, o Options) *Store {
+	s := New(d)
+	s.o = o
+	return s
+}
+
+// OlderError: the store must be upgraded first. It is a [driver.ErrOlder].
+type OlderError struct {
+	Format     int
+	Converting bool // an upgrade was begun
+}
+
+func (e *OlderError) Error() string {
+	if e.Converting {
+		return fmt.Sprintf("%s: its upgrade to format %d is not complete; the same command completes it: tasklock init --upgrade", driver.ErrOlder, Format)
+	}
+	return fmt.Sprintf("%s: it has format %d, this tasklock works with format %d; upgrade it once: tasklock init --upgrade (older versions of tasklock cannot use it afterwards)",
+		driver.ErrOlder, e.Format, Format)
+}
+func (e *OlderError) Is(target error) bool { return target == driver.ErrOlder }
+
+// older is why the records need to be converted, or nil.
+func (m Meta) older() error {
+	switch {
+	case m.Converting > 0:
+		return &OlderError{Format: m.Converting, Converting: true}
+	case m.Format > 0 && m.Format < Format:
+		return &OlderError{Format: m.Format}
+	}
+	return nil
+}
+
+// raised is the description while the records are converted.
+func (m Meta) raised() Meta {
+	if m.Format < Format {
+		m.Format, m.Converting = Format, m.Format
+	}
+	return m
+}
+
+// converts reports that this Store converts what it finds, without being told to.
+func (s *Store) converts() bool { return s.o.Local && s.o.Conversions != nil }
+
+// convert returns the records of an older format as they are in this one.
+func (s *Store) convert(records []driver.Record, rev int64, now time.Time) ([]driver.Record, error) {
+	writes, err := s.conversion(records)
+	if err != nil {
+		return nil, err
+	}
+	return applied(records, writes, rev, now), nil
+}
+
+// current is a copy with the records of this format.
+func (s *Store) current(c Copy) (Copy, error) {
+	if c.Format == 0 || c.Format == Format {
+		return c, nil
+	}
+	recs, err := s.convert(c.Records, c.Rev, c.Now)
+	c.Records, c.Format = recs, Format
+	return c, err
+}
+
+// conversion is what must be written to convert the records.
+func (s *Store) conversion(records []driver.Record) ([]driver.Write, error) {
+	if s.o.Conversions == nil {
+		return nil, &OlderError{Format: Format - 1}
+	}
+	have := make(map[string][]byte, len(records))
+	for _, r := range records {
+		have[r.Key] = r.Value
+	}
+	want := map[string]driver.Write{}
+	for _, step := range s.o.Conversions {
+		writes, err := step(records)
+		if err != nil {
+			return nil, fmt.Errorf("convert the records to format %d: %w", Format, err)
+		}
+		for _, w := range writes {
+			want[w.Key] = w
+		}
+		records = applied(records, writes, 0, time.Time{})
+	}
+	var todo []driver.Write
+	for key, w := range want {
+		old, there := have[key]
+		if (w.Value == nil) == there || w.Value != nil && !bytes.Equal(old, w.Value) {
+			todo = append(todo, w)
+		}
+	}
+	slices.SortFunc(todo, func(a, b driver.Write) int { return strings.Compare(a.Key, b.Key) })
+	return todo, nil
+}
+
+// applied is what the records are after the writes.
+func applied(records []driver.Record, writes []driver.Write, rev int64, now time.Time) []driver.Record {
+	all := make(map[string]driver.Record, len(records)+len(writes))
+	for _, r := range records {
+		all[r.Key] = r
+	}
+	for _, w := range writes {
+		if w.Value == nil {
+			delete(all, w.Key)
+			continue
+		}
+		all[w.Key] = driver.Record{Key: w.Key, Rev: rev, Time: now, Value: w.Value}
+	}
+	out := make([]driver.Record, 0, len(all))
+	for _, r := range all {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
+// readOlder reads a store of an older format as if it were converted. Nothing
+// that was decided on it is committed: see [attempt.update].
+func (a *attempt) readOlder(ctx context.Context, q driver.Query) (*Tx, error) {
+	snap, err := a.s.d.Read(ctx, everything)
+	if err != nil {
+		return nil, &readError{err}
+	}
+	a.guessed = false
+	tx := newTx(snap, q)
+	if m, err := tx.meta(); err != nil || m.older() == nil { // converted by now
+		return nil, err
+	}
+	if snap.Records, err = a.s.convert(snap.Records, snap.Rev, snap.Now); err != nil {
+		return nil, err
+	}
+	a.older = true
+	return newTx(snap, q), nil
+}
+
+// UpgradeRequest converts a store to the format of this tasklock.
+type UpgradeRequest struct {
+	// Leave, if set, may refuse in the transaction that closes the store. What it
+	// relies on it must guard.
+	Leave  func(*Tx) error
+	DryRun bool
+}
+
+// UpgradeResult tells what an upgrade did.
+type UpgradeResult struct {
+	From    int  `json:"from"`    // the format before
+	To      int  `json:"to"`      // and now
+	Records int  `json:"records"` // that were written, or would be
+	Already bool `json:"already"` // there was nothing to do
+}
+
+// An upgrader is a driver that has to change something of its own too. That is
+// done while the store is closed, so that nobody works on half of it.
+type upgrader interface {
+	Upgrade(ctx context.Context) error
+}
+
+// Upgrade converts the store. Older versions of tasklock are refused in it from
+// then on, those at work too. Repeated, it continues what was interrupted.
+func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, error) {
+	out := UpgradeResult{From: Format, To: Format}
+	if r.DryRun {
+		todo, m, err := s.unconverted(ctx, r.Leave)
+		if out.Records = len(todo); m.older() == nil {
+			out.Already = true
+		}
+		out.From = m.was()
+		return out, err
+	}
+	m, err := s.beginUpgrade(ctx, r.Leave)
+	if err != nil {
+		return out, err
+	}
+	fault.Point("upgrade.closed")
+	if d, ok := s.d.(upgrader); ok {
+		if err := d.Upgrade(ctx); err != nil {
+			return out, err
+		}
+	}
+	if m.older() == nil {
+		out.Already = true
+		return out, nil
+	}
+	out.From = m.was()
+	out.Records, err = s.finishUpgrade(ctx)
+	return out, err
+}
+
+// was is the format of the records.
+func (m Meta) was() int {
+	switch {
+	case m.Converting > 0:
+		return m.Converting
+	case m.Format > 0:
+		return m.Format
+	}
+	return Format
+}
+
+// beginUpgrade closes the store, and returns its description.
+func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta, err error) {
+	a := attempt{s: s, closed: true}
+	_, err = a.update(ctx, func(tx *Tx) error {
+		if m, err = tx.meta(); err != nil {
+			return err
+		}
+		if err := m.elsewhere(); err != nil || m.older() == nil || m.Converting > 0 {
+			return err
+		}
+		if s.o.Conversions == nil {
+			return m.older()
+		}
+		if leave != nil {
+			if err := leave(tx); err != nil {
+				return err
+			}
+		}
+		if fault.Bug("upgrade_unclosed") {
+			return nil
+		}
+		tx.Note(fmt.Sprintf("upgrade from format %d to %d", m.Format, Format))
+		return PutMeta(tx, m.raised())
+	})
+	return m, err
+}
+
+// upgradeHere converts a store of this machine, for the first who writes.
+func (s *Store) upgradeHere(ctx context.Context) error {
+	out, err := s.Upgrade(ctx, UpgradeRequest{})
+	if err == nil && !out.Already && s.o.Converted != nil {
+		s.o.Converted()
+	}
+	return err
+}
+
+// errUpgraded: somebody else has completed the upgrade.
+var errUpgraded = errors.New("the upgrade is complete")
+
+// finishUpgrade converts the records of a store that is closed for it, and opens
+// it. It returns how many it wrote.
+func (s *Store) finishUpgrade(ctx context.Context) (records int, err error) {
+	for range fillPasses {
+		todo, _, err := s.unconverted(ctx, nil)
+		if err != nil {
+			return records, err
+		}
+		if len(todo) == 0 {
+			return records, ignore(s.endUpgrade(ctx), errUpgraded)
+		}
+		for len(todo) > 0 {
+			n := room(todo)
+			if err := s.commitConverted(ctx, todo[:n]); err != nil {
+				return records, ignore(err, errUpgraded)
+			}
+			fault.Point("upgrade.converted")
+			todo, records = todo[n:], records+n
+		}
+	}
+	return records, fmt.Errorf("%w: what was converted does not stay as it was written", driver.ErrDamaged)
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+// unconverted is what still has to be written, nothing if the store is converted.
+func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []driver.Write, m Meta, err error) {
+	a := attempt{s: s, need: everything, closed: true}
+	err = a.view(ctx, func(tx *Tx) error {
+		todo = nil
+		if m, err = tx.meta(); err != nil {
+			return err
+		}
+		if err := m.elsewhere(); err != nil || m.older() == nil {
+			return err
+		}
+		if leave != nil && m.Converting == 0 {
+			if err := leave(tx); err != nil {
+				return err
+			}
+		}
+		recs, err := tx.Scan("", 0)
+		if err == nil {
+			todo, err = s.conversion(recs)
+		}
+		return err
+	})
+	return todo, m, err
+}
+
+// commitConverted writes some records, as long as the store is closed for it.
+// Writing them a second time changes nothing, so what is unknown is repeated.
+func (s *Store) commitConverted(ctx context.Context, writes []driver.Write) error {
+	return s.whileConverting(ctx, func(tx *Tx, m Meta) error {
+		for _, w := range writes {
+			tx.write(w)
+		}
+		tx.Note(fmt.Sprintf("%d records converted to format %d", len(writes), Format))
+		return nil
+	})
+}
+
+// endUpgrade opens the store.
+func (s *Store) endUpgrade(ctx context.Context) error {
+	return s.whileConverting(ctx, func(tx *Tx, m Meta) error {
+		m.Format, m.Converting = Format, 0
+		tx.Note(fmt.Sprintf("upgraded to format %d", Format))
+		return PutMeta(tx, m)
+	})
+}
+
+func (s *Store) whileConverting(ctx context.Context, fn func(*Tx, Meta) error) error {
+	a := attempt{s: s, closed: true}
+	_, err := a.update(ctx, func(tx *Tx) error {
+		m, err := tx.meta()
+		if err != nil {
+			return err
+		}
+		if err := m.elsewhere(); err != nil {
+			return err
+		}
+		if m.Converting == 0 && !(fault.Bug("upgrade_unclosed") && m.older() != nil) {
+			return errUpgraded
+		}
+		return fn(tx, m)
+	})
+	return err
+}
