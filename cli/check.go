@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,8 @@ func newCheckCmd(a *App) *cobra.Command {
 another reason.
 
 With --token, or under run: exit 0 while that token is in force, 7 once it is
-not. With --mine: exit 0 if the caller or a parent of it holds the key, else 7.`,
+not. With --mine: exit 0 if the caller or a parent of it holds the key and it has
+not expired, else 7.`,
 		Example: `  tasklock check fix-bug || echo free
   tasklock check fix-bug --token "$TOKEN" && git push`,
 		Args:              oneKey,
@@ -50,13 +50,13 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		return err
 	}
 	r := lock.CheckRequest{Key: key, Token: o.token, Latest: o.latest}
-	if o.mine {
+	switch {
+	case o.mine:
 		r.Mine = a.Identity().Owner
+	case o.lease != "":
+		r.Lease, r.Owner = o.lease, a.Identity().Owner
 	}
 	out, err := lock.Check(ctx, st, r)
-	if err == nil {
-		err = o.checkLease(a, out)
-	}
 	if err != nil {
 		return err
 	}
@@ -74,23 +74,4 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		return &exitWith{ExitError}
 	}
 	return err
-}
-
-// checkLease is the test of --lease, given in full or without its owner.
-func (o *checkOptions) checkLease(a *App, out lock.CheckResult) error {
-	if o.lease == "" {
-		return nil
-	}
-	want := o.lease
-	if !strings.Contains(want, "/") {
-		want = a.Identity().Owner + "/" + want
-	}
-	if out.Lock != nil && out.Lock.LeaseID == want {
-		return nil
-	}
-	lost := &lock.LostError{Key: out.Key}
-	if out.Lock != nil {
-		lost.Owner, lost.Now = out.Lock.Owner, out.Lock.Token
-	}
-	return lost
 }

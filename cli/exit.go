@@ -58,6 +58,7 @@ type verdict struct {
 func judge(err error) verdict {
 	var (
 		held    *lock.HeldError
+		lost    *lock.LostError
 		cycle   *lock.CycleError
 		owner   *lock.OwnerError
 		invalid *lock.InvalidError
@@ -95,6 +96,8 @@ func judge(err error) verdict {
 		return verdict{ExitLocked, "RUNNER_RUNNING"}
 	case is(lock.ErrQueueFull):
 		return verdict{ExitLocked, "QUEUE_FULL"}
+	case errors.As(err, &lost) && lost.Never != "":
+		return verdict{ExitLost, "NOT_HELD"}
 	case is(lock.ErrLost):
 		return verdict{ExitLost, "LEASE_LOST"}
 	case errors.As(err, &owner), errors.As(err, &denied):

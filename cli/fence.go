@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,12 +10,73 @@ import (
 	"github.com/tasklock/tasklock/lock"
 )
 
+// leaseEnv is the lease that the environment says this process works under: what
+// run, the runner and the scheduler tell their commands. See package runner.
+type leaseEnv struct {
+	keys   []string // one a line
+	leases []string // one a line, beside its key; or one for all
+	token  string   // the largest
+}
+
+func (a *App) leaseEnv() leaseEnv {
+	return leaseEnv{lines(a.Env("TASKLOCK_KEY")), lines(a.Env("TASKLOCK_LEASE")), a.Env("TASKLOCK_TOKEN")}
+}
+
+func lines(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+}
+
+// has reports whether the lease is that of all the keys, of which there is one.
+func (e leaseEnv) has(keys []string) bool {
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return e.index(k) < 0 })
+}
+
+func (e leaseEnv) index(key string) int {
+	name, err := lock.CheckKey(key)
+	if err != nil {
+		return -1
+	}
+	return slices.Index(e.keys, name)
+}
+
+// lease is the one that holds the keys; empty if they are in several.
+func (e leaseEnv) lease(keys []string) string {
+	name := ""
+	for i, k := range keys {
+		of := ""
+		switch n := e.index(k); {
+		case len(e.leases) == 1:
+			of = e.leases[0]
+		case n < len(e.leases):
+			of = e.leases[n]
+		}
+		if i > 0 && of != name {
+			return ""
+		}
+		name = of
+	}
+	return name
+}
+
+// number is the token; 0 if there is none.
+func (e leaseEnv) number() (int64, error) {
+	if e.token == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(e.token, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, usagef("TASKLOCK_TOKEN: must be a positive number, not %q", short(e.token, 40))
+	}
+	return n, nil
+}
+
 // fenceOptions say which grant is meant: commands of a holder that was replaced
 // are refused. Under run both come from the environment.
 type fenceOptions struct {
-	token  int64
-	latest int64 // from the environment: the largest token of several keys
-	lease  string
+	token   int64
+	latest  int64 // from the environment: the largest token of several keys
+	lease   string
+	fromEnv bool // nobody gave a flag
 }
 
 func (o *fenceOptions) flags(cmd *cobra.Command) {
@@ -23,8 +85,8 @@ func (o *fenceOptions) flags(cmd *cobra.Command) {
 }
 
 // fill checks the flags, and takes what is missing from the environment when
-// that speaks about the keys which are meant. A token says which grant it was;
-// the lease counts where there is none.
+// that speaks about the keys which are meant. There a grant is known by its lease
+// and its token: in another store the key may be at the same token.
 func (o *fenceOptions) fill(a *App, cmd *cobra.Command, keys []string) error {
 	if o.token <= 0 && cmd.Flags().Changed("token") {
 		return usagef("--token: must be a positive number")
@@ -32,29 +94,19 @@ func (o *fenceOptions) fill(a *App, cmd *cobra.Command, keys []string) error {
 	if o.lease == "" && cmd.Flags().Changed("lease") {
 		return usagef("--lease: must not be empty")
 	}
-	if len(keys) == 0 || o.token != 0 || o.lease != "" {
+	env := a.leaseEnv()
+	if o.token != 0 || o.lease != "" || !env.has(keys) {
 		return nil
 	}
-	named := a.Env("TASKLOCK_KEY")
-	for _, k := range keys {
-		key, err := lock.CheckKey(k)
-		if err != nil || !strings.Contains(" "+named+" ", " "+key+" ") { // several are separated by spaces
-			return err
-		}
+	token, err := env.number()
+	if err != nil {
+		return err
 	}
-	text := a.Env("TASKLOCK_TOKEN")
-	if text == "" {
-		o.lease = a.Env("TASKLOCK_LEASE")
-		return nil
-	}
-	token, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || token <= 0 {
-		return usagef("TASKLOCK_TOKEN: must be a positive number, not %q", short(text, 40))
-	}
-	if key, _ := lock.CheckKey(keys[0]); key == named {
+	o.fromEnv, o.lease = true, env.lease(keys)
+	if len(env.keys) == 1 {
 		o.token = token
 	} else {
-		o.latest = token // it is the largest: that of this key may be older
+		o.latest = token // it is the largest: that of these keys may be older
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ func newReleaseCmd(a *App) *cobra.Command {
 		Short: "Give keys back",
 		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
 
-What is free already stays free: that is no error. What another owner holds is
+What is free already stays free: that is no error, unless --token names a grant
+that was not the last one (exit 7). What another owner holds is
 refused (exit 5); --force breaks it, which ends the whole lease it belongs to
 and is kept in the history.`,
 		Example: `  tasklock release fix-bug
@@ -45,7 +46,7 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 	switch {
 	case o.force && len(keys) == 0:
 		return usagef("--force goes with keys")
-	case o.force && o.lease != "" && o.lease != a.Env("TASKLOCK_LEASE"):
+	case o.force && o.lease != "" && !o.fromEnv:
 		return usagef("--force ends a lock whoever holds it: it does not go with --lease")
 	}
 	id, err := a.caller()
@@ -62,7 +63,7 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 		if reason == "" {
 			reason = "release --force"
 		}
-		out, err = lock.Break(ctx, st, lock.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, DryRun: a.DryRun})
+		out, err = lock.Break(ctx, st, lock.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, Lease: o.lease, DryRun: a.DryRun})
 	} else {
 		out, err = releaseAll(ctx, st, lock.ReleaseRequest{
 			Owner: id.Owner, Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest, Reason: o.reason, DryRun: a.DryRun,

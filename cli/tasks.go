@@ -114,7 +114,10 @@ func (a *App) learnTitles(ctx context.Context, st *store.Store, refs []string) {
 }
 
 // tokenFlag is the fence of commands about a claim.
-type tokenFlag struct{ token int64 }
+type tokenFlag struct {
+	token int64
+	lease string // from the environment: see leaseEnv
+}
 
 func (o *tokenFlag) flags(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the claim has this token (also: TASKLOCK_TOKEN)")
@@ -132,21 +135,19 @@ func (o *tokenFlag) fill(ctx context.Context, a *App, st *store.Store, cmd *cobr
 		}
 		return nil
 	}
-	key, text := a.Env("TASKLOCK_KEY"), a.Env("TASKLOCK_TOKEN")
-	if len(refs) != 1 || key == "" || text == "" {
+	env := a.leaseEnv()
+	if len(refs) != 1 || len(env.keys) != 1 || env.token == "" {
 		return nil
 	}
-	if refs[0] != key {
-		if i, err := task.Show(ctx, st, refs[0]); err != nil || i.ID != key {
+	if refs[0] != env.keys[0] {
+		if i, err := task.Show(ctx, st, refs[0]); err != nil || i.ID != env.keys[0] {
 			return nil // the verb itself will say what is wrong
 		}
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		return usagef("TASKLOCK_TOKEN: must be a positive number, not %q", short(text, 40))
-	}
-	o.token = n
-	return nil
+	var err error
+	o.token, err = env.number()
+	o.lease = env.lease(env.keys)
+	return err
 }
 
 // priorityFlag is a word or a number.

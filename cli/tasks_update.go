@@ -183,7 +183,7 @@ func (o *tasksUpdateOptions) setProgress(ctx context.Context, a *App, cmd *cobra
 	if err != nil {
 		return err
 	}
-	t, err := task.Progress(ctx, st, task.ProgressRequest{Task: ref, Owner: id.Owner, Token: o.verb.token, Note: o.progress, DryRun: a.DryRun})
+	t, err := task.Progress(ctx, st, task.ProgressRequest{Task: ref, Owner: id.Owner, Token: o.verb.token, Lease: o.verb.lease, Note: o.progress, DryRun: a.DryRun})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (o *verbOptions) do(ctx context.Context, a *App, st *store.Store, cmd *cobr
 		return task.DoResult{}, err
 	}
 	return task.Do(ctx, st, task.DoRequest{
-		Verb: v, Tasks: refs, Owner: id.Owner, Token: o.token, Reason: o.reason, Result: o.result(), DryRun: a.DryRun,
+		Verb: v, Tasks: refs, Owner: id.Owner, Token: o.token, Lease: o.lease, Reason: o.reason, Result: o.result(), DryRun: a.DryRun,
 	})
 }
 

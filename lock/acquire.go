@@ -59,7 +59,8 @@ type AcquireRequest struct {
 	outer     map[string]string // key → the key around it
 	written   leaseRecord       // by the attempt that succeeded
 	requested bool
-	attached  bool // the owner is this call's alone: nobody can go on with its ticket
+	used      []string // by an earlier call of this request, see noteUse
+	attached  bool     // the owner is this call's alone: nobody can go on with its ticket
 	ttlGiven  bool
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
 	wanted    []string             // keys that the owner does not hold yet, in this run
@@ -162,6 +163,7 @@ func (r *AcquireRequest) query() driver.Query {
 // granted. It refuses a request id that was used for something else, or whose
 // lease has ended.
 func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
+	r.used = nil
 	if !r.requested {
 		return false, nil
 	}
@@ -177,16 +179,31 @@ func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 	switch {
 	case done.Value.Broke != nil || slices.ContainsFunc(without(before, r.Keys), r.asks):
 		return false, usedBefore(r.ID)
-	case done.Exists():
+	case done.Exists() && done.Value.Used == nil:
 		return false, r.over(r.Keys[0], done.Value.Ended)
 	}
-	return len(own.Value.Keys) > 0, nil
+	r.used = done.Value.Used
+	return len(own.Value.Keys) > 0 || r.used != nil, nil
+}
+
+// noteUse leaves the receipt of a request that was granted what its owner had
+// already: no lease of its own says so.
+func (r *AcquireRequest) noteUse(tx *store.Tx, leases []string) error {
+	if !r.requested || r.attached || r.used != nil {
+		return nil
+	}
+	own, err := getLease(tx, r.lease())
+	if err != nil || own.Value.Keys != nil {
+		return err
+	}
+	return tx.PutTTL(requestKind+r.lease(), receipt{Keys: r.asked, Used: leases}, keepTokens)
 }
 
 // Once is a [AcquireRequest.Then] that lets a request of an attached holder be
 // granted once: each holder is an owner of its own, so the request is noted
 // under the owner that it is a child of.
 func Once(owner, id string) func(*store.Tx, *Grant) error {
+	call := NewID() // the same call finds its own receipt when the reply to its commit was lost
 	return func(tx *store.Tx, g *Grant) error {
 		if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
 			return err
@@ -199,10 +216,13 @@ func Once(owner, id string) func(*store.Tx, *Grant) error {
 		for _, k := range g.Keys {
 			keys = append(keys, k.Key)
 		}
-		if done.Exists() {
+		switch {
+		case done.Exists() && done.Value.Call == call:
+			return nil
+		case done.Exists():
 			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
 		}
-		return tx.PutTTL(done.Key, receipt{Keys: keys, Ended: "done"}, keepTokens)
+		return tx.PutTTL(done.Key, receipt{Keys: keys, Ended: "done", Call: call}, keepTokens)
 	}
 }
 

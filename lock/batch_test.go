@@ -12,7 +12,7 @@ func TestBatchIsDeduplicatedAndSorted(t *testing.T) {
 	bubble(t, func(w *world) {
 		g := w.acquire("alice", "b", "a", "b", "e\u0301", "\u00e9")
 		equal(w, "keys", g.Keys, []lock.KeyGrant{
-			{Key: "a", Token: g.Token}, {Key: "b", Token: g.Token}, {Key: "\u00e9", Token: g.Token},
+			{Key: "a", Token: g.Token, Lease: g.LeaseID}, {Key: "b", Token: g.Token, Lease: g.LeaseID}, {Key: "\u00e9", Token: g.Token, Lease: g.LeaseID},
 		})
 		if n := len(w.kinds("lease/")); n != 1 {
 			t.Errorf("%d leases for one acquisition", n)

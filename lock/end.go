@@ -18,6 +18,8 @@ type ending struct {
 type receipt struct {
 	Keys  []string       `json:"keys"`
 	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
+	Used  []string       `json:"used,omitempty"`  // an acquisition that took nothing new: the leases that had its keys
+	Call  string         `json:"call,omitempty"`  // which call it was granted to, see [Once]
 	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
 }
 

@@ -87,13 +87,18 @@ type LostError struct {
 	Owner string // who holds the key now; empty: nobody
 	Now   int64  // the token in force; 0: none
 	Why   string // what became of the lease, where that is known
+	Never string // the caller, if it did not hold the key before either
 
 	MaxHold time.Duration // set if it ended because it was held for so long
 }
 
 func (e *LostError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: lease lost", e.Key)
+	if e.Never != "" {
+		fmt.Fprintf(&b, "%s: not held by %s", e.Key, e.Never)
+	} else {
+		fmt.Fprintf(&b, "%s: lease lost", e.Key)
+	}
 	if e.Token > 0 {
 		fmt.Fprintf(&b, ", token %d is stale", e.Token)
 	}

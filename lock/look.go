@@ -47,7 +47,9 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 type CheckRequest struct {
 	Key    string
 	Token  int64  // if set: is this the token in force?
-	Latest int64  // if set: was the key granted to nobody later? See [Latest]
+	Latest int64  // if set: was the key granted to nobody later than this token?
+	Lease  string // if set: does this lease hold the key? Its full name, or the id of a lease of Owner
+	Owner  string // with Lease
 	Mine   string // if set: does this owner, or a parent of it, hold the key?
 }
 
@@ -59,9 +61,9 @@ type CheckResult struct {
 	Lock   *Info  `json:"lock"`
 }
 
-// Check tells whether a key is held. With Token or Mine, a key that is not
-// held so is [ErrLost]; a token stays in force until a later grant, also past
-// its ttl.
+// Check tells whether a key is held. With Token, Latest, Lease or Mine, a key
+// that is not held so is [ErrLost]. A token stays in force until a later grant,
+// also past its ttl; what is mine is so only as long as others are kept out.
 func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, error) {
 	key, err := CheckKey(r.Key)
 	if err != nil {
@@ -72,11 +74,14 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 			return CheckResult{}, err
 		}
 	}
+	if r.Lease != "" {
+		r.Lease = fullName(r.Owner, r.Lease)
+	}
 	out := CheckResult{Key: key}
 	err = st.View(ctx, driver.Query{Keys: []string{recordOf(key), queueKind + key}}, func(tx *store.Tx) error {
 		out = CheckResult{Key: key}
 		info, err := Look(tx, key)
-		if err == nil && (info == nil || info.State != Held) && r.Token == 0 && r.Latest == 0 {
+		if err == nil && (info == nil || info.State != Held) && !r.fences() {
 			info, err = lookAround(tx, key, r.Mine, info)
 		}
 		if err != nil {
@@ -85,21 +90,32 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		if out.Lock = info; info != nil {
 			out.Locked = info.State == Held
 		}
-		switch {
-		case r.Token != 0:
-			return Fence(tx, key, r.Token)
-		case r.Latest != 0:
-			return Latest(tx, key, r.Latest)
-		case r.Mine != "" && (info == nil || !usable(info.Owner, r.Mine)):
-			lost := &LostError{Key: key}
-			if info != nil {
-				lost.Owner, lost.Now = info.Owner, info.Token
-			}
-			return lost
-		}
-		return nil
+		return r.judge(tx, key, info)
 	})
 	return out, err
+}
+
+func (r *CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
+
+// judge says whether the key is held as the request asks.
+func (r *CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
+	switch {
+	case r.fences():
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		return fenced(lk, key, r.Token, r.Latest, r.Lease)
+	case r.Mine == "" || info != nil && info.State == Held && usable(info.Owner, r.Mine):
+		return nil
+	case info == nil:
+		return NotHeld(tx, key, r.Mine)
+	case usable(info.Owner, r.Mine):
+		return &LostError{Key: key, Why: string(info.State) + ", and not renewed since"}
+	case info.Key != key: // a path that overlaps it
+		return &LostError{Key: key, Owner: info.Owner, Now: info.Token, Never: r.Mine}
+	}
+	return NotHeld(tx, key, r.Mine)
 }
 
 // Look returns the lock on a key, or nil, and guards it.

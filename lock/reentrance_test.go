@@ -91,8 +91,8 @@ func TestAgainWithMoreKeys(t *testing.T) {
 		a := w.acquire("alice", "a")
 		g := w.acquire("alice", "a", "b")
 		equal(w, "keys", g.Keys, []lock.KeyGrant{
-			{Key: "a", Token: a.Token, Reentrant: true},
-			{Key: "b", Token: g.Token},
+			{Key: "a", Token: a.Token, Reentrant: true, Lease: a.LeaseID},
+			{Key: "b", Token: g.Token, Lease: g.LeaseID},
 		})
 		if g.Token <= a.Token || g.LeaseID == a.LeaseID {
 			t.Errorf("%+v", g)

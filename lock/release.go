@@ -21,7 +21,7 @@ type ReleaseRequest struct {
 	All    bool   // of Owner and its children: the end of a session
 	Of     string // with All: only what was taken in this session of a harness
 	Token  int64  // with one key: only if the lock is at this token
-	Latest int64  // with keys: only if none was granted later, see [Latest]
+	Latest int64  // with keys: only if none was granted later than this token
 	Reason string
 	DryRun bool
 
@@ -43,7 +43,8 @@ type Released struct {
 
 // Release gives back what the owner, or one of its children, holds: all that
 // was asked for, or nothing. A key that is free already is no error. A key
-// held by someone else is an [*OwnerError], an old token is [ErrLost].
+// held by someone else is an [*OwnerError]. An old token is [ErrLost], also
+// where the later grant is over and the key is free.
 func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
 	if err := r.check(); err != nil {
 		return ReleaseResult{}, err
@@ -111,6 +112,9 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 			return err
 		}
 		if !lk.Exists() {
+			if err := fencedPast(tx, key, r.Token, r.Latest, r.Lease); err != nil {
+				return err
+			}
 			out.Free = append(out.Free, key)
 			continue
 		}
@@ -291,7 +295,8 @@ type BreakRequest struct {
 	By     string // who breaks them
 	Reason string // why, for the audit
 	ID     string // repeating the request with this id has one effect; empty: nobody repeats it
-	Token  int64  // with one key: only if the lock is at this token
+	Token  int64  // with one key: only if the lock is at this token, or was last
+	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
 	DryRun bool
 }
 
@@ -348,11 +353,14 @@ func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) err
 			return err
 		}
 		if !lk.Exists() {
+			if err := fencedPast(tx, key, r.Token, 0, r.Lease); err != nil {
+				return err
+			}
 			out.Free = append(out.Free, key)
 			continue
 		}
-		if r.Token != 0 && lk.Rev != r.Token {
-			return &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+		if err := fenced(lk, key, r.Token, 0, r.Lease); err != nil {
+			return err
 		}
 		ls, err := getLease(tx, lk.Value.Lease)
 		if err != nil {

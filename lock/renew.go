@@ -20,7 +20,7 @@ type RenewRequest struct {
 	Lease  string // full name, or the id of a lease of Owner
 	All    bool
 	Token  int64 // with one key: only if the lock is at this token
-	Latest int64 // with keys: only if none was granted later, see [Latest]
+	Latest int64 // with keys: only if none was granted later than this token
 	DryRun bool
 
 	// Worktree and Reason, if set, replace what the lease says.
@@ -155,10 +155,14 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := fenced(lk, key, r.Token, r.Latest, r.Lease); err != nil {
-			return nil, err
-		}
-		if !usable(lk.Value.Owner, r.Owner) {
+		switch {
+		case r.Token == 0 && r.Latest == 0 && r.Lease == "":
+			if !lk.Exists() || !usable(lk.Value.Owner, r.Owner) {
+				return nil, NotHeld(tx, key, r.Owner)
+			}
+		case fenced(lk, key, r.Token, r.Latest, r.Lease) != nil:
+			return nil, fenced(lk, key, r.Token, r.Latest, r.Lease)
+		case !usable(lk.Value.Owner, r.Owner):
 			return nil, &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
 		}
 		if !seen[lk.Value.Lease] {
@@ -262,7 +266,7 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 		}
 	}
 	if len(l.Keys) == 0 {
-		return l, &LostError{Key: "lease " + name}
+		return l, noLease(tx, name, r.Owner)
 	}
 	return l, nil
 }

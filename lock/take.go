@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -28,6 +29,7 @@ type KeyGrant struct {
 	Key       string `json:"key"`
 	Token     int64  `json:"token"`
 	Reentrant bool   `json:"reentrant"` // the owner, or a parent, held it before
+	Lease     string `json:"-"`         // that holds it
 }
 
 // TakenOver tells whom the grant replaced.
@@ -102,8 +104,11 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 			if err != nil {
 				return nil, nil, err
 			}
+			if again && r.used != nil && !slices.Contains(r.used, lk.Value.Lease) {
+				return nil, nil, r.over(key, "not held any more")
+			}
 			if again {
-				g.Keys = append(g.Keys, KeyGrant{Key: key, Token: lk.Rev, Reentrant: lk.Value.Lease != r.lease()})
+				g.Keys = append(g.Keys, KeyGrant{Key: key, Token: lk.Rev, Reentrant: lk.Value.Lease != r.lease(), Lease: lk.Value.Lease})
 				if !slices.Contains(renew, lk.Value.Lease) {
 					renew = append(renew, lk.Value.Lease)
 				}
@@ -141,7 +146,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 			continue
 		}
 		fresh = append(fresh, key)
-		g.Keys = append(g.Keys, KeyGrant{Key: key, Token: store.Pending})
+		g.Keys = append(g.Keys, KeyGrant{Key: key, Token: store.Pending, Lease: r.lease()})
 	}
 	if len(blockers) > 0 {
 		return nil, blockers, nil
@@ -208,7 +213,7 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 	}
 	g.leases = renew
 	if len(fresh) == 0 {
-		if err := r.leaveQueues(tx); err != nil {
+		if err := cmp.Or(r.noteUse(tx, renew), r.leaveQueues(tx)); err != nil {
 			return err
 		}
 		return r.then(tx, g)
@@ -300,26 +305,21 @@ func heldFor(tx *store.Tx, l leaseRecord) (time.Duration, error) {
 
 // Fence makes the transaction depend on the lock on key being at token: for
 // everything that is written in the name of its holder.
-func Fence(tx *store.Tx, key string, token int64) error {
-	lk, err := getLock(tx, key)
-	if err != nil {
-		return err
-	}
-	return fenced(lk, key, token, 0, "")
-}
+func Fence(tx *store.Tx, key string, token int64) error { return FenceLease(tx, key, token, "") }
 
-// Latest is Fence for a holder of several keys that knows only the largest of
-// their tokens: whoever was granted the key after it has a larger one.
-func Latest(tx *store.Tx, key string, token int64) error {
+// FenceLease is Fence that also compares the lease, if one is named: another
+// store may have the key at the same token.
+func FenceLease(tx *store.Tx, key string, token int64, lease string) error {
 	lk, err := getLock(tx, key)
 	if err != nil {
 		return err
 	}
-	return fenced(lk, key, 0, token, "")
+	return fenced(lk, key, token, 0, lease)
 }
 
 // fenced refuses a lock that is gone, or not the one that is meant: at this
-// token, granted no later than that one, held by this lease.
+// token, held by this lease, or granted no later than latest, which serves a
+// holder of several keys that knows only the largest of their tokens.
 func fenced(lk store.Entry[lockRecord], key string, token, latest int64, lease string) error {
 	if lk.Exists() && (token == 0 || lk.Rev == token) && (latest == 0 || lk.Rev <= latest) && (lease == "" || lk.Value.Lease == lease) {
 		return nil

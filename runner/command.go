@@ -87,17 +87,23 @@ func environment(base, asked []string, g lock.Grant, more []string) []string {
 	if base == nil {
 		base = os.Environ()
 	}
-	var keys []string
+	var keys, leases []string
 	token := int64(0)
 	for _, k := range g.Keys {
 		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lock.CheckKey(a); return key == k.Key }) {
-			keys, token = append(keys, k.Key), max(token, k.Token)
+			keys, leases, token = append(keys, k.Key), append(leases, k.Lease), max(token, k.Token)
 		}
 	}
+	switch one := slices.Compact(slices.Clone(leases)); len(one) { // what a parent holds is in another lease
+	case 0:
+		leases = []string{g.LeaseID}
+	case 1:
+		leases = one
+	}
 	env := slices.Concat(base, []string{
-		"TASKLOCK_KEY=" + strings.Join(keys, " "),
+		"TASKLOCK_KEY=" + strings.Join(keys, "\n"),
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(token, 10),
-		"TASKLOCK_LEASE=" + g.LeaseID,
+		"TASKLOCK_LEASE=" + strings.Join(leases, "\n"),
 		"TASKLOCK_OWNER=" + g.Owner + "/cmd",
 	}, more)
 	last := map[string]int{} // of each name only the last counts

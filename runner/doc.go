@@ -70,9 +70,9 @@
 //
 // # Environment of the command
 //
-//	TASKLOCK_KEY     the key; several are separated by a single space
+//	TASKLOCK_KEY     the key; of several, one a line
 //	TASKLOCK_TOKEN   the largest fencing token
-//	TASKLOCK_LEASE   the lease
+//	TASKLOCK_LEASE   the lease; one a line for each key if they are in several
 //	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use
 //	                 and renew what the command runs under, not release it
 //

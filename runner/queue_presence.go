@@ -20,6 +20,7 @@ const runnerKind = "runner/"
 
 type runnerRecord struct {
 	Name         string    `json:"name"`
+	ID           string    `json:"id,omitempty"` // of this start of it
 	Owner        string    `json:"owner"`
 	Host         string    `json:"host,omitempty"`
 	host.Process           // whose death ends it
@@ -47,6 +48,7 @@ func (r runnerRecord) put(tx *store.Tx) error {
 // presence is what a runner knows of its own record.
 type presence struct {
 	name string
+	id   string
 	rev  atomic.Int64
 }
 
@@ -62,7 +64,7 @@ func (e *RunningError) Error() string {
 
 // register writes the record, and deletes those of runners that are gone.
 func (w *worker) register(ctx context.Context) error {
-	w.present.name = w.o.Name
+	w.present.name, w.present.id = w.o.Name, lock.NewID()
 	rev, err := w.st.Update(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
 		if err := sweep(tx); err != nil {
 			return err
@@ -71,7 +73,10 @@ func (w *worker) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if old.Exists() && !old.Value.over(old.Age) {
+		switch {
+		case old.Exists() && old.Value.ID == w.present.id: // written by us: the reply was lost
+			return nil
+		case old.Exists() && !old.Value.over(old.Age):
 			return &RunningError{Name: w.o.Name, Host: old.Value.Host, PID: old.Value.PID}
 		}
 		return w.record(tx.Now().UTC()).put(tx)
@@ -82,7 +87,7 @@ func (w *worker) register(ctx context.Context) error {
 
 func (w *worker) record(since time.Time) runnerRecord {
 	return runnerRecord{
-		Name: w.o.Name, Owner: w.owner, Host: host.Name(), Process: host.Self(), Since: since,
+		Name: w.o.Name, ID: w.present.id, Owner: w.owner, Host: host.Name(), Process: host.Self(), Since: since,
 		TTL: w.o.TTL.Seconds(), Section: w.o.Section, Label: w.o.Label,
 	}
 }

@@ -166,8 +166,14 @@ func TestEnvironment(t *testing.T) {
 		env := map[string]string{}
 		eventually(t, "environment", func() bool { return size(t, dir+"/env") > 0 })
 		b, _ := os.ReadFile(dir + "/env")
+		last := ""
 		for _, line := range strings.Split(string(b), "\n") {
-			k, v, _ := strings.Cut(line, "=")
+			k, v, ok := strings.Cut(line, "=")
+			if !ok && last == "TASKLOCK_KEY" { // of several keys each has a line
+				env[last] += "\n" + line
+				continue
+			}
+			last = k
 			if _, twice := env[k]; twice && k != "" {
 				t.Errorf("%s twice", k)
 			}
@@ -179,7 +185,7 @@ func TestEnvironment(t *testing.T) {
 		}
 		owner := held.Lock.Owner
 		for k, want := range map[string]string{
-			"TASKLOCK_KEY": "a key deploy", "TASKLOCK_OWNER": owner + "/cmd", "TASKLOCK_STORE": "here", "OTHER": "x",
+			"TASKLOCK_KEY": "a key\ndeploy", "TASKLOCK_OWNER": owner + "/cmd", "TASKLOCK_STORE": "here", "OTHER": "x",
 		} {
 			if env[k] != want {
 				t.Errorf("%s=%q, want %q", k, env[k], want)

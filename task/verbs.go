@@ -19,7 +19,8 @@ type DoRequest struct {
 	Verb  Verb
 	Tasks []string // ids, beginnings of ids, or titles
 	Owner string
-	Token int64 // of the claim, with one task; 0: the owner must hold it, or nobody
+	Token int64  // of the claim, with one task; 0: the owner must hold it, or nobody
+	Lease string // beside Token: the lease of the claim; empty: any
 
 	Uncounted bool // with unclaim: the claim was no attempt
 
@@ -144,7 +145,7 @@ func (r *DoRequest) may(tx *store.Tx, t Task, lk *lock.Info) (int64, error) {
 	case fault.Bug("complete_unfenced"):
 		return r.Token, nil
 	case r.Token != 0:
-		return r.Token, lock.Fence(tx, t.ID, r.Token)
+		return r.Token, lock.FenceLease(tx, t.ID, r.Token, r.Lease)
 	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:
 		return 0, &lock.LostError{Key: t.ID, Why: "the claim has ended"}
 	case lk == nil, lk.State != lock.Held && !lock.Uses(r.Owner, lk.Owner):
@@ -217,6 +218,7 @@ type ProgressRequest struct {
 	Task  string
 	Owner string
 	Token int64
+	Lease string // beside Token: the lease of the claim; empty: any
 	Note  string
 
 	DryRun bool
@@ -250,13 +252,9 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 			return err
 		}
 		if r.Token != 0 {
-			err = lock.Fence(tx, before.ID, r.Token)
+			err = lock.FenceLease(tx, before.ID, r.Token, r.Lease)
 		} else if lk == nil || !lock.Uses(r.Owner, lk.Owner) {
-			lost := &lock.LostError{Key: before.ID}
-			if lk != nil {
-				lost.Owner, lost.Now = lk.Owner, lk.Token
-			}
-			err = lost
+			err = lock.NotHeld(tx, before.ID, r.Owner)
 		}
 		if err != nil {
 			return err

@@ -78,6 +78,7 @@ type Kind = new (r: Refusal) => TaskLockError;
 const kinds: Record<string, Kind> = {
   DEADLOCK: DeadlockError,
   LEASE_LOST: LeaseLostError,
+  NOT_HELD: LeaseLostError,
   INVALID_ARGUMENTS: InvalidArgumentsError,
   AMBIGUOUS: InvalidArgumentsError,
   PERMISSION_DENIED: PermissionDeniedError,
