@@ -63,6 +63,7 @@ type AcquireRequest struct {
 	attached  bool     // the owner is this call's alone: nobody can go on with its ticket
 	ttlGiven  bool
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
+	call      string               // this call's own mark on what it writes: see theirs
 	wanted    []string             // keys that the owner does not hold yet, in this run
 	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
 	queued    bool                 // this call has joined the queues
@@ -107,7 +108,7 @@ func (r *AcquireRequest) check() (err error) {
 	if r.now == nil {
 		r.now = clocks
 	}
-	r.fresh = r.ID
+	r.fresh, r.call = r.ID, NewID()
 	if r.Times == (Times{}) {
 		r.Times = Near
 	}
@@ -126,6 +127,13 @@ func (r *AcquireRequest) check() (err error) {
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session))
 }
 
+// theirs reports whether a record under the name of this request's lease was
+// written by another call: one of the same owner that went on with the ticket
+// of a call it took for gone, or that took the lock again.
+func (r *AcquireRequest) theirs(l leaseRecord) bool {
+	return l.Call != r.call && !fault.Bug("abandon_adopted")
+}
+
 // lease is the full name of the request's lease.
 func (r *AcquireRequest) lease() string { return r.Owner + "/" + r.ID }
 
@@ -134,7 +142,7 @@ func (r *AcquireRequest) record() leaseRecord {
 	return leaseRecord{
 		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
 		Host: host.Name(), Process: r.Process, Group: r.Group,
-		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested,
+		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Call: r.call,
 	}
 }
 
@@ -370,14 +378,15 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 
 // abandon undoes a wait that was given up: it leaves the queues, and gives
 // back what may have been granted while the caller was leaving. What a named
-// request was granted stays: whoever repeats it gets it.
+// request was granted stays: whoever repeats it gets it. So does what another
+// call has made of the ticket.
 func (r *AcquireRequest) abandon(st *store.Store) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_, _ = st.Update(ctx, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
 		r.lapsed = nil
 		own, err := getLease(tx, r.lease())
-		if err != nil {
+		if err != nil || own.Exists() && r.theirs(own.Value) {
 			return err
 		}
 		if err := r.leaveQueues(tx); err != nil || !own.Exists() {

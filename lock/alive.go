@@ -87,14 +87,15 @@ func (l Life) Renew(ctx context.Context, st *store.Store, names []string) error 
 }
 
 // Keep renews a lease for as long as a process lives, and gives it back when
-// that has ended. It returns when the lease has ended, by whatever means, or
+// that has ended, if it still lives with that one: its owner may have tied it
+// to another process since, and who keeps a parent's lease does not end it. It returns when the lease has ended, by whatever means, or
 // with ctx. A store that is out of reach is asked again: a late renewal counts
 // while nobody else has taken over.
 func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) error {
 	owner := leaseOwner(lease)
 	for {
 		if ended(p) {
-			_, err := Release(ctx, st, ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended"})
+			_, err := Release(ctx, st, ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended", process: &p})
 			return err
 		}
 		next, guards, err := keepOnce(ctx, st, owner, lease)

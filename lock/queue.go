@@ -200,7 +200,7 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Age < r.Times.Ticket/3 && own.Value.Process == r.Process {
+	if !joined && own.Exists() && own.Age < r.Times.Ticket/3 && own.Value.Process == r.Process && !r.theirs(own.Value) {
 		return nil
 	}
 	l.TTL, l.MaxHold, l.Since = r.Times.Ticket.Seconds(), 0, tx.Now().UTC()

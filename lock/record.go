@@ -46,6 +46,7 @@ type leaseRecord struct {
 	Session      string    `json:"session,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
 
 	// See within.go.
 	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
@@ -122,6 +123,9 @@ func (l leaseRecord) gone() bool {
 	}
 	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
 }
+
+// endsWith reports whether the lease lives with that process.
+func (l leaseRecord) endsWith(p host.Process) bool { return l.PID == p.PID && l.Start == p.Start }
 
 // keptBy looks at the leases that use one whose process is dead: while a
 // command may still work under one of them, that is no proof for this one.

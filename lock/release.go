@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -25,7 +26,8 @@ type ReleaseRequest struct {
 	Reason string
 	DryRun bool
 
-	likely []string // keys of Lease, if the caller knows them: they are read with it
+	process *host.Process // with Lease: only if it ends with this process
+	likely  []string      // keys of Lease, if the caller knows them: they are read with it
 }
 
 // ReleaseResult tells what was released and what was free already.
@@ -179,6 +181,9 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	}
 	if ls.Value.ticket() {
 		return dropTicket(tx, name, "")
+	}
+	if r.process != nil && !ls.Value.endsWith(*r.process) && !fault.Bug("keeper_releases") {
+		return nil
 	}
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
 		return err

@@ -68,8 +68,8 @@ type victim struct {
 // take grants all keys of the request, or says what is in the way of each.
 // With any blocker nothing is written.
 func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
-	if !r.queued {
-		r.ID = r.fresh
+	if err := r.name(tx); err != nil {
+		return nil, nil, err
 	}
 	if err := r.surround(tx); err != nil {
 		return nil, nil, err
@@ -168,6 +168,24 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 		}
 	}
 	return g, nil, r.write(tx, g, fresh, renew)
+}
+
+// name settles under which id this run goes on. A call whose ticket another one
+// has taken over, because it was silent for too long, begins anew.
+func (r *AcquireRequest) name(tx *store.Tx) error {
+	if r.queued && !r.requested {
+		own, err := getLease(tx, r.lease())
+		if err != nil {
+			return err
+		}
+		if own.Exists() && r.theirs(own.Value) {
+			r.queued, r.fresh = false, NewID()
+		}
+	}
+	if !r.queued {
+		r.ID = r.fresh
+	}
+	return nil
 }
 
 // again reports whether the request uses a lock that its owner, or a parent,
@@ -276,6 +294,7 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 	case l.Owner == r.Owner && around:
 		l.TTL = max(l.TTL, r.TTL.Seconds())
 	case l.Owner == r.Owner:
+		l.Call = r.call
 		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
 			l.TTL = r.TTL.Seconds()
 		}
