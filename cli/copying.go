@@ -15,11 +15,11 @@ import (
 )
 
 // carry is how records of every kind travel to another store.
-func carry(c store.Copy) func(driver.Record) (time.Duration, bool) {
+func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 	leases := lock.Carry(c)
-	return func(r driver.Record) (time.Duration, bool) {
+	return func(r driver.Record) (driver.Write, bool) {
 		if runner.Stays(r.Key) {
-			return 0, false
+			return driver.Write{}, false
 		}
 		return leases(r)
 	}

@@ -19,8 +19,9 @@ func newInitCmd(app *App) *cobra.Command {
 			"Without --store it is a database in .tasklock at the root of the main worktree, so that all worktrees\n" +
 			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git it is in the\n" +
 			"nearest parent that has a .tasklock, else in the current folder. Git ignores the folder.\n\n" +
-			"--raise is for a store that other tools have put back to an older state: it lifts the revision by 2^32,\n" +
-			"so that no token of the time that is lost is ever given out again.\n\n" +
+			"--raise is for a store that other tools have put back to an older state: it lifts the revision by more than\n" +
+			"2^32, so that no token of the time that is lost is ever given out again. Stop those who may still work under\n" +
+			"a lock of that time first: they are refused from then on, but a command that runs is not told.\n\n" +
 			"--upgrade is for a store that an older tasklock made: it converts the records, once. Older versions get exit\n" +
 			"code 3 there afterwards. On this machine the first command that writes does it unasked; a store that machines\n" +
 			"share (git, PostgreSQL, etcd) is only upgraded by this. Held locks refuse it. With --force they stay locked for\n" +
@@ -118,7 +119,7 @@ func (a *App) raise(ctx context.Context) error {
 	}
 	return a.answer(r, func(p *printer) {
 		if a.DryRun {
-			p.line("Would lift the revision of %s by 2^32.", r.Store)
+			p.line("Would lift the revision of %s by more than 2^32.", r.Store)
 			return
 		}
 		p.line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,9 @@ func (w world) must(args ...string) string {
 	return out
 }
 
+// tokens are written into lines of history that arrive from elsewhere.
+var tokens = regexp.MustCompile(`,"token":[0-9]+`)
+
 // records are what a store holds, without what says where and when.
 func (w world) records(url string) map[string]string {
 	w.t.Helper()
@@ -103,7 +107,7 @@ func (w world) look(url string) (records map[string]string, open bool) {
 			Value json.RawMessage
 		}
 		if json.Unmarshal(line, &r) == nil && r.Key != "" {
-			out[r.Key] = string(r.Value)
+			out[r.Key] = tokens.ReplaceAllString(string(r.Value), "")
 		}
 	}
 	return out, true

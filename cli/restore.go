@@ -20,8 +20,9 @@ func newRestoreCmd(a *App) *cobra.Command {
 		Long: `Put the records of a backup into the store, which must be empty. With --force
 whatever is there is replaced, held locks too.
 
-The revision is lifted by 2^32: no token that was given out since the backup was
-made is given out again, and whoever worked under one is refused. Leases of the
+The revision is lifted by more than 2^32: no token that was given out since the
+backup was made is given out again, and whoever worked under one is refused. Two
+stores that are restored from one backup give out different tokens. Leases of the
 backup whose ttl has passed stay out, so their locks are free and their tasks are
 pending. A restore that was interrupted goes on when it is repeated; until then the
 store is closed.`,

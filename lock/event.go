@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,7 +29,8 @@ type Event struct {
 
 const (
 	eventTime  = "20060102T150405.000000000Z"
-	keepEvents = 10_000 // history that is always kept, in revisions
+	keepEvents = 10_000  // history that is always kept, in revisions
+	jump       = 1 << 31 // no store has so many revisions in a row
 	keepTokens = 24 * time.Hour
 )
 
@@ -46,22 +49,44 @@ func Log(tx *store.Tx, e Event) error {
 		return err
 	}
 	if tx.Rev()%100 == 99 {
-		return prune(tx, eventKind, func(r driver.Record) bool { return r.Rev < tx.Rev()-keepEvents })
+		return prune(tx)
 	}
 	return nil
 }
 
-// prune deletes the oldest records of a kind while old says so, some hundred
-// at a time so that no commit grows large.
-func prune(tx *store.Tx, kind string, old func(driver.Record) bool) error {
-	recs, err := tx.Scan(kind, 200)
+// prune deletes the oldest events that are not among the last keepEvents
+// revisions, some hundred at a time so that no commit grows large. A revision
+// says how many came after it only where none was left out: what lies before a
+// jump (see [driver.Lift]) is counted instead, which is dear and done seldom.
+func prune(tx *store.Tx) error {
+	recs, err := tx.Scan(eventKind, 200)
 	if err != nil {
 		return err
 	}
+	jumped := false
 	for _, r := range recs {
-		if old(r) {
+		switch behind := tx.Rev() - r.Rev; {
+		case behind > jump:
+			jumped = true
+		case behind > keepEvents:
 			tx.Delete(r.Key)
 		}
+	}
+	if jumped && tx.Rev()%1000 == 999 {
+		return pruneCounted(tx)
+	}
+	return nil
+}
+
+// pruneCounted deletes the oldest events of more than keepEvents.
+func pruneCounted(tx *store.Tx) error {
+	recs, err := tx.Scan(eventKind, 0)
+	if err != nil {
+		return err
+	}
+	over := min(max(0, len(recs)-keepEvents), 1000)
+	for _, r := range recs[:over] {
+		tx.Delete(r.Key)
 	}
 	return nil
 }
@@ -129,10 +154,29 @@ func inOrder(recs []driver.Record) {
 // committed, as the revision of the record itself.
 func event(tx *store.Tx, rec driver.Record) (Event, error) {
 	e, err := store.Decode[Event](tx, rec)
-	if e.Value.Token == 0 && e.Value.Event == "acquired" {
+	if e.Value.unnumbered() {
 		e.Value.Token = e.Rev
 	}
 	return e.Value, err
+}
+
+// unnumbered reports that the token of a grant is the revision of its event.
+func (e *Event) unnumbered() bool { return e.Token == 0 && e.Event == "acquired" }
+
+// withToken is the value of an event for another store, where its record has
+// another revision: a grant's token is written into it. What cannot be read
+// stays as it is.
+func withToken(rec driver.Record) []byte {
+	var e Event
+	if json.Unmarshal(rec.Value, &e) != nil || !e.unnumbered() {
+		return rec.Value
+	}
+	fields, _ := bytes.CutSuffix(bytes.TrimSpace(rec.Value), []byte("}"))
+	value := fmt.Appendf(slices.Clip(fields), `,"token":%d}`, rec.Rev)
+	if len(value) > driver.MaxValue {
+		return rec.Value
+	}
+	return value
 }
 
 // Watch calls fn for every event from now on, in order, until ctx ends or fn

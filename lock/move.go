@@ -3,7 +3,6 @@ package lock
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -47,8 +46,9 @@ func Leave(tx *store.Tx) error {
 // over stays behind, and its locks are free where they arrive: a record begins
 // to age again there, and would keep others out for another ttl. One in force
 // arrives with its whole ttl and its locks with new tokens; what its holder
-// still has of its time is never more.
-func Carry(c store.Copy) func(driver.Record) (ttl time.Duration, keep bool) {
+// still has of its time is never more. A line of history keeps the token that
+// it had.
+func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 	leases := map[string]store.Entry[leaseRecord]{}
 	for _, rec := range c.Records {
 		if name, ok := strings.CutPrefix(rec.Key, leaseKind); ok {
@@ -58,18 +58,23 @@ func Carry(c store.Copy) func(driver.Record) (ttl time.Duration, keep bool) {
 			}
 		}
 	}
-	return func(rec driver.Record) (time.Duration, bool) {
+	return func(rec driver.Record) (driver.Write, bool) {
+		w := store.Unchanged(rec)
 		switch driver.Kind(rec.Key) {
 		case requestKind:
-			return keepTokens, c.Now.Sub(rec.Time) <= keepTokens
+			w.TTL = keepTokens
+			return w, c.Now.Sub(rec.Time) <= keepTokens
 		case leaseKind:
 			ls, ok := leases[rec.Key[len(leaseKind):]]
 			if !ok {
-				return 0, true
+				return w, true
 			}
 			ls, _ = keptBy(ls, func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
-			return ls.Value.ttl(), stateOf(ls) == Held
+			w.TTL = ls.Value.ttl()
+			return w, stateOf(ls) == Held
+		case eventKind:
+			w.Value = withToken(rec)
 		}
-		return 0, true
+		return w, true
 	}
 }

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,35 @@ func TestHeldLocksMoveWithNewTokens(t *testing.T) {
 		must(t, second(lock.Release(t.Context(), m.to, lock.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
 		if next, err := m.acquire(m.to, "b", 0, "x"); err != nil || next.Token <= again.Token {
 			t.Errorf("%+v, %v", next, err)
+		}
+	})
+}
+
+// A line of history keeps the token of its grant, although its record gets
+// another revision where it arrives.
+func TestHistoryKeepsItsTokensInAMove(t *testing.T) {
+	moving(t, func(m moved) {
+		var want []int64
+		for _, key := range []string{"x", "y", "x"} {
+			g, err := m.acquire(m.from, "a", time.Minute, key)
+			must(t, err)
+			must(t, second(lock.Release(t.Context(), m.from, lock.ReleaseRequest{Keys: []string{key}, Owner: "a"})))
+			want = append(want, g.Token)
+			time.Sleep(time.Second)
+		}
+		must(t, second(m.move(false)))
+		later, err := m.acquire(m.to, "a", time.Minute, "x")
+		must(t, err)
+		out, err := lock.History(t.Context(), m.to, lock.HistoryRequest{})
+		must(t, err)
+		var got []int64
+		for _, e := range out.Events {
+			if e.Event == "acquired" {
+				got = append(got, e.Token)
+			}
+		}
+		if want = append(want, later.Token); !slices.Equal(got, want) {
+			t.Errorf("tokens %v, granted were %v", got, want)
 		}
 	})
 }

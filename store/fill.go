@@ -26,7 +26,7 @@ type FillRequest struct {
 // fencing token is given out a second time. Where it ends halfway the store stays
 // closed, and the same again continues.
 func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
-	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress, lift: raiseBy}
+	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress, lift: true}
 	c, err := r.To.current(r.Copy)
 	if err != nil {
 		return MoveResult{}, err
@@ -52,7 +52,7 @@ type filling struct {
 	replace  bool
 	carry    Carry
 	progress func(done, total int)
-	lift     int64
+	lift     bool // the copy does not know how far its store went on
 
 	want    map[string]driver.Write // what is to be there in the end
 	order   []string
@@ -73,17 +73,17 @@ const (
 // take decides what of the copy travels.
 func (f *filling) take(c Copy) {
 	f.copy, f.want, f.order, f.leftOut = c, make(map[string]driver.Write, len(c.Records)), nil, 0
-	carry := func(driver.Record) (time.Duration, bool) { return 0, true }
+	carry := func(r driver.Record) (driver.Write, bool) { return Unchanged(r), true }
 	if f.carry != nil {
 		carry = f.carry(c)
 	}
 	for _, r := range c.Records {
-		ttl, keep := carry(r)
+		w, keep := carry(r)
 		if !keep {
 			f.leftOut++
 			continue
 		}
-		f.want[r.Key] = driver.Write{Key: r.Key, Value: r.Value, TTL: ttl}
+		f.want[r.Key] = w
 		f.order = append(f.order, r.Key)
 	}
 }
@@ -97,7 +97,11 @@ func (f *filling) floor() int64 {
 	if fault.Bug("move_same_revisions") {
 		return 0
 	}
-	return max(f.copy.Rev, f.rev) + 1 + f.lift
+	last := max(f.copy.Rev, f.rev)
+	if f.lift {
+		return driver.Lift(last)
+	}
+	return last + 1
 }
 
 // look refuses what reserve would refuse.

@@ -55,10 +55,13 @@ func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 
 var everything = driver.Query{Ranges: []driver.Range{{}}}
 
-// A Carry says for a snapshot how its records travel: for how long the store
-// may keep each, 0 without a bound, or that it is over and stays behind. A
-// record is written anew by its arrival and begins to age again.
-type Carry func(c Copy) func(driver.Record) (ttl time.Duration, keep bool)
+// A Carry says for a snapshot how its records travel: what is written for each,
+// or that it is over and stays behind. A record is written anew by its arrival:
+// it gets a new revision and begins to age again.
+type Carry func(c Copy) func(driver.Record) (w driver.Write, keep bool)
+
+// Unchanged is how a record travels that means the same everywhere.
+func Unchanged(r driver.Record) driver.Write { return driver.Write{Key: r.Key, Value: r.Value} }
 
 // MoveRequest moves all records of one store to another.
 type MoveRequest struct {
@@ -207,10 +210,6 @@ func (s *Store) describe(ctx context.Context, ensure bool) (m Meta, err error) {
 	return m, err
 }
 
-// raiseBy is how far Raise lifts the revision: further than anybody, who saw
-// commits that are gone now, can have counted.
-const raiseBy = 1 << 32
-
 // Raise lifts the revision, and with it every later fencing token, above
 // everything that may have been given out before the records were put back to
 // an older state by other tools.
@@ -223,7 +222,7 @@ func (s *Store) Raise(ctx context.Context) (int64, error) {
 		if m.ID == "" {
 			m = Meta{Format: Format, ID: newID()}
 		}
-		tx.Floor(tx.Rev() + raiseBy)
+		tx.Floor(driver.Lift(tx.Rev()))
 		tx.Note(fmt.Sprintf("raise the revision from %d", tx.Rev()))
 		return PutMeta(tx, m)
 	})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -335,8 +334,10 @@ func TestTwoMovesAtOnce(t *testing.T) {
 func TestCarryLeavesOut(t *testing.T) {
 	a, b := memstore.New(), memstore.New()
 	furnish(t, a, 0)
-	r := store.MoveRequest{From: store.New(a), To: store.New(b), FromName: "A", ToName: "B", Carry: func(store.Copy) func(driver.Record) (time.Duration, bool) {
-		return func(rec driver.Record) (time.Duration, bool) { return 0, driver.Kind(rec.Key) != "test/" }
+	r := store.MoveRequest{From: store.New(a), To: store.New(b), FromName: "A", ToName: "B", Carry: func(store.Copy) func(driver.Record) (driver.Write, bool) {
+		return func(rec driver.Record) (driver.Write, bool) {
+			return store.Unchanged(rec), driver.Kind(rec.Key) != "test/"
+		}
 	}}
 	out, err := store.Move(t.Context(), r)
 	got, _, _ := contents(t, b)

@@ -101,7 +101,7 @@ func anotherCluster(t *testing.T, field string, value any) {
 		}
 		rev, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/old", Rev: old}}, Writes: []driver.Write{put("lock/new")}})
 		must(t, err)
-		if rev < old+1<<32 || rev > old+1<<33 {
+		if rev < old+1<<32 || rev > driver.MaxRevision {
 			t.Errorf("revision %d in another cluster, %d before", rev, old)
 		}
 	}
@@ -137,7 +137,7 @@ func TestRestoredWhileIdle(t *testing.T) {
 	answers(t, s)
 	next, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{put("lock/b")}})
 	must(t, err)
-	if next < rev+1<<32 || next > rev+1<<33 {
+	if next < rev+1<<32 || next > driver.MaxRevision {
 		t.Errorf("revision %d after %d", next, rev)
 	}
 }

@@ -18,10 +18,6 @@ import (
 
 const formatVersion = 1
 
-// restored is how far revisions jump when the cluster is not the one that the
-// store was last seen in: more than anyone can have written since the backup.
-const restored = 1 << 32
-
 // format is one key: the version, and how our revisions follow from etcd's.
 // Every commit is made under the condition that it has not changed.
 //
@@ -215,7 +211,7 @@ func (s *Store) prove(ctx context.Context, f *format) (*format, error) {
 
 // anew begins an era above everything that was ever told.
 func (s *Store) anew(ctx context.Context, f *format, cluster string) (*format, error) {
-	next := f.raised(f.last().Base + restored)
+	next := f.raised(driver.Lift(f.last().Base))
 	next.Cluster, next.Lead = cluster, s.leastLead(ctx)
 	_, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", f.mod)).

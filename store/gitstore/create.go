@@ -12,10 +12,6 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// raiseBy is how far Raise lifts the revision: further than anybody, who saw
-// commits that are gone now, can have counted.
-const raiseBy = 1 << 32
-
 // create makes the branch. If someone else makes it at the same time, theirs
 // is used.
 func (s *Store) create(ctx context.Context) error {
@@ -149,7 +145,7 @@ func (s *Store) raise(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	d := v.draft()
-	d.state.rev = max(k.Rev, v.rev) + raiseBy
+	d.state.rev = driver.Lift(max(k.Rev, v.rev))
 	d.notes = []string{fmt.Sprintf("raise the revision from %d", v.rev)}
 	ours, err := s.install(ctx, d, from)
 	if err == nil && !ours {

@@ -60,11 +60,13 @@ DECLARE
   revs bigint[] := floors;
   changed text := '';
   era integer := @timeline;
+  clock bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock(@turn);
   SELECT r.rev, r.value INTO STRICT last, state FROM @.record r WHERE r.key = '';
   IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
-    last := last + 4294967296;
+    clock := greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 1000000)::bigint;
+    last := greatest(last, clock) + 4294967296 + clock / 1000 + floor(random() * 65536)::bigint; -- driver.Lift
   END IF;
   IF gb <> '{}' THEN
     SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
