@@ -68,6 +68,7 @@ func (e *OlderError) Is(target error) bool { return target == driver.ErrOlder }
 // older is why the records need to be converted, or nil.
 func (m Meta) older() error {
 	switch {
+	case fault.Bug("older_is_current"):
 	case m.Converting > 0:
 		return &OlderError{Format: m.Converting, Converting: true}
 	case m.Format > 0 && m.Format < Format:
