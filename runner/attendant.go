@@ -78,6 +78,7 @@ func (a *attendant) attend() {
 		report: func(r report) { a.said <- r },
 		signal: a.signal,
 		busy:   func() bool { return groupBusy(a.group(), 0) },
+		family: &family{group: a.group(), command: a.group()},
 	}
 	s.watch.trust(first.At, first.Trust, first.Grace)
 	s.run()

@@ -6,8 +6,8 @@
 // The command starts after the lease was granted, and the lease is released
 // after the command, and every process it left in its process group, has
 // ended. While the command runs the lease is renewed. When it is lost, or can
-// no longer be trusted, the group gets TERM, then a time of grace, then KILL,
-// and all of that is over before the store may give the lease to someone else
+// no longer be trusted, the group and all other descendants of the command get
+// TERM, then a time of grace, then KILL, and if it was not ended by somebody all of that is over before the store may give the lease to someone else
 // (see [lock.Window]).
 //
 // This holds when the program that called [Run] is itself killed or stopped,
@@ -31,8 +31,10 @@
 //
 // # Limit
 //
-// A process that leaves the group (setsid, a daemon, a container started by a
-// service) is out of reach, and is not waited for. If wrapper and guardian
+// A process that leaves the group (setsid, timeout) is not waited for when the
+// command has ended, and not seen by the proof of death: while the wrapper and the
+// group are gone and such a process works, the key is free. A daemon whose parent
+// has ended, or a container started by a service, is out of reach. If wrapper and guardian
 // are killed in the same instant, the kernel kills the command itself on
 // Linux; its children, and on other systems the command, go on, and the lease
 // then lasts its ttl because the group is seen to live. A command that runs

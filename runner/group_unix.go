@@ -28,6 +28,9 @@ func (s *session) forward(sig os.Signal) {
 	default:
 		s.o.logf("passing on %s", sig)
 		s.keeper.signal(sig.(syscall.Signal))
+		if p, err := processOf(s.pid); err == nil && !s.ended && p.group != s.keeper.group() {
+			p.signal(sig.(syscall.Signal)) // it has made a group of its own, as timeout does
+		}
 	}
 }
 

@@ -216,7 +216,7 @@ func watchOver(in, out *os.File) {
 	say(report{Started: pid})
 	exits, childless := make(chan exit, 1), make(chan struct{})
 	go reap(pid, pgid, first.Start.Foreground, exits, childless)
-	s.exits = exits
+	s.exits, s.family = exits, &family{group: pgid, command: pid, leader: os.Getpid()}
 	s.busy = func() bool {
 		select {
 		case <-childless:

@@ -39,6 +39,12 @@ func signalGroup(_ int, p *os.Process, _ syscall.Signal) { _ = p.Kill() }
 
 func groupBusy(int, int) bool { return false }
 
+// family: nobody is known but the command.
+type family struct{ group, command, leader int }
+
+func (*family) signal(syscall.Signal) {}
+func (*family) busy() bool            { return false }
+
 func failure(err error) report {
 	r := report{Failed: err.Error()}
 	var no syscall.Errno

@@ -30,6 +30,7 @@ type session struct {
 	stopping bool             // the command was told to end
 	backup   <-chan time.Time // the supervisor did not obey: kill
 	started  bool
+	pid      int  // of the command
 	ended    bool // the command's end was reported
 
 	res Result
@@ -87,6 +88,7 @@ func (s *session) work(ctx context.Context) {
 			s.vouch()
 		case <-s.backup:
 			s.o.logf("killing the group")
+			s.family().signal(syscall.SIGKILL)
 			s.keeper.signal(syscall.SIGKILL)
 		}
 	}
@@ -162,11 +164,20 @@ func (s *session) stop(why string, grace time.Duration) {
 	s.backup = time.After(grace + s.window().spare)
 }
 
+// family is that of the command, seen from here.
+func (s *session) family() *family {
+	f := &family{group: s.keeper.group(), command: s.pid}
+	if f.group != s.pid {
+		f.leader = f.group
+	}
+	return f
+}
+
 // note takes in a report.
 func (s *session) note(r report) {
 	switch {
 	case r.Started != 0:
-		s.started = true
+		s.started, s.pid = true, r.Started
 		s.o.logf("started %s as process %d", s.path, r.Started)
 		s.terminal.started(s.keeper.group())
 	case r.Failed != "":

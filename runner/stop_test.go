@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -184,6 +185,37 @@ func TestBroken(t *testing.T) {
 			t.Error("something still runs")
 		}
 	})
+}
+
+// TestBrokenBeyondTheGroup: what runs under timeout has a process group of its
+// own, and ends with the lease all the same, even if it ignores TERM.
+func TestBrokenBeyondTheGroup(t *testing.T) {
+	if _, err := exec.LookPath("timeout"); err != nil {
+		t.Skip("there is no timeout(1) here")
+	}
+	t.Parallel()
+	for name, wrap := range map[string]string{"the command": `exec timeout 600 sh -c`, "a child": `timeout 600 sh -c`} {
+		t.Run(name, func(t *testing.T) {
+			keepers(t, func(t *testing.T, guardian []string) {
+				st := memory()
+				command, dir := script(t, wrap+` 'D='$D'
+'`+"'"+strings.ReplaceAll(family, "'", `'\''`)+"'")
+				o := options(guardian, command)
+				o.Acquire.TTL, o.Grace = 30*time.Minute, 100*time.Millisecond
+				done := start(t, context.Background(), st, o)
+				child, grandchild := pidIn(t, dir+"/child"), pidIn(t, dir+"/grandchild")
+				if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				if r := <-done; !errors.Is(r.err, lock.ErrLost) || !strings.Contains(r.err.Error(), "broken by admin: test") {
+					t.Errorf("%+v", r)
+				}
+				if alive(child) || alive(grandchild) {
+					t.Error("something still runs")
+				}
+			})
+		})
+	}
 }
 
 // brittle is a store that can be made to fail, or to hang whatever its context

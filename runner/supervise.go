@@ -63,11 +63,13 @@ type supervisor struct {
 	report func(report)
 	signal func(syscall.Signal)
 	busy   func() bool   // something of the group still runs
+	family *family       // what has left the group, but not the command
 	grace  time.Duration // for what the command leaves behind
 
 	watch watch
 	told  bool // that it is overdue
 	ended bool
+	whole bool // the family must end, and not only what is left in the group
 }
 
 // orphanGrace is what a command gets whose wrapper was killed.
@@ -77,7 +79,7 @@ func (s *supervisor) run() {
 	for {
 		next := s.act()
 		if s.ended {
-			if !s.busy() {
+			if !s.working() {
 				return
 			}
 			next = min(next, killAgain)
@@ -100,23 +102,36 @@ func (s *supervisor) run() {
 // act does what is due and returns when to look again.
 func (s *supervisor) act() time.Duration {
 	do, next := s.watch.due(now())
-	if s.ended && do != doNothing && !s.busy() {
+	if s.ended && do != doNothing && !s.working() {
 		return 0
 	}
 	if s.watch.overdue && !s.told {
-		s.told = true
+		s.told, s.whole = true, true
 		s.report(report{Overdue: true})
 	}
 	switch do {
 	case doTerm:
-		s.signal(syscall.SIGTERM)
+		s.send(syscall.SIGTERM)
 	case doKill:
-		s.signal(syscall.SIGKILL)
+		s.send(syscall.SIGKILL)
 	}
 	return next
 }
 
+// send goes to the family first: once a parent has ended, its children are not
+// to be found by it.
+func (s *supervisor) send(sig syscall.Signal) {
+	if s.whole {
+		s.family.signal(sig)
+	}
+	s.signal(sig)
+}
+
+// working reports whether something that must end still runs.
+func (s *supervisor) working() bool { return s.busy() || s.whole && s.family.busy() }
+
 func (s *supervisor) obey(o order, ok bool) {
+	s.whole = s.whole || !ok || o.Stop
 	switch {
 	case !ok:
 		s.orders = nil

@@ -1,0 +1,86 @@
+//go:build linux || darwin
+
+package runner
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A family is what descends from a command, in its group or out of it: timeout,
+// for one, makes a group of its own, and a signal to the command's would not
+// reach what it runs. Where the command must end, its family must. A daemon whose
+// parent has ended before that belongs to it no more.
+type family struct {
+	group   int
+	command int // also where it has left the group
+	leader  int // of the group, if that is not the command: the guardian
+
+	mu    sync.Mutex
+	known []process // once found they belong, also when their parents have ended
+}
+
+// A process as the system shows it.
+type process struct {
+	pid, parent, group int
+	start              string
+	ended              bool // a zombie
+}
+
+func (p process) same(q process) bool { return p.pid == q.pid && p.start == q.start }
+
+// members are those that run now.
+func (f *family) members() []process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all, err := processes()
+	if err != nil {
+		return nil // the group is all that we know
+	}
+	ours := map[int]bool{}
+	for _, p := range all {
+		ours[p.pid] = p.pid != f.leader && (p.group == f.group || p.pid == f.command || slices.ContainsFunc(f.known, p.same))
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !ours[p.pid] && p.pid != f.leader && ours[p.parent] {
+				ours[p.pid], grown = true, true
+			}
+		}
+	}
+	f.known = slices.DeleteFunc(all, func(p process) bool { return !ours[p.pid] })
+	return slices.DeleteFunc(slices.Clone(f.known), func(p process) bool { return p.ended })
+}
+
+// signal sends to all that are not in the group; the group has a signal of its own.
+func (f *family) signal(sig syscall.Signal) {
+	for _, p := range f.members() {
+		if p.group != f.group {
+			p.signal(sig)
+		}
+	}
+}
+
+// busy reports whether one of them still runs.
+func (f *family) busy() bool { return len(f.members()) > 0 }
+
+// signal makes sure that the number has not gone to another process meanwhile.
+func (p process) signal(sig syscall.Signal) {
+	target, err := os.FindProcess(p.pid) // on Linux it stays the same process from here on
+	if err != nil {
+		return
+	}
+	defer target.Release()
+	if now, err := processOf(p.pid); err != nil || !now.same(p) {
+		return
+	}
+	_ = target.Signal(sig) // gone already, or not ours to signal: nothing to be done
+	if sig == unix.SIGTERM {
+		_ = target.Signal(unix.SIGCONT)
+	}
+}
