@@ -32,8 +32,11 @@ func newRunCmd(a *App) *cobra.Command {
 		Short: "Run a command while keys are held",
 		Long: `Take the keys, run the command, renew the lock while it runs, and release the
 keys when the command and everything in its process group has ended. Two runs
-of one user exclude each other. If the lock is lost the command is stopped
-before anyone else can get the keys, and the exit code is 7.
+of one user exclude each other. If the lock expires, the command is stopped
+before anyone else can get the keys. If someone breaks the lock, the keys are
+free at once and the command is stopped within a second or two (git: five). On
+Linux that includes descendants outside the process group, as under timeout.
+The exit code is 7 then, and the message says who ended the lock.
 
 The command finds TASKLOCK_KEY, TASKLOCK_TOKEN, TASKLOCK_LEASE and TASKLOCK_OWNER
 in its environment. run exits as the command does, 126 or 127 if it cannot be
