@@ -70,6 +70,7 @@ type AcquireRequest struct {
 	now       func() moment        // the clocks of this machine
 	began     moment               // of the attempt that succeeded
 	second    *leaseRecord         // planted bug: written by a commit of its own
+	tidied    []TakenOver          // ended before the commit that grants, because they were many
 }
 
 // Acquire takes the keys, waiting for them as long as the request says.
@@ -348,6 +349,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 	wctx, cancel := context.WithTimeout(ctx, max(atMost, time.Millisecond))
 	defer cancel()
 	changed := make(chan error, 1)
+	guards = guards[:min(len(guards), driver.MaxGuards)] // all must go: the first of so many will tell
 	go func() { changed <- st.Wait(wctx, guards) }()
 	var look <-chan time.Time
 	if len(watch) > 0 {
@@ -383,7 +385,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 func (r *AcquireRequest) abandon(st *store.Store) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, _ = st.Update(ctx, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
+	_, _ = Update(ctx, st, driver.Query{Keys: r.needs()}, func(tx *store.Tx) error {
 		r.lapsed = nil
 		own, err := getLease(tx, r.lease())
 		if err != nil || own.Exists() && r.theirs(own.Value) {
@@ -400,12 +402,4 @@ func (r *AcquireRequest) abandon(st *store.Store) {
 		}
 		return nil
 	})
-}
-
-// update commits what fn writes, or with dry only runs it.
-func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
-	if dry {
-		return 0, st.View(ctx, need, fn)
-	}
-	return st.Update(ctx, need, fn)
 }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -38,14 +39,7 @@ func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupRes
 	}
 }
 
-// cleanupRound bounds what one commit of a cleanup touches.
-const cleanupRound = 25
-
 func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
-	limit := cleanupRound
-	if r.DryRun {
-		limit = 1 << 30
-	}
 	var freed []Info
 	var tickets, pruned int
 	_, err = update(ctx, st, r.DryRun, everything, func(tx *store.Tx) error {
@@ -54,9 +48,12 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 		if err != nil {
 			return err
 		}
+		if err := r.wantOver(tx); err != nil {
+			return err
+		}
 		ended := map[string]bool{}
 		err = eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
-			if name := lk.Value.Lease; r.over(ls) && (ended[name] || len(ended) < limit) {
+			if name := lk.Value.Lease; r.over(ls) && (ended[name] || len(ended) == 0 || tx.Room() > cost(ls.Value)) {
 				freed = append(freed, newInfo(lk, ls, q))
 				if ended[name] {
 					return nil
@@ -69,7 +66,7 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 		if err != nil {
 			return err
 		}
-		if tickets, err = r.tickets(tx, leases, limit); err != nil {
+		if tickets, err = r.tickets(tx, leases); err != nil {
 			return err
 		}
 		pruned, err = r.prune(tx)
@@ -82,6 +79,18 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 	out.Tickets += tickets
 	out.Pruned += pruned
 	return len(freed) + tickets + pruned, nil
+}
+
+// wantOver reads at once what the end of the first leases looks at.
+func (r *CleanupRequest) wantOver(tx *store.Tx) error {
+	var names []string
+	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], _ queueRecord) error {
+		if r.over(ls) && (len(names) < tx.Room()) {
+			names = append(names, lk.Value.Lease)
+		}
+		return nil
+	})
+	return cmp.Or(err, wantLeases(tx, names))
 }
 
 // over says whether a lease is to be ended.
@@ -108,9 +117,9 @@ func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
 
 // tickets drops the waiters that did not come back in time, and the places of
 // those whose record the store has dropped.
-func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord], limit int) (n int, err error) {
+func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	for name, t := range leases {
-		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && n < limit {
+		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && roomToDrop(tx) {
 			n++
 			if err := dropTicket(tx, name, ""); err != nil {
 				return n, err
@@ -128,7 +137,7 @@ func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[lea
 				sweeper.lapsed[t] = tx.Now().UTC()
 			}
 		}
-		if n >= limit || !sweeper.sweeps(tx, q.Value) {
+		if !roomToDrop(tx) || !sweeper.sweeps(tx, q.Value) {
 			continue
 		}
 		now, err := getQueue(tx, key)

@@ -172,7 +172,7 @@ func TestCleanupOfAnySize(t *testing.T) {
 			for k := range 100 {
 				keys = append(keys, fmt.Sprintf("k%02d-%03d", i, k))
 			}
-			w.grant(lock.AcquireRequest{Owner: "alice", Keys: keys, TTL: time.Minute})
+			w.older("alice", fmt.Sprint("l", i), time.Minute, keys...)
 		}
 		for i := range 120 {
 			w.grant(lock.AcquireRequest{Owner: "bob", Keys: []string{fmt.Sprintf("b%03d", i)}, TTL: time.Minute})

@@ -82,20 +82,22 @@ func (s *search) run() (*CycleError, error) {
 // edges returns the tickets that at waits for because of key, and whether it
 // waits for the caller itself.
 func (s *search) edges(at *step, key string) (next []*step, closing bool, err error) {
-	holders, closing, err := s.held(at, key)
-	if err != nil || closing {
-		return nil, closing, err
+	holders, closing, missing := s.held(at, key)
+	if closing {
+		return nil, true, missing
 	}
 	ahead, closing, err := s.batchesAhead(at, key)
-	if err == nil && !closing {
+	missing = cmp.Or(missing, err)
+	if !closing {
 		var more []store.Entry[leaseRecord]
 		more, closing, err = s.pathsAhead(at, key)
+		missing = cmp.Or(missing, err)
 		ahead = append(ahead, more...)
 	}
 	for _, t := range append(holders, ahead...) {
 		next = append(next, &step{ticket: t, key: key, prev: at})
 	}
-	return next, closing, err
+	return next, closing, missing
 }
 
 // pathsAhead returns the tickets for overlapping paths that at stands behind,
@@ -123,8 +125,13 @@ func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, e
 	if err != nil {
 		return nil, false, err
 	}
+	locks = append(locks, lk)
+	if err := wantHolders(s.tx, locks); err != nil {
+		return nil, false, err
+	}
 	var out []store.Entry[leaseRecord]
-	for _, lk := range append(locks, lk) {
+	var missing error
+	for _, lk := range locks {
 		if !lk.Exists() || usable(lk.Value.Owner, at.ticket.Value.Owner) {
 			continue
 		}
@@ -139,12 +146,10 @@ func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, e
 			return nil, true, nil
 		}
 		found, err := s.ticketsOf(lk.Value.Owner)
-		if err != nil {
-			return nil, false, err
-		}
+		missing = cmp.Or(missing, err)
 		out = append(out, found...)
 	}
-	return out, false, nil
+	return out, false, missing
 }
 
 // ticketsOf returns the live tickets of an owner and its children: while one

@@ -47,7 +47,7 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	var ended []string
 	var token int64
 	for _, key := range keys {
-		lk, err := getLock(tx, key)
+		lk, err := lockOf(tx, ls, key)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 			return err
 		}
 	}
-	return cascade(tx, inside, how)
+	return cascade(tx, ls, inside, how)
 }
 
 func lockKeys(keys []string) []string {

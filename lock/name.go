@@ -17,10 +17,11 @@ const (
 	MaxKey   = 512 // bytes of a key
 	MaxOwner = 512 // bytes of an owner
 	MaxText  = 4096
-	MaxKeys  = 100 // keys of one lease
+	MaxKeys  = 16 // keys of one lease: a commit guards six records for each
 	MinTTL   = 100 * time.Millisecond
 	MaxTTL   = 30 * 24 * time.Hour
 
+	maxNamed   = 100 // keys that one release, renewal or break names
 	maxMaxHold = 365 * 24 * time.Hour
 )
 
@@ -124,8 +125,24 @@ func plain(r rune) bool {
 		!unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// checkKeys normalises, sorts and deduplicates.
+// checkKeys normalises, sorts and deduplicates the keys of a lease.
 func checkKeys(keys []string) ([]string, error) {
+	out, err := namedKeys(keys)
+	if err != nil {
+		return nil, err
+	}
+	return out, checkCount(out)
+}
+
+func checkCount(keys []string) error {
+	if len(keys) > MaxKeys {
+		return &InvalidError{What: fmt.Sprintf("%d keys", len(keys)), Rule: fmt.Sprintf("a lease has at most %d keys", MaxKeys)}
+	}
+	return nil
+}
+
+// namedKeys is checkKeys for keys that may belong to several leases.
+func namedKeys(keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, &InvalidError{What: "key", Rule: "at least one is needed"}
 	}
@@ -139,8 +156,8 @@ func checkKeys(keys []string) ([]string, error) {
 	}
 	slices.Sort(out)
 	out = slices.Compact(out)
-	if len(out) > MaxKeys {
-		return nil, &InvalidError{What: "keys", Rule: fmt.Sprintf("%d in one lease, at most %d", len(out), MaxKeys)}
+	if len(out) > maxNamed {
+		return nil, &InvalidError{What: fmt.Sprintf("%d keys", len(out)), Rule: fmt.Sprintf("at most %d at once", maxNamed)}
 	}
 	return out, nil
 }

@@ -112,10 +112,12 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
 }
 
-// BreakKey ends the whole lease that holds the key, if any.
-func BreakKey(tx *store.Tx, key, by, reason string) error {
-	r := BreakRequest{By: by, Reason: reason}
-	return r.keys(tx, []string{key}, &ReleaseResult{})
+// BreakKeys ends the whole leases that hold the keys, if any: by force, or because
+// they are over. For more than one commit can guard, the transaction must be one
+// of [Update].
+func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error {
+	r := BreakRequest{By: by, Reason: reason, over: !force}
+	return r.keys(tx, keys, &ReleaseResult{})
 }
 
 // Uses reports whether caller may use what owner holds: it is the owner, or a

@@ -49,10 +49,14 @@ func overlapping(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
 	return touching(tx, []Glob{asked}, key)
 }
 
-// touching returns the path locks that overlap any of the globs, except key.
+// touching returns the path locks that overlap any of the globs, except key. They
+// may be many, and none is guarded: a grant is, by the whole kind.
 func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord], error) {
 	names, err := overlaps(tx, pathKind, globs)
 	if err != nil {
+		return nil, err
+	}
+	if err := tx.Want(prefixed(pathKind, names)...); err != nil {
 		return nil, err
 	}
 	var found []store.Entry[lockRecord]
@@ -60,7 +64,7 @@ func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord]
 		if key == string(Path)+":"+name {
 			continue
 		}
-		lk, err := store.Get[lockRecord](tx, pathKind+name)
+		lk, err := store.Peek[lockRecord](tx, pathKind+name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,11 +102,14 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, v
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := wantHolders(tx, locks); err != nil {
+		return nil, nil, err
+	}
 	for _, lk := range locks {
 		if usable(lk.Value.Owner, r.Owner) {
 			continue
 		}
-		ls, err := getLease(tx, lk.Value.Lease)
+		ls, err := peekLease(tx, lk.Value.Lease)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,9 +117,13 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, v
 			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: state})
 			continue
 		}
+		if len(blockers) > 0 {
+			blockers = append(blockers, *heldBy(key, lk, ls))
+			continue
+		}
 		b, err := r.blockedByHolder(tx, key, lk, ls)
-		if err != nil {
-			return nil, nil, err
+		if err != nil || b.queued { // whoever is ahead waits for the others too
+			return []blocker{*b}, nil, err
 		}
 		blockers = append(blockers, *b)
 	}
@@ -142,8 +153,11 @@ func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord]
 	if err != nil {
 		return nil, err
 	}
-	mine, err := getLease(tx, me)
+	mine, err := peekLease(tx, me)
 	if err != nil {
+		return nil, err
+	}
+	if err := tx.Want(prefixed(pathQueue, names)...); err != nil {
 		return nil, err
 	}
 	var ahead []store.Entry[leaseRecord]
@@ -169,7 +183,7 @@ func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord]
 // queuedAhead returns the first live tickets of one queue that are older than
 // mine and that the owner cannot overtake.
 func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord]) (ahead []store.Entry[leaseRecord], err error) {
-	q, err := getQueue(tx, key)
+	q, err := store.Peek[queueRecord](tx, queueKind+key)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +192,7 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 			return nil, err
 		}
 		for _, name := range chunk {
-			t, err := getLease(tx, name)
+			t, err := peekLease(tx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -216,6 +230,9 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 		if err != nil {
 			return err
 		}
+		if err := WantLook(tx, keysOf(locks)...); err != nil {
+			return err
+		}
 		for _, lk := range locks {
 			if slices.ContainsFunc(r.Owners, func(o string) bool { return usable(lk.Value.Owner, o) }) {
 				continue
@@ -241,6 +258,9 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := WantLook(tx, keysOf(locks)...); err != nil {
+		return nil, err
+	}
 	for _, lk := range locks {
 		info, err := Look(tx, lk.Value.Key)
 		if err != nil {
@@ -264,4 +284,11 @@ func covers(outer, inner string) bool {
 	a, errA := ParseGlob(o)
 	b, errB := ParseGlob(i)
 	return errA == nil && errB == nil && a.covers(b)
+}
+
+func keysOf(locks []store.Entry[lockRecord]) (keys []string) {
+	for _, lk := range locks {
+		keys = append(keys, lk.Value.Key)
+	}
+	return keys
 }

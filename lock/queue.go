@@ -16,6 +16,16 @@ const maxQueue = 1000
 // the lock and its lease; everyone else waits on the ticket before it, so that
 // one release does not wake a thousand.
 func (r *AcquireRequest) blockedByHolder(tx *store.Tx, key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
+	b := heldBy(key, lk, ls)
+	t, err := r.ticketAhead(tx, key, &b.held)
+	if err == nil && t != nil {
+		b.waitOn(*t)
+	}
+	return b, err
+}
+
+// heldBy describes a live holder.
+func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) *blocker {
 	l := ls.Value
 	b := &blocker{
 		held: HeldError{
@@ -30,11 +40,7 @@ func (r *AcquireRequest) blockedByHolder(tx *store.Tx, key string, lk store.Entr
 	if l.kept { // nobody says when the last of its users dies
 		b.ends = min(b.ends, time.Second)
 	}
-	t, err := r.ticketAhead(tx, key, &b.held)
-	if err == nil && t != nil {
-		b.waitOn(*t)
-	}
-	return b, err
+	return b
 }
 
 // blockedByTicket describes who waits longer for a key that nobody holds.
@@ -53,6 +59,7 @@ func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
 	b.guards = []driver.Guard{{Key: t.Key, Rev: t.Rev}}
 	b.lease = t.Value
 	b.ends = t.Value.ttl() - t.Age
+	b.queued = true
 }
 
 // ticketAhead returns the nearest live ticket before the caller's place in
@@ -81,7 +88,7 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 			return nil, err
 		}
 		for _, name := range slices.Backward(chunk) {
-			t, err := getLease(tx, name)
+			t, err := r.passable(tx, name, key)
 			if err != nil {
 				return nil, err
 			}
@@ -106,6 +113,17 @@ func (r *AcquireRequest) ticketAhead(tx *store.Tx, key string, held *HeldError) 
 	return &around[len(around)-1], nil
 }
 
+// passable looks at a ticket ahead. One that is passed over is guarded, so that
+// it does not come back meanwhile: as far as there is room, for it loses a turn
+// then, and no lock.
+func (r *AcquireRequest) passable(tx *store.Tx, name, key string) (store.Entry[leaseRecord], error) {
+	t, err := peekLease(tx, name)
+	if err == nil && (!slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held) && roomToDrop(tx) {
+		return getLease(tx, name)
+	}
+	return t, err
+}
+
 // place returns where the request stands in a queue, or -1. A call that was
 // repeated goes on with the ticket that the earlier one left behind; one that
 // someone still waits with is not touched, also if it is the same owner.
@@ -113,11 +131,14 @@ func (r *AcquireRequest) place(tx *store.Tx, tickets []string) (int, error) {
 	if i := slices.Index(tickets, r.lease()); i >= 0 || r.requested || r.queued {
 		return i, nil
 	}
+	if err := tx.Want(leaseKeys(slices.DeleteFunc(slices.Clone(tickets), func(t string) bool { return leaseOwner(t) != r.Owner }))...); err != nil {
+		return -1, err
+	}
 	for i, name := range tickets {
 		if leaseOwner(name) != r.Owner {
 			continue
 		}
-		t, err := getLease(tx, name)
+		t, err := peekLease(tx, name)
 		if err != nil {
 			return -1, err
 		}
@@ -140,11 +161,7 @@ func lapsedBefore(q queueRecord, place int) int {
 }
 
 func leaseKeys(names []string) []string {
-	keys := make([]string, len(names))
-	for i, n := range names {
-		keys[i] = leaseKind + n
-	}
-	return keys
+	return prefixed(leaseKind, names)
 }
 
 // overtakes reports whether owner need not wait behind the ticket: it has one
@@ -157,7 +174,7 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 		return false, err
 	}
 	for _, k := range t.WaitsFor {
-		lk, err := getLock(tx, k)
+		lk, err := peekLock(tx, k)
 		if err != nil {
 			return false, err
 		}
@@ -166,9 +183,13 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 			return false, err
 		}
 		for _, lk := range append(around, lk) {
-			if lk.Exists() && usable(lk.Value.Owner, owner) {
-				return true, nil
+			if !lk.Exists() || !usable(lk.Value.Owner, owner) {
+				continue
 			}
+			if roomToDrop(tx) { // it must not be lost meanwhile
+				_, err = getLock(tx, lk.Value.Key)
+			}
+			return true, err
 		}
 	}
 	return false, nil
@@ -281,7 +302,7 @@ func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRe
 			if !dated {
 				since, dated = lapse, true
 			}
-			if tx.Now().Sub(since) > placeKept {
+			if tx.Now().Sub(since) > placeKept && (roomToDrop(tx) || !slices.Contains(q.Batches, t)) {
 				if err := dropTicket(tx, t, key); err != nil {
 					return out, err
 				}
@@ -298,8 +319,10 @@ func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRe
 	}
 	if out.full() {
 		for t := range out.Lapsed {
-			if err := dropTicket(tx, t, key); err != nil {
-				return out, err
+			if roomToDrop(tx) || !slices.Contains(out.Batches, t) { // else its record stays, without a place
+				if err := dropTicket(tx, t, key); err != nil {
+					return out, err
+				}
 			}
 			out.remove(t)
 		}
@@ -307,10 +330,19 @@ func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRe
 	return out, nil
 }
 
+// roomToDrop reports whether there is room for guards that only fairness and
+// tidiness ask for, beside those of the keys themselves.
+func roomToDrop(tx *store.Tx) bool { return tx.Room() > 1+2*MaxKeys }
+
 // dropTicket deletes a waiter that never came back, from all its queues but
-// that of the key where the caller does it.
+// that of the key where the caller does it. That queue is guard enough: as long as
+// the ticket stands there it holds nothing.
 func dropTicket(tx *store.Tx, name, key string) error {
-	t, err := getLease(tx, name)
+	get := getLease
+	if key != "" {
+		get = peekLease
+	}
+	t, err := get(tx, name)
 	if err != nil || !t.Value.ticket() || key != "" && !slices.Contains(t.Value.WaitsFor, key) {
 		return err // it waits elsewhere now
 	}

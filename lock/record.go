@@ -215,9 +215,7 @@ func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
 	if err != nil {
 		return ls, err
 	}
-	return keptBy(ls, func(user string) (store.Entry[leaseRecord], error) {
-		return store.Get[leaseRecord](tx, leaseKind+user)
-	})
+	return peekUsers(tx, ls)
 }
 
 func getQueue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -47,6 +48,7 @@ type Released struct {
 // was asked for, or nothing. A key that is free already is no error. A key
 // held by someone else is an [*OwnerError]. An old token is [ErrLost], also
 // where the later grant is over and the key is free.
+// More keys than a lease can have go in several commits, sections last.
 func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
 	if err := r.check(); err != nil {
 		return ReleaseResult{}, err
@@ -54,18 +56,25 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 	if r.All {
 		return r.all(ctx, st)
 	}
-	var out ReleaseResult
-	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
-		out = ReleaseResult{}
-		if len(r.Keys) == 0 {
-			return r.lease(tx, r.Lease, &out)
-		}
-		return r.keys(tx, &out)
+	var all ReleaseResult
+	err := someKeys(r.Keys, func(keys []string) error {
+		var out ReleaseResult
+		r := r
+		r.Keys = keys
+		_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+			out = ReleaseResult{}
+			if len(r.Keys) == 0 {
+				return r.lease(tx, r.Lease, &out)
+			}
+			return r.keys(tx, &out)
+		})
+		all.Released, all.Free = append(all.Released, out.Released...), append(all.Free, out.Free...)
+		return err
 	})
 	if err != nil {
 		return ReleaseResult{}, err
 	}
-	return out, nil
+	return all, nil
 }
 
 func (r *ReleaseRequest) check() (err error) {
@@ -76,7 +85,7 @@ func (r *ReleaseRequest) check() (err error) {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
 	if !r.All && (r.Lease == "" || len(r.Keys) > 0) {
-		if r.Keys, err = checkKeys(r.Keys); err != nil {
+		if r.Keys, err = namedKeys(r.Keys); err != nil {
 			return err
 		}
 	}
@@ -130,7 +139,7 @@ func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
 		byLease[name] = append(byLease[name], key)
 		out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
 	}
-	if err := tx.Want(leaseKeys(order)...); err != nil {
+	if err := wantLeases(tx, order); err != nil {
 		return err
 	}
 	order, err := innerFirst(tx, order)
@@ -198,7 +207,7 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 		}
 	}
 	for _, key := range keys {
-		lk, err := getLock(tx, key)
+		lk, err := lockOf(tx, ls, key)
 		if err != nil {
 			return err
 		}
@@ -269,29 +278,22 @@ func (r *ReleaseRequest) ofSession(tx *store.Tx, recs []driver.Record) ([]driver
 	return out, nil
 }
 
-// maxEnded is how many records one commit of a large clean-up reads and
-// writes, so that it guards each by itself and stays within every limit.
-const maxEnded = 80
-
 // some returns the names of the first leases that fit into one commit, at
 // least one, and makes sure that what they hold is read. A dry run takes all.
 func (r *ReleaseRequest) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
 	var names, keys []string
+	room := tx.Room()
 	for _, rec := range recs {
 		l, err := store.Decode[leaseRecord](tx, rec)
 		if err != nil {
 			return nil, err
 		}
-		more := lockKeys(l.Value.Keys)
-		for _, k := range l.Value.WaitsFor {
-			more = append(more, queueKind+k)
-		}
-		if len(names)+len(keys)+len(more) > maxEnded && len(names) > 0 && !r.DryRun {
+		if room -= cost(l.Value); room < 0 && len(names) > 0 {
 			break
 		}
-		names, keys = append(names, rec.Key[len(leaseKind):]), append(keys, more...)
+		names, keys = append(names, rec.Key[len(leaseKind):]), append(keys, prefixed(queueKind, l.Value.WaitsFor)...)
 	}
-	return names, tx.Want(keys...)
+	return names, cmp.Or(tx.Want(keys...), wantLeases(tx, names))
 }
 
 // BreakRequest takes keys away from whoever holds them.
@@ -303,10 +305,13 @@ type BreakRequest struct {
 	Token  int64  // with one key: only if the lock is at this token, or was last
 	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
 	DryRun bool
+
+	over bool // the leases were found to be over, and end for that reason only
 }
 
 // Break ends the leases that hold the keys, whoever they belong to. Their
-// tokens are dead: what their holders write from now on is refused.
+// tokens are dead: what their holders write from now on is refused. More keys
+// than a lease can have go in several commits.
 func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult, error) {
 	rel := ReleaseRequest{Owner: r.By, Keys: r.Keys, Token: r.Token, Reason: r.Reason}
 	if err := rel.check(); err != nil {
@@ -317,12 +322,15 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 			return ReleaseResult{}, err
 		}
 	}
+	if r.ID == "" {
+		return r.some(ctx, st, rel.Keys)
+	}
+	if err := checkCount(rel.Keys); err != nil { // one receipt tells what became of all of them
+		return ReleaseResult{}, err
+	}
 	var out ReleaseResult
 	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: lockKeys(rel.Keys)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		if r.ID == "" {
-			return r.keys(tx, rel.Keys, &out)
-		}
 		done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
 		switch {
 		case err != nil:
@@ -344,11 +352,33 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 	return out, nil
 }
 
+// some breaks keys, as many in each commit as it can guard.
+func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string) (ReleaseResult, error) {
+	var all ReleaseResult
+	err := someKeys(keys, func(keys []string) error {
+		var out ReleaseResult
+		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: lockKeys(keys)}, func(tx *store.Tx) error {
+			out = all
+			out.Released, out.Free = slices.Clone(all.Released), slices.Clone(all.Free)
+			return r.keys(tx, keys, &out)
+		})
+		all = out
+		return err
+	})
+	return all, err
+}
+
 func usedBefore(id string) error {
 	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
 }
 
 func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+	if err := WantEnd(tx, keys...); err != nil {
+		return err
+	}
+	if err := r.fits(tx, keys); err != nil {
+		return err
+	}
 	for _, key := range keys {
 		if slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
 			continue // it went with the lease of a key before it
@@ -379,7 +409,7 @@ func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) err
 			return err
 		}
 		for _, k := range ended {
-			l, err := getLock(tx, k)
+			l, err := lockOf(tx, ls, k)
 			if err != nil {
 				return err
 			}
@@ -387,9 +417,42 @@ func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) err
 				out.Released = append(out.Released, Released{Key: k, Owner: l.Value.Owner, Token: l.Rev})
 			}
 		}
-		if err := endKeys(tx, ls, ended, ending{event: "broken", by: r.By, reason: r.Reason}); err != nil {
+		if err := endKeys(tx, ls, ended, r.how()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *BreakRequest) how() ending {
+	return ending{event: "broken", by: r.By, reason: r.Reason}
+}
+
+// fits makes sure that what is to be broken fits into the commit.
+func (r *BreakRequest) fits(tx *store.Tx, keys []string) error {
+	var victims []victim
+	need := 0
+	for _, key := range keys {
+		lk, err := peekLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() || r.Token != 0 && lk.Rev != r.Token {
+			continue
+		}
+		ls, err := peekLease(tx, lk.Value.Lease)
+		if err != nil {
+			return err
+		}
+		need += cost(ls.Value)
+		victims = append(victims, victim{lease: lk.Value.Lease, key: key})
+	}
+	if tx.Room() >= need || len(victims) == 0 {
+		return nil
+	}
+	still := anyway
+	if r.over {
+		still = isOver
+	}
+	return &crowded{victims: victims, how: r.how(), still: still}
 }

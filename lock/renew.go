@@ -59,8 +59,41 @@ func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, e
 		return RenewResult{}, err
 	}
 	var out RenewResult
-	_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
-		out = RenewResult{}
+	err := someKeys(r.Keys, func(keys []string) error {
+		r := r
+		r.Keys = keys
+		some, err := r.run(ctx, st)
+		out.add(some)
+		return err
+	})
+	if err != nil {
+		return RenewResult{}, err
+	}
+	return out, nil
+}
+
+// run renews what is meant in one commit, or if that is more than one can guard
+// (all leases of an owner), in several.
+func (r *RenewRequest) run(ctx context.Context, st *store.Store) (RenewResult, error) {
+	var out RenewResult
+	for done := map[string]bool{}; ; {
+		some, more, err := r.once(ctx, st, done)
+		if err != nil {
+			return RenewResult{}, err
+		}
+		if out.add(some); !more {
+			return out, nil
+		}
+		for _, l := range some.Leases {
+			done[l.LeaseID] = true
+		}
+	}
+}
+
+// once renews the leases that are not done yet, as many as one commit can guard.
+func (r *RenewRequest) once(ctx context.Context, st *store.Store, done map[string]bool) (out RenewResult, more bool, err error) {
+	_, err = update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+		out, more = RenewResult{}, false
 		for key, token := range r.tokens {
 			if err := Fence(tx, key, token); err != nil && !fault.Bug("renew_unchecked") {
 				return err
@@ -70,20 +103,37 @@ func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, e
 		if err != nil {
 			return err
 		}
-		if err := tx.Want(leaseKeys(names)...); err != nil {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return done[name] })
+		if err := wantLeases(tx, names); err != nil {
 			return err
 		}
-		for _, name := range names {
+		for i, name := range names {
+			ls, err := peekLease(tx, name)
+			if err != nil {
+				return err
+			}
+			if more = i > 0 && tx.Room() < cost(ls.Value); more {
+				return nil
+			}
 			if err := r.renew(tx, name, &out); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return RenewResult{}, err
+	return out, more, err
+}
+
+// add joins what several commits did: a lease may have had a part in each.
+func (out *RenewResult) add(more RenewResult) {
+	for _, l := range more.Leases {
+		same := func(r Renewed) bool { return r.LeaseID == l.LeaseID }
+		if i := slices.IndexFunc(out.Leases, same); i >= 0 {
+			out.Leases[i] = l
+		} else {
+			out.Leases = append(out.Leases, l)
+		}
 	}
-	return out, nil
 }
 
 func (r *RenewRequest) check() (err error) {
@@ -101,7 +151,7 @@ func (r *RenewRequest) check() (err error) {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
 	if !r.All && (r.Lease == "" || len(r.Keys) > 0) && r.names == nil {
-		if r.Keys, err = checkKeys(r.Keys); err != nil {
+		if r.Keys, err = namedKeys(r.Keys); err != nil {
 			return err
 		}
 	}
@@ -150,6 +200,9 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 		return r.names, nil
 	}
 	seen := map[string]bool{}
+	if err := tx.Want(lockKeys(r.Keys)...); err != nil {
+		return nil, err
+	}
 	for _, key := range r.Keys {
 		lk, err := getLock(tx, key)
 		if err != nil {
@@ -192,7 +245,7 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	}
 	var token int64
 	for _, key := range l.Keys {
-		lk, err := getLock(tx, key)
+		lk, err := lockOf(tx, ls, key)
 		if err != nil {
 			return err
 		}

@@ -57,6 +57,7 @@ type blocker struct {
 	guards []driver.Guard // wait until one of these changes,
 	lease  leaseRecord    // or this lease's process dies,
 	ends   time.Duration  // or so much time has passed
+	queued bool           // it is a ticket ahead
 }
 
 // victim is a lease that a grant replaces, found by one of its keys.
@@ -64,6 +65,8 @@ type victim struct {
 	lease, key, owner string
 	why               State
 }
+
+func (v victim) takenOver() TakenOver { return TakenOver{Key: v.key, Owner: v.owner, Why: v.why} }
 
 // take grants all keys of the request, or says what is in the way of each.
 // With any blocker nothing is written.
@@ -75,6 +78,9 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 		return nil, nil, err
 	}
 	if err := tx.Want(r.needs()...); err != nil {
+		return nil, nil, err
+	}
+	if err := r.wantHolders(tx); err != nil {
 		return nil, nil, err
 	}
 	repeated, err := r.grantedBefore(tx)
@@ -151,8 +157,9 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if len(blockers) > 0 {
 		return nil, blockers, nil
 	}
+	g.TookOver = append(g.TookOver, r.tidied...)
 	for _, v := range victims {
-		g.TookOver = append(g.TookOver, TakenOver{Key: v.key, Owner: v.owner, Why: v.why})
+		g.TookOver = append(g.TookOver, v.takenOver())
 	}
 	if err := r.takeOver(tx, victims); err != nil {
 		return nil, nil, err
@@ -199,22 +206,57 @@ func (r *AcquireRequest) again(tx *store.Tx, lk store.Entry[lockRecord], ls stor
 	return s == Held || ls.Value.window(held) > 0, err
 }
 
-// takeOver ends the leases that the grant replaces.
+// takeOver ends the leases that the grant replaces. Those that are too many for
+// its commit end before it: they are over in any case.
 func (r *AcquireRequest) takeOver(tx *store.Tx, victims []victim) error {
+	if err := wantLeases(tx, victimLeases(victims)); err != nil {
+		return err
+	}
+	need, how := r.toWrite(), ending{event: "taken over", by: r.Owner}
 	for _, v := range victims {
-		ls, err := getLease(tx, v.lease)
+		ls, err := peekLease(tx, v.lease)
 		if err != nil {
 			return err
 		}
-		keys := ls.Value.Keys
-		if !ls.Exists() { // dropped by the store, or ended above
-			keys = []string{v.key}
+		need, how.why = need+cost(ls.Value), string(v.why)
+	}
+	if tx.Room() < need && len(victims) > 0 {
+		for _, v := range victims {
+			if over := v.takenOver(); !slices.Contains(r.tidied, over) {
+				r.tidied = append(r.tidied, over)
+			}
 		}
-		if err := endKeys(tx, ls, keys, ending{event: "taken over", by: r.Owner, why: string(v.why)}); err != nil {
+		return &crowded{victims: victims, how: how, still: isOver}
+	}
+	for _, v := range victims {
+		how.why = string(v.why)
+		if err := endVictim(tx, v, how); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isOver is guarded by the lease: a renewal meanwhile saves it.
+func isOver(tx *store.Tx, v victim) (bool, error) {
+	ls, err := getLease(tx, v.lease)
+	return stateOf(ls) != Held, err
+}
+
+// toWrite bounds the guards that a grant takes after it was decided.
+func (r *AcquireRequest) toWrite() int { return 2 + 2*len(r.outer) }
+
+// wantHolders reads at once the leases that hold the keys.
+func (r *AcquireRequest) wantHolders(tx *store.Tx) error {
+	var locks []store.Entry[lockRecord]
+	for _, key := range r.Keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		locks = append(locks, lk)
+	}
+	return wantHolders(tx, locks)
 }
 
 // write puts a grant into the transaction.

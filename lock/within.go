@@ -58,7 +58,7 @@ func (r *AcquireRequest) surround(tx *store.Tx) error {
 	}
 	slices.Sort(keys)
 	r.Keys, r.outer = slices.Compact(keys), around
-	return nil
+	return checkCount(r.Keys)
 }
 
 // embed connects a new lease with the outer keys of what it takes.
@@ -133,8 +133,8 @@ func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for _, user := range names {
-		ls, err := getLease(tx, user)
+	for _, user := range names { // not guarded: whoever begins to use the lease, or renews for it, writes it
+		ls, err := peekLease(tx, user)
 		if err != nil {
 			return nil, err
 		}
@@ -154,11 +154,17 @@ func within(tx *store.Tx, around store.Entry[leaseRecord], outer string, keys []
 	}
 	inside := around.Value.within(outer, keys)
 	for _, name := range names {
-		ls, err := getLease(tx, name)
+		ls, err := peekLease(tx, name)
 		if err != nil {
 			return nil, err
 		}
-		inside = append(inside, ls.Value.within(outer, nil)...)
+		more := ls.Value.within(outer, nil)
+		if len(inside) == 0 && len(more) > 0 { // one is witness enough: the last two to leave must see each other
+			if ls, err = getLease(tx, name); err != nil {
+				return nil, err
+			}
+		}
+		inside = append(inside, more...)
 	}
 	slices.Sort(inside)
 	return inside, nil
@@ -277,12 +283,40 @@ func leave(tx *store.Tx, around []string) error {
 	return nil
 }
 
-// cascade ends the leases that rely on one that was taken away.
-func cascade(tx *store.Tx, names []string, how ending) error {
+// cascade ends the leases that rely on one that was taken away. If they are too
+// many for this commit, they end before it.
+func cascade(tx *store.Tx, around store.Entry[leaseRecord], names []string, how ending) error {
+	if err := wantLeases(tx, names); err != nil {
+		return err
+	}
+	need, users := 0, []victim(nil)
+	for _, name := range names {
+		ls, err := peekLease(tx, name)
+		if err != nil {
+			return err
+		}
+		need, users = need+cost(ls.Value), append(users, victim{lease: name})
+	}
+	if tx.Room() < need && len(users) > 0 {
+		return &crowded{victims: users, how: how, still: endsToo(around)}
+	}
 	for _, name := range names {
 		if err := endLease(tx, name, how); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// endsToo says, guarded by the lease around, whether that is still to end: it is
+// there, if it was taken away in force, and else nobody gave it new life.
+func endsToo(around store.Entry[leaseRecord]) func(*store.Tx, victim) (bool, error) {
+	inForce := stateOf(around) == Held
+	return func(tx *store.Tx, _ victim) (bool, error) {
+		now, err := getLease(tx, around.Key[len(leaseKind):])
+		if inForce {
+			return now.Exists(), err
+		}
+		return stateOf(now) != Held, err
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
@@ -32,6 +33,21 @@ type world struct {
 	ctx context.Context
 	mem *memstore.Store
 	st  *store.Store
+
+	before func(driver.Batch) // if set, called before each commit
+}
+
+// watched is a strict store that tells of commits before they are made.
+type watched struct {
+	*drivertest.Strict
+	w *world
+}
+
+func (d *watched) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if before := d.w.before; before != nil {
+		before(b)
+	}
+	return d.Strict.Commit(ctx, b)
 }
 
 func bubble(t *testing.T, fn func(w *world)) {
@@ -42,7 +58,9 @@ func bubble(t *testing.T, fn func(w *world)) {
 // newWorld is for tests that need real processes, and so real time.
 func newWorld(t *testing.T) *world {
 	mem := memstore.New()
-	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(mem)}
+	w := &world{T: t, ctx: context.Background(), mem: mem}
+	w.st = store.New(&watched{Strict: drivertest.NewStrict(t, mem), w: w})
+	return w
 }
 
 func (w *world) must(err error) {

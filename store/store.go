@@ -13,8 +13,8 @@
 // # What it guarantees
 //
 // Every record that the function read with [Get] is unchanged at the moment
-// its writes appear, all of them at once. [Tx.Scan] guards nothing: it finds
-// candidates, each of which is then decided by Get.
+// its writes appear, all of them at once. [Tx.Scan] and [Peek] guard nothing:
+// they find candidates, each of which is then decided by Get.
 //
 // # What happens on failure
 //
@@ -107,7 +107,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 // View runs fn on one consistent snapshot. need names what fn will ask for;
 // what it leaves out is fetched when fn asks, at the price of a further read.
 func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error) error {
-	a := attempt{s: s, need: clip(need)}
+	a := attempt{s: s, need: clip(need), read: true}
 	return a.view(ctx, fn)
 }
 
@@ -134,7 +134,7 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
 		switch {
-		case a.guessed && (err != nil || len(tx.order) == 0):
+		case a.guessed && (err != nil || len(tx.order) == 0 || tx.peeked): // nothing proves that the old data is still true
 			continue
 		case a.retryRead(ctx, err):
 			continue
@@ -177,6 +177,7 @@ type attempt struct {
 	s        *Store
 	need     driver.Query
 	closed   bool // also where the store is closed to everyone else
+	read     bool // nothing is to be committed
 	guess    bool // the next run may be on old data
 	guessed  bool // the last run was
 	older    bool // the last run was on records that were converted on the way
@@ -213,6 +214,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		} else if err != nil && !a.passes(err) {
 			return nil, err
 		}
+		tx.view = a.read
 		fault.Point("store.fn")
 		err = fn(tx)
 		if len(tx.missing.Keys)+len(tx.missing.Ranges) == 0 {

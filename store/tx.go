@@ -30,6 +30,8 @@ type Tx struct {
 	missing driver.Query
 
 	guards  map[string]int64
+	peeked  bool // something was read that is not guarded, see Peek
+	view    bool // nothing will be committed
 	writes  map[string]driver.Write
 	order   []string // of writes
 	floor   int64
@@ -123,6 +125,30 @@ func (tx *Tx) RevOf(key string) (int64, error) {
 		return 0, errMissing
 	}
 	return rec.Rev, nil
+}
+
+// Peek is Get without a guard: for what others may change without making the
+// transaction wrong. A transaction has a bounded number of guards, see [Tx.Room].
+func Peek[T any](tx *Tx, key string) (Entry[T], error) {
+	rev, guarded := tx.guards[key]
+	e, err := Get[T](tx, key)
+	if tx.peeked = true; guarded {
+		tx.guards[key] = rev
+	} else {
+		delete(tx.guards, key)
+	}
+	return e, err
+}
+
+// Room is how many more records the transaction can guard each by itself. Below
+// 0, guards become one of their whole kind, which any change of that kind breaks:
+// under traffic such a commit may never succeed. A View has room for all.
+func (tx *Tx) Room() int {
+	const own = 2 // meta/store and the receipt
+	if tx.view {
+		return driver.MaxWrites
+	}
+	return driver.MaxGuards - own - len(tx.guards)
 }
 
 // Decode turns a record, of Scan for example, into an entry.

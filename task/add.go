@@ -364,5 +364,5 @@ func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, f
 	if dry {
 		return 0, st.View(ctx, need, fn)
 	}
-	return st.Update(ctx, need, fn)
+	return lock.Update(ctx, st, need, fn)
 }

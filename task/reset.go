@@ -97,6 +97,7 @@ func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
 		return err
 	}
 	var held []lock.Info
+	var end []string
 	for _, t := range found {
 		lk, err := lock.Look(tx, t.ID)
 		if err != nil {
@@ -109,15 +110,13 @@ func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
 			held = append(held, *lk)
 		}
 		if r.Force || lk.State != lock.Held {
-			if err := lock.BreakKey(tx, t.ID, r.By, r.Reason); err != nil {
-				return err
-			}
+			end = append(end, t.ID)
 		}
 	}
 	if len(held) > 0 && !r.Force {
 		return &BusyError{Holders: held}
 	}
-	return nil
+	return lock.BreakKeys(tx, end, r.By, r.Reason, r.Force)
 }
 
 func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {

@@ -1,0 +1,98 @@
+package drivertest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Strict is a driver that fails its test where code above the driver uses it in
+// a way that works in a small store and starves or fails in a large or busy one:
+//
+//   - A commit whose guards were folded into a guard on a whole kind: any other
+//     change of that kind refuses it.
+//   - A transaction that asks for its records one by one, and so reads again and
+//     again.
+type Strict struct {
+	driver.Store
+	t testing.TB
+
+	// Folds lists kinds on which a guard is allowed besides those that rules
+	// ask for by name.
+	Folds []string
+
+	mu   sync.Mutex
+	runs []run
+}
+
+// maxDepth bounds the reads of one transaction. A circle of five waiters needs
+// 13: each of them can only be found after the one before.
+const maxDepth = 15
+
+// wholeKinds are those of which a rule is about absence: a path that overlaps,
+// a task that comes into a section, a job's name.
+var wholeKinds = []string{"path/", "open/", "job/"}
+
+// run is the last read of a transaction under way.
+type run struct {
+	q     driver.Query
+	depth int
+}
+
+// NewStrict wraps a driver for a test.
+func NewStrict(t testing.TB, d driver.Store) *Strict { return &Strict{Store: d, t: t} }
+
+func (s *Strict) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	s.follow(q)
+	return s.Store.Read(ctx, q)
+}
+
+// follow counts the reads of a transaction. The next read of one asks for all
+// that the one before asked for, and more, in the same order.
+func (s *Strict) follow(q driver.Query) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := run{driver.Query{Keys: slices.Clone(q.Keys), Ranges: slices.Clone(q.Ranges)}, 1}
+	if q.Since > 1 {
+		for i, r := range slices.Backward(s.runs) {
+			if len(q.Keys)+len(q.Ranges) > len(r.q.Keys)+len(r.q.Ranges) && begins(q.Keys, r.q.Keys) && begins(q.Ranges, r.q.Ranges) {
+				now.depth = r.depth + 1
+				s.runs = slices.Delete(s.runs, i, i+1)
+				break
+			}
+		}
+	}
+	if now.depth == maxDepth+1 {
+		s.t.Errorf("a transaction has read %d times and asks for %v: ask for all records before a loop (tx.Want)", now.depth, q.Keys[max(0, len(q.Keys)-3):])
+	}
+	const kept = 64
+	s.runs = append(s.runs, now)
+	s.runs = s.runs[max(0, len(s.runs)-kept):]
+}
+
+func begins[T comparable](all, first []T) bool {
+	return len(all) >= len(first) && slices.Equal(all[:len(first)], first)
+}
+
+func (s *Strict) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	moves := slices.ContainsFunc(b.Writes, func(w driver.Write) bool { return w.Key == "meta/store" })
+	for _, g := range b.Guards {
+		if g.IsKind() && !moves && !slices.Contains(wholeKinds, g.Key) && !slices.Contains(s.Folds, g.Key) {
+			s.t.Errorf("commit %q guards all of %s because it read more than %d records: it starves where others are at work",
+				shorten(b.Note), g.Key, driver.MaxGuards)
+		}
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func shorten(note string) string {
+	const most = 200
+	if len(note) <= most {
+		return note
+	}
+	return strings.ToValidUTF8(note[:most], "") + "…"
+}
