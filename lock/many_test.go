@@ -151,9 +151,12 @@ func TestBreakOfMany(t *testing.T) {
 		for i := range lock.MaxKeys {
 			w.acquire(fmt.Sprint("o", i), named(fmt.Sprintf("k%02d-%%02d", i), lock.MaxKeys)...)
 		}
-		_, err := lock.Break(w.ctx, w.st, lock.BreakRequest{By: "me", Keys: named("k%02d-00", lock.MaxKeys)})
+		out, err := lock.Break(w.ctx, w.st, lock.BreakRequest{By: "me", Keys: named("k%02d-00", lock.MaxKeys)})
 		w.must(err)
 		equal(w, "left", w.kinds("l"), nil)
+		if len(out.Released) != lock.MaxKeys*lock.MaxKeys || len(out.Free) > 0 {
+			t.Errorf("broke %d, free were %v", len(out.Released), out.Free)
+		}
 	})
 }
 
