@@ -36,7 +36,7 @@ func TestDamage(t *testing.T) {
 		{"text", `UPDATE @.record SET value = '"x"' WHERE key = 'lock/a'`, "lock/a is not a JSON object", false},
 		{"revision", "UPDATE @.record SET rev = 1000 WHERE key = 'lock/a'", "at revision 1000 and the store at", false},
 		{"rewound", "UPDATE @.record SET rev = 0 WHERE key = ''", "and the store at 0", false},
-		{"state", "UPDATE @.record SET value = '{\"version\":2,\"line\":1,\"kinds\":[]}' WHERE key = ''", "empty key", true},
+		{"state", "UPDATE @.record SET value = '{\"version\":3,\"line\":1,\"kinds\":[]}' WHERE key = ''", "empty key", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			place := server.Place()
@@ -80,7 +80,7 @@ func TestDamage(t *testing.T) {
 func TestOwnRow(t *testing.T) {
 	server := pgtest.Shared(t)
 	for _, value := range []string{
-		`{}`, `[]`, `1`, `{"line":1,"kinds":{}}`, `{"version":2,"kinds":{}}`, `{"version":2,"line":"x","kinds":{}}`, `{"version":2,"line":1}`, `{"version":2,"line":1,"kinds":[]}`,
+		`{}`, `[]`, `1`, `{"line":1,"kinds":{}}`, `{"version":3,"kinds":{}}`, `{"version":3,"line":"x","kinds":{}}`, `{"version":3,"line":1}`, `{"version":3,"line":1,"kinds":[]}`,
 	} {
 		place := server.Place()
 		schema := place[strings.LastIndex(place, "=")+1:]

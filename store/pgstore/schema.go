@@ -14,7 +14,8 @@ import (
 
 // steps build the schema. A store at version n has had the first n; older ones
 // get the rest by Upgrade, and not by whoever opens them: it stops those who
-// still work with an older tasklock. A released step is never changed.
+// still work with an older tasklock. A released step is never changed, except
+// that the function of the third replaces the one that the first once made.
 // "@" stands for the schema.
 //
 // One table carries the driver: a row for each record with the server's time of
@@ -47,7 +48,36 @@ CREATE TABLE @.record (
   value json NOT NULL
 ) WITH (fillfactor = 70);
 INSERT INTO @.record VALUES ('', 0, clock_timestamp(), json_build_object('version', 0, 'line', @timeline, 'kinds', json_build_object()));
-CREATE FUNCTION @.commit(
+`,
+	`
+CREATE VIEW @.held_locks AS
+SELECT substr(k.key, 6) AS key, k.rev AS token, k.value ->> 'owner' AS owner,
+  (k.value ->> 'since')::timestamptz AS acquired_at,
+  l.time + make_interval(secs => (l.value ->> 'ttlSeconds')::double precision) AS expires_at,
+  l.time AS heartbeat_at
+FROM @.record k JOIN @.record l ON l.key = 'lease/' || (k.value ->> 'lease')
+WHERE k.key > 'lock/' AND k.key < 'lock0';
+CREATE VIEW @.task_locks AS
+SELECT key AS task_id, owner AS runner_id, acquired_at, expires_at, heartbeat_at
+FROM @.held_locks WHERE key !~ '^(section|job|path):';
+CREATE VIEW @.section_locks AS
+SELECT substr(key, 9) AS section_id, owner AS runner_id, acquired_at, expires_at
+FROM @.held_locks WHERE key LIKE 'section:%';
+CREATE VIEW @.active_locks AS
+SELECT 'task_lock:' || regexp_replace(key, '^job:', '') || ':' || token AS key,
+  json_build_object('process_id', owner, 'acquired_at', extract(epoch FROM acquired_at),
+    'expires_at', extract(epoch FROM expires_at), 'token', token, 'key', key) AS value
+FROM @.held_locks WHERE expires_at > clock_timestamp();
+CREATE VIEW @.runs AS
+SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key, value, value ->> 'state' AS state,
+  (value ->> 'fireTime')::timestamptz AS fire_time, (value ->> 'claimedAt')::timestamptz AS claimed_at,
+  (value ->> 'endedAt')::timestamptz AS ended_at
+FROM @.record WHERE key > 'fire/' AND key < 'fire0';
+CREATE VIEW @.last_runs AS
+SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
+`,
+	`
+CREATE OR REPLACE FUNCTION @.commit(
   floors bigint[], gb integer[], gk text[], gr bigint[], kb integer[], kk text[], kr bigint[],
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[], told text
 ) RETURNS bigint[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
@@ -111,33 +141,6 @@ BEGIN
   RETURN revs;
 END $$;
 `,
-	`
-CREATE VIEW @.held_locks AS
-SELECT substr(k.key, 6) AS key, k.rev AS token, k.value ->> 'owner' AS owner,
-  (k.value ->> 'since')::timestamptz AS acquired_at,
-  l.time + make_interval(secs => (l.value ->> 'ttlSeconds')::double precision) AS expires_at,
-  l.time AS heartbeat_at
-FROM @.record k JOIN @.record l ON l.key = 'lease/' || (k.value ->> 'lease')
-WHERE k.key > 'lock/' AND k.key < 'lock0';
-CREATE VIEW @.task_locks AS
-SELECT key AS task_id, owner AS runner_id, acquired_at, expires_at, heartbeat_at
-FROM @.held_locks WHERE key !~ '^(section|job|path):';
-CREATE VIEW @.section_locks AS
-SELECT substr(key, 9) AS section_id, owner AS runner_id, acquired_at, expires_at
-FROM @.held_locks WHERE key LIKE 'section:%';
-CREATE VIEW @.active_locks AS
-SELECT 'task_lock:' || regexp_replace(key, '^job:', '') || ':' || token AS key,
-  json_build_object('process_id', owner, 'acquired_at', extract(epoch FROM acquired_at),
-    'expires_at', extract(epoch FROM expires_at), 'token', token, 'key', key) AS value
-FROM @.held_locks WHERE expires_at > clock_timestamp();
-CREATE VIEW @.runs AS
-SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key, value, value ->> 'state' AS state,
-  (value ->> 'fireTime')::timestamptz AS fire_time, (value ->> 'claimedAt')::timestamptz AS claimed_at,
-  (value ->> 'endedAt')::timestamptz AS ended_at
-FROM @.record WHERE key > 'fire/' AND key < 'fire0';
-CREATE VIEW @.last_runs AS
-SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
-`,
 }
 
 // timeline is the number of the server's history. It changes when a standby
@@ -156,7 +159,7 @@ func (n names) build(from int) string {
 		sql = strings.ReplaceAll(sql, "clock_timestamp()", "now()")
 	}
 	if fault.Bug("sequence_revision") { // numbers are drawn before the turn has come
-		sql = strings.Replace(sql, "CREATE FUNCTION @.commit", "CREATE SEQUENCE @.revision;\nCREATE FUNCTION @.commit", 1)
+		sql = strings.Replace(sql, "CREATE OR REPLACE FUNCTION @.commit", "CREATE SEQUENCE @.revision;\nCREATE OR REPLACE FUNCTION @.commit", 1)
 		sql = strings.Replace(sql, "last bigint;", "last bigint; mine bigint := nextval('@.revision') + (0 * length(pg_sleep(0.002 * random())::text));", 1)
 		sql = strings.Replace(sql, "IF era <>", "last := mine * 1000;\n  IF era <>", 1)
 	}
