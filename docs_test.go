@@ -17,7 +17,7 @@ import (
 
 // TestDocs runs every ```console block of the README and of docs/ against the
 // real command, so that no document can drift. The blocks of a document run in
-// order, in one shell and one fresh folder:
+// order, in one shell and one fresh folder, a project with an empty store:
 //
 //	$ command            is run; lines that begin with "> " continue it
 //	expected output      stdout and stderr together; "…" stands for any text
@@ -113,9 +113,9 @@ func console(t *testing.T, doc string) (steps []step) {
 
 func runDoc(t *testing.T, bin string, steps []step, env []string) {
 	dir := t.TempDir()
-	var script bytes.Buffer
+	script := bytes.NewBufferString("tasklock init --quiet\n")
 	for i, s := range steps {
-		fmt.Fprintf(&script, "printf '\\036%d\\n'\n%s\nprintf '\\037%%d\\n' $?\n", i, s.command)
+		fmt.Fprintf(script, "printf '\\036%d\\n'\n%s\nprintf '\\037%%d\\n' $?\n", i, s.command)
 	}
 	sh := exec.Command("bash", "-c", script.String())
 	sh.Dir = dir
@@ -147,7 +147,7 @@ func plainEnv() (env []string) {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
 		case strings.HasPrefix(name, "TASKLOCK_"), strings.HasPrefix(name, "CLAUDE"), strings.HasPrefix(name, "CODEX"),
-			name == "AI_AGENT", name == "CI", name == "PATH", name == "HOME", name == "XDG_CONFIG_HOME":
+			name == "AI_AGENT", name == "CI", name == "PATH", name == "HOME", name == "XDG_CONFIG_HOME", name == "XDG_STATE_HOME":
 		default:
 			env = append(env, e)
 		}

@@ -15,6 +15,8 @@ const module = "github.com/tasklock/tasklock/"
 var layers = [][]string{
 	{"fault"},
 	{"host", "repo"},
+	{"place"},
+	{"place/placetest"},
 	{"store/driver"},
 	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store"},
 	{"store/pgstore/pgtest", "store/etcdstore/etcdtest"},

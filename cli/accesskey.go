@@ -62,10 +62,10 @@ func (a *App) accessKeyFile() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if cfg.folder == "" {
+	if cfg.place.Folder == "" {
 		return "", usagef("--http needs --access-key-file or %s: there is no folder to keep a key in", accessKeyEnv)
 	}
-	return filepath.Join(cfg.folder, "access-key"), makeFolder(cfg.folder)
+	return filepath.Join(cfg.place.Folder, "access-key"), cfg.makeFolder()
 }
 
 // readAccessKey refuses a file that others can read or put there.

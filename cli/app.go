@@ -53,6 +53,9 @@ type App struct {
 	StoreURL string // --store; empty: by the configuration
 	UnsafeFS bool   // --allow-unsafe-fs
 
+	founds  bool      // init: a folder that has no store gets one of its own
+	lenient bool      // a hook: where no store can be made, nothing is locked
+	insists bool      // init --local: although a remote has one
 	offline bool      // --offline, of commands that look
 	asOf    time.Time // of when that is
 	args    []string  // of the command

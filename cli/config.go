@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 )
 
 // Config is what a run of the command is configured to do: for each setting
 // the value of the first place that has one of flags, environment, project
 // file, user file, default; and which place that was.
 type Config struct {
-	folder string
+	place  place.Place // of the store where nobody names one
 	values map[string]configValue
 }
 
@@ -33,9 +34,9 @@ const (
 
 // configInput is what the configuration is made from.
 type configInput struct {
-	Folder string              // the project's folder, see storeFolder
-	Env    func(string) string // nil: empty
-	Flags  map[string]string   // what was given on the command line, by flag name without dashes
+	Place place.Place
+	Env   func(string) string // nil: empty
+	Flags map[string]string   // what was given on the command line, by flag name without dashes
 }
 
 // ConfigError says what is wrong with a configuration and where. Nothing was
@@ -61,8 +62,8 @@ func loadConfig(in configInput) (*Config, error) {
 	if env == nil {
 		env = func(string) string { return "" }
 	}
-	c := defaultConfig(in.Folder)
-	for _, path := range []string{userConfigFile(env), projectConfigFile(in.Folder)} {
+	c := defaultConfig(in.Place)
+	for _, path := range []string{userConfigFile(env), in.Place.Config()} {
 		if err := c.addFile(path); err != nil {
 			return nil, err
 		}
@@ -110,8 +111,8 @@ func (c *Config) Times() lock.Times {
 	return t
 }
 
-func defaultConfig(folder string) *Config {
-	c := &Config{folder: folder, values: map[string]configValue{}}
+func defaultConfig(p place.Place) *Config {
+	c := &Config{place: p, values: map[string]configValue{}}
 	for _, s := range settings {
 		c.values[s.key] = configValue{text: s.def, origin: originDefault}
 	}
@@ -162,15 +163,12 @@ func (c *Config) addFlags(flags map[string]string) error {
 	return nil
 }
 
-// defaultDB is the name of the database in the project's folder.
-const defaultDB = "tasklock.db"
-
 // Store returns the URL of the store. named tells that somebody chose it: then
 // a store that is missing is an error, not an empty one.
 func (c *Config) Store() (url string, named bool) {
 	v := c.values["store"]
 	if v.text == "" {
-		return c.defaultStore(), false
+		return c.place.URL(), false
 	}
 	if v.file == "" {
 		return v.text, true
@@ -178,8 +176,29 @@ func (c *Config) Store() (url string, named bool) {
 	return anchor(v.text, filepath.Dir(v.file)), true
 }
 
-// defaultStore is the store of the project where nobody names another.
-func (c *Config) defaultStore() string { return "sqlite:" + filepath.Join(c.folder, defaultDB) }
+// Where is Store, or why no store can be meant: nobody names one, and there is
+// no place for one, or there are two.
+func (c *Config) Where() (url string, named bool, err error) {
+	if url, named = c.Store(); !named {
+		err = c.place.Problem()
+	}
+	return url, named, err
+}
+
+// Why tells which choice the store is.
+func (c *Config) Why() string {
+	if v := c.values["store"]; v.text != "" {
+		return "named by " + v.origin
+	}
+	return c.place.Why()
+}
+
+// users reports whether the store is the one of the user, which serves all
+// folders that have none.
+func (c *Config) users() bool {
+	_, named := c.Store()
+	return !named && c.place.Kind == place.User
+}
 
 // anchor makes the path in a URL start at the folder of the file that holds
 // it: the same file must mean the same store wherever a command is run.
@@ -237,14 +256,6 @@ func (c *Config) duration(key string) time.Duration {
 		panic("configuration: " + key + " was not checked: " + err.Error())
 	}
 	return d
-}
-
-// projectConfigFile is the file in the project's folder.
-func projectConfigFile(folder string) string {
-	if folder == "" {
-		return ""
-	}
-	return filepath.Join(folder, "config.yaml")
 }
 
 // userConfigFile is the file of the user; empty when the environment tells no

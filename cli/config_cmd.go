@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -153,15 +154,15 @@ type configFile struct {
 }
 
 func (a *App) configFiles() ([]configFile, error) {
-	folder, err := a.projectFolder()
+	p, err := a.findPlace()
 	if err != nil {
 		return nil, err
 	}
-	files := []configFile{{Scope: "project", Path: projectConfigFile(folder)}, {Scope: "user", Path: userConfigFile(a.Env)}}
+	files := []configFile{{Scope: "project", Path: p.Config()}, {Scope: "user", Path: userConfigFile(a.Env)}}
 	for i, f := range files {
 		files[i].Exists = f.Path != "" && repo.Exists(f.Path)
 	}
-	return files, nil
+	return slices.DeleteFunc(files, func(f configFile) bool { return f.Path == "" }), nil
 }
 
 // configPath reads no file, so it helps when one is broken.
@@ -193,9 +194,17 @@ func (a *App) configSet(ctx context.Context, key, value string, user bool) error
 	if err != nil {
 		return err
 	}
-	path := files[0].Path
+	scope, path := "project", ""
 	if user {
-		path = files[1].Path
+		scope = "user"
+	}
+	for _, f := range files {
+		if f.Scope == scope {
+			path = f.Path
+		}
+	}
+	if path == "" && !user {
+		return &noProjectError{next: a.commandLine("config", "set", "--user", key, value)}
 	}
 	if path, err = editable(path, user, a.DryRun); err != nil {
 		return err
@@ -217,14 +226,19 @@ func (a *App) configSet(ctx context.Context, key, value string, user bool) error
 	})
 }
 
+// noProjectError: there is no file for the settings of a project.
+type noProjectError struct{ next string }
+
+func (e *noProjectError) Error() string {
+	return "no repository or project here, so there is no file for its settings; --user is for your own, and tasklock init makes a project of this folder"
+}
+
 // editable prepares the place of a file. The user's may be a link, as people
 // who keep their settings in a repository have it; the project's may not.
 func editable(path string, user, dryRun bool) (string, error) {
 	switch {
 	case path == "" && user:
 		return "", &ConfigError{File: "HOME", Msg: "is not set, so the user has no configuration file"}
-	case path == "":
-		return "", &ConfigError{File: ".", Msg: "is not in a project, so there is no configuration file"}
 	}
 	if user {
 		if real, err := filepath.EvalSymlinks(path); err == nil {

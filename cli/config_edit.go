@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -163,23 +164,24 @@ func replaceFile(path string, text []byte) (err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
-		syncFolder(filepath.Dir(path))
+		_ = host.SyncDir(filepath.Dir(path)) // the change is visible already
 	}
 	return err
 }
 
-// syncFolder makes a rename last. Some systems cannot sync folders, and the
-// change is visible already.
-func syncFolder(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
+// makeFolder makes the folder of the store that belongs here.
+func (c *Config) makeFolder() error {
+	if err := c.place.Prepare(); err != nil {
+		return refused(err)
 	}
+	return makeFolder(c.place.Folder)
 }
 
-// makeFolder makes the project's folder: for its user alone, and ignored by git.
+// makeFolder makes the folder of a store, or of a project's settings: for its
+// user alone, and ignored by git.
 func makeFolder(path string) error {
 	err := os.Mkdir(path, 0o700)
+	made := err == nil
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return refused(err)
 	}
@@ -192,7 +194,10 @@ func makeFolder(path string) error {
 	case !fi.IsDir():
 		return fmt.Errorf("%w: %s is not a folder; move it away", driver.ErrDamaged, path)
 	}
-	return refused(ignoreInGit(path))
+	if err := ignoreInGit(path); err != nil || !made {
+		return refused(err)
+	}
+	return host.SyncDir(filepath.Dir(path)) // or a loss of power takes the folder, and all that is in it
 }
 
 // ignoreInGit lets git ignore a folder, unless somebody decided already.

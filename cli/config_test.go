@@ -10,27 +10,28 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// place is a project with a home, both empty.
-type place struct {
+// lodging is a project with a home, both empty.
+type lodging struct {
 	project, user string // the files
 	in            configInput
 	env           map[string]string
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t *testing.T) *lodging {
 	t.Helper()
 	root := t.TempDir()
-	p := &place{env: map[string]string{"XDG_CONFIG_HOME": filepath.Join(root, "xdg"), "HOME": root}}
+	p := &lodging{env: map[string]string{"XDG_CONFIG_HOME": filepath.Join(root, "xdg"), "HOME": root}}
 	p.in = configInput{
-		Folder: filepath.Join(root, "work", repo.StoreDir),
-		Env:    func(k string) string { return p.env[k] },
-		Flags:  map[string]string{},
+		Place: place.Place{Kind: place.Project, Folder: filepath.Join(root, "work", repo.StoreDir)},
+		Env:   func(k string) string { return p.env[k] },
+		Flags: map[string]string{},
 	}
-	p.project = filepath.Join(p.in.Folder, "config.yaml")
+	p.project = filepath.Join(p.in.Place.Folder, "config.yaml")
 	p.user = filepath.Join(root, "xdg", "tasklock", "config.yaml")
 	return p
 }
@@ -52,7 +53,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, named := c.Store()
-	if want := "sqlite:" + filepath.Join(p.in.Folder, "tasklock.db"); url != want || named {
+	if want := "sqlite:" + filepath.Join(p.in.Place.Folder, "tasklock.db"); url != want || named {
 		t.Errorf("store %q, named %v, want %q", url, named, want)
 	}
 	got := fmt.Sprint(c.TTL(lock.Task), c.TTL(lock.Path), c.TTL(lock.Section), c.TTL(lock.Job), c.WaitTimeout(), c.PollInterval(), c.AllowUnsafeFS(), c.Owner() == "")
@@ -121,7 +122,7 @@ allowUnsafeFs: true
 		c.PollInterval() != 250*time.Millisecond || c.AllowUnsafeFS() {
 		t.Errorf("%+v", c.values)
 	}
-	if url, named := c.Store(); url != "sqlite:"+filepath.Join(p.in.Folder, "other.db") || !named {
+	if url, named := c.Store(); url != "sqlite:"+filepath.Join(p.in.Place.Folder, "other.db") || !named {
 		t.Errorf("store %q, %v", url, named)
 	}
 }
@@ -278,7 +279,7 @@ func TestConfigOfStrangersIsRefused(t *testing.T) {
 	must(os.Chown(p.project, 12345, -1))
 	unsafe("file of another")
 	must(os.Chown(p.project, 0, -1))
-	must(os.Chown(p.in.Folder, 12345, -1))
+	must(os.Chown(p.in.Place.Folder, 12345, -1))
 	unsafe("folder of another")
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/repo"
 )
 
 func newDoctorCmd(app *App) *cobra.Command {
@@ -66,7 +65,7 @@ func (a *App) doctor(ctx context.Context, _ []string) error {
 	x := &examination{app: a}
 	x.config()
 	x.owner()
-	if x.folder() {
+	if x.which() && x.folder() {
 		x.files(ctx)
 		x.records(ctx)
 	}
@@ -113,8 +112,8 @@ func (x *examination) config() {
 // bestConfig is what can be said about the store when the files cannot be
 // read: flags still count, and the environment up to its first mistake.
 func (a *App) bestConfig() *Config {
-	folder, _ := repo.StoreFolder(a.Dir)
-	cfg := defaultConfig(folder)
+	p, _ := a.findPlace()
+	cfg := defaultConfig(p)
 	_ = cfg.addEnv(a.Env)
 	_ = cfg.addFlags(a.flags)
 	return cfg
@@ -155,7 +154,7 @@ func (x *examination) owner() {
 		x.fail("owner", remedy, err)
 	case id.Warning != "":
 		x.warn("owner", id.Remedy, "%s (%s): %s", id.Owner, id.Source, id.Warning)
-	case id.Source == agent.FromConfig && x.cfg.values["owner"].file == projectConfigFile(x.cfg.folder):
+	case id.Source == agent.FromConfig && x.cfg.values["owner"].file == x.cfg.place.Config():
 		x.warn("owner", remedy, "%s is the owner of the whole project: all who work here count as one and share their locks", id.Owner)
 	default:
 		x.ok("owner", "%s (%s)", id.Owner, id.Source)

@@ -24,8 +24,8 @@ import (
 // system. It reports whether there may be a store to look into.
 func (x *examination) folder() bool {
 	_, named := x.cfg.Store()
-	if x.cfg.folder == "" && !named {
-		return false // config has said why
+	if x.cfg.place.Folder == "" && !named {
+		return false // place or config has said why
 	}
 	if x.dir == "" {
 		return true // elsewhere; opening it will tell
@@ -35,8 +35,8 @@ func (x *examination) folder() bool {
 	switch {
 	case err != nil && repo.Absent(err):
 		x.none(fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir))
-		if above := existing(dir); writable(above) != nil {
-			x.readOnly(above, writable(above), ownStore)
+		if above := existing(dir); host.Writable(above) != nil {
+			x.readOnly(above, host.Writable(above), ownStore)
 		}
 		x.fileSystem(dir)
 		return false
@@ -67,6 +67,10 @@ func (x *examination) none(err error) {
 		x.fail("store", remedy, err)
 		return
 	}
+	if x.cfg.users() { // init would make a project
+		x.ok("store", "none yet at %s; the first lock makes it", withoutPassword(x.url))
+		return
+	}
 	x.warn("store", remedy, "none yet at %s; the first lock makes it", withoutPassword(x.url))
 }
 
@@ -94,12 +98,12 @@ func (x *examination) permissions(dir string, fi fs.FileInfo) {
 			fmt.Errorf("%w: %s belongs to user %d, we are %d; use a store of your own", driver.ErrUnsafe, dir, uid, os.Geteuid()))
 	case owned && mode&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0:
 		x.fail("folder", "chmod go-w "+quoted, fmt.Errorf("%w: others may write in %s", driver.ErrUnsafe, dir))
-	case writable(dir) != nil && owned && uid != os.Geteuid():
-		x.readOnly(dir, writable(dir), ownStore)
-	case writable(dir) != nil:
-		x.readOnly(dir, writable(dir), "chmod u+rwx "+quoted)
-	case x.path != "" && repo.Exists(x.path) && writable(x.path) != nil:
-		x.readOnly(x.path, writable(x.path), "chmod u+w "+shellQuote(x.path))
+	case host.Writable(dir) != nil && owned && uid != os.Geteuid():
+		x.readOnly(dir, host.Writable(dir), ownStore)
+	case host.Writable(dir) != nil:
+		x.readOnly(dir, host.Writable(dir), "chmod u+rwx "+quoted)
+	case x.path != "" && repo.Exists(x.path) && host.Writable(x.path) != nil:
+		x.readOnly(x.path, host.Writable(x.path), "chmod u+w "+shellQuote(x.path))
 	case owned && mode&0o055 != 0 && filepath.Base(dir) == repo.StoreDir: // one with another name may hold more than a store
 		x.warn("folder", "chmod go-rwx "+quoted, "%s can be read by others (%04o)", dir, mode)
 	default:

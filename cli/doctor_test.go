@@ -17,7 +17,7 @@ import (
 	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
-// desk is a folder in which commands are run, with an empty home.
+// desk is a repository in which commands are run, by a user with an empty home.
 type desk struct {
 	t   *testing.T
 	dir string
@@ -31,7 +31,21 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	repository(t, dir)
 	return &desk{t: t, dir: dir, now: time.Now, env: map[string]string{"HOME": filepath.Join(dir, "home"), "TASKLOCK_OWNER": "me"}}
+}
+
+// repository makes a folder one as far as tasklock looks.
+func repository(t *testing.T, dir string) {
+	t.Helper()
+	for _, sub := range []string{".git/objects", ".git/refs"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(sub)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".git", "HEAD"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (d *desk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }

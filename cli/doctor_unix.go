@@ -6,19 +6,7 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tasklock/tasklock/repo"
 )
-
-// writable tells why a folder or file cannot be written; nil if it can. It
-// asks the kernel and tries nothing.
-func writable(path string) error {
-	mode := uint32(unix.W_OK)
-	if repo.IsDir(path) {
-		mode |= unix.R_OK | unix.X_OK
-	}
-	return unix.Access(path, mode)
-}
 
 // room is how many bytes we may still write in a folder; -1: unknown.
 func room(dir string) int64 {

@@ -58,7 +58,7 @@ func asNobody(t *testing.T, name string) {
 	}
 	cmd := exec.Command(binary, "-test.run", name, "-test.v")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_STATE_HOME=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as nobody: %v\n%s", err, out)
@@ -120,9 +120,9 @@ func TestFolderOfSomebodyElse(t *testing.T) {
 	}
 	d.want(code, "Next: "+ownStore, "doctor")
 
-	d.dir = "/" // where we may make no folder
-	d.want(int(ExitDenied), "Next: tasklock doctor", "acquire", "a")
-	d.want(int(ExitDenied), "/ cannot be written", "doctor")
+	d.dir, d.env["HOME"] = "/", "/" // where we may make no folder
+	d.want(int(ExitSetup), "/ cannot be written (permission denied); name a store with --store\nNext: "+ownStore, "acquire", "a")
+	d.want(int(ExitSetup), "/ cannot be written", "doctor")
 }
 
 func TestDoctorFullDisk(t *testing.T) {
@@ -134,6 +134,7 @@ func TestDoctorFullDisk(t *testing.T) {
 		t.Skipf("mount: %v, %s", err, out)
 	}
 	defer func() { _ = exec.Command("umount", "-l", d.dir).Run() }()
+	repository(t, d.dir)
 	d.want(0, "", "acquire", "a")
 	d.want(0, "ok   filesystem tmpfs", "doctor")
 	f, err := os.Create(d.path("large"))

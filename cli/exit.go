@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
@@ -57,25 +58,28 @@ type verdict struct {
 // judge is the one table from errors to verdicts. The first match counts.
 func judge(err error) verdict {
 	var (
-		held    *lock.HeldError
-		lost    *lock.LostError
-		cycle   *lock.CycleError
-		owner   *lock.OwnerError
-		invalid *lock.InvalidError
-		usage   *usageError
-		signal  *signalError
-		config  *ConfigError
-		denied  *deniedError
-		start   *runner.StartError
-		ended   *runner.SignalError
-		inUse   *lock.InUseError
-		state   *task.StateError
-		circle  *task.CycleError
-		busy    *lock.BusyError
-		missing *task.NotFoundError
-		several *task.AmbiguousError
-		running *runner.RunningError
-		outside *repo.OutsideError
+		held     *lock.HeldError
+		lost     *lock.LostError
+		cycle    *lock.CycleError
+		owner    *lock.OwnerError
+		invalid  *lock.InvalidError
+		usage    *usageError
+		signal   *signalError
+		config   *ConfigError
+		denied   *deniedError
+		start    *runner.StartError
+		ended    *runner.SignalError
+		inUse    *lock.InUseError
+		state    *task.StateError
+		circle   *task.CycleError
+		busy     *lock.BusyError
+		missing  *task.NotFoundError
+		several  *task.AmbiguousError
+		running  *runner.RunningError
+		outside  *repo.OutsideError
+		nowhere  *place.Error
+		homeless *noProjectError
+		shared   *place.SharedError
 	)
 	is := func(target error) bool { return errors.Is(err, target) }
 	if v, ok := jobVerdict(err); ok {
@@ -104,6 +108,10 @@ func judge(err error) verdict {
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case errors.As(err, &config):
 		return verdict{ExitSetup, "INVALID_CONFIG"}
+	case errors.As(err, &nowhere), errors.As(err, &homeless):
+		return verdict{ExitSetup, "NO_PLACE"}
+	case errors.As(err, &shared):
+		return verdict{ExitSetup, "SHARED_STORE"}
 	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid), is(store.ErrSame):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
 	case errors.As(err, &state):

@@ -79,8 +79,10 @@ func mainWith(t *testing.T, open Opener, args ...string) (code int, stdout, stde
 
 func mainTo(t *testing.T, open Opener, stdout, stderr io.Writer, args ...string) int {
 	t.Helper()
+	dir := t.TempDir()
+	repository(t, dir)
 	return Main(args, App{
-		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Dir: t.TempDir(), Now: time.Now, Open: open,
+		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Dir: dir, Now: time.Now, Open: open,
 		Env: func(name string) string { return map[string]string{"TASKLOCK_OWNER": "me"}[name] },
 	})
 }

@@ -54,6 +54,8 @@ type hook struct {
 	agent.Event
 	app    *App
 	owners []string // all names of the caller
+
+	outside string // a folder in no repository and no project, if there is one to write in
 }
 
 // exitHook ends a hook: the only way to exit code 2, which denies.
@@ -167,10 +169,10 @@ func (h *hook) serve(ctx context.Context) error {
 	return h.renew(ctx)
 }
 
-// store opens the store. Where there is none yet, nothing is locked, and that
-// is not worth a note at every event.
+// store opens the store, and never makes one. Where there is none yet, or none
+// can be, nothing is locked, and that is not worth a note at every event.
 func (h *hook) store(ctx context.Context) (*store.Store, error) {
-	h.app.Quiet = true
+	h.app.Quiet, h.app.lenient = true, true
 	return h.app.Store(ctx, false)
 }
 

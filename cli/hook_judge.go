@@ -64,7 +64,7 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 	if err != nil {
 		return nil, lock.Info{}, err
 	}
-	look := &looker{ctx: ctx, top: tree.Top}
+	look := &looker{ctx: ctx, top: tree.Top, whole: tree == whole}
 	for _, l := range found {
 		if p := look.touched(l, places); p != nil {
 			return p, l, nil
@@ -78,6 +78,7 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 type looker struct {
 	ctx     context.Context
 	top     string
+	whole   bool // names are whole paths
 	changed map[string]changes
 }
 
@@ -88,18 +89,43 @@ type changes struct {
 
 // in is the hook for the store of a repository: mostly our own.
 func (h *hook) in(tree repo.Tree) *hook {
-	if own, err := repo.TreeOf(h.app.Dir); err == nil && own.Home == tree.Home {
+	if tree == whole && h.ofUser(h.app.Dir) {
 		return h
 	}
-	app := *h.app
-	app.Dir, app.cfg, app.cfgErr, app.st, app.life = tree.Top, nil, nil, nil, nil
+	if own, err := repo.TreeOf(h.app.Dir); tree != whole && err == nil && own.Home == tree.Home {
+		return h
+	}
 	other := *h
-	other.app = &app
+	other.app = h.app.at(tree.Top)
+	if tree == whole {
+		other.app = h.app.at(h.outside)
+	}
 	return &other
 }
 
+// at is the same command in another folder.
+func (a *App) at(dir string) *App {
+	app := *a
+	app.Dir, app.cfg, app.cfgErr, app.st, app.life = dir, nil, nil, nil, nil
+	return &app
+}
+
+// whole stands for everything that is in no repository and no project: what is
+// locked there is in the user's store, by its whole path.
+var whole = repo.Tree{}
+
+// ofUser reports whether the store of a folder is the user's.
+func (h *hook) ofUser(dir string) bool {
+	app := h.app
+	if dir != app.Dir {
+		app = app.at(dir)
+	}
+	cfg, err := app.Config()
+	return err == nil && cfg.users()
+}
+
 // places sorts what is to be written by the worktree it lies in. What is in
-// none is nobody's business here, even if one store was named for everything.
+// none is in the user's store, or nobody's business if one was named for everything.
 func (h *hook) places() map[repo.Tree][]spot {
 	out := map[repo.Tree][]spot{}
 	own, noOwn := repo.TreeOf(h.app.Dir)
@@ -120,17 +146,23 @@ func (h *hook) places() map[repo.Tree][]spot {
 		if err != nil {
 			continue
 		}
-		if noOwn == nil && !tree.Kept() {
+		var name string
+		switch {
+		case !tree.Kept() && h.ofUser(tree.Top):
+			h.outside, tree, name = tree.Top, whole, filepath.ToSlash(real)
+		case !tree.Kept() && noOwn == nil:
 			tree = own
+			fallthrough
+		default:
+			name, err = tree.Name(tree.Top, real)
 		}
-		name, err := tree.Name(tree.Top, real)
 		if err != nil {
 			continue
 		}
 		p := spot{Target: t, name: name}
 		p.glob = globOf(name, rest, t.Tree)
 		if rest != "" {
-			p.name = strings.TrimPrefix(name+"/"+rest, "./")
+			p.name = strings.TrimPrefix(strings.TrimSuffix(name, "/")+"/"+rest, "./")
 		}
 		out[tree] = append(out[tree], p)
 	}
@@ -156,7 +188,10 @@ func globOf(name, rest string, tree bool) lock.Glob {
 		if tree {
 			rest += "/**"
 		}
-		if g, err := lock.ParseGlob(strings.TrimPrefix(name+"/"+rest, "/")); err == nil {
+		if name != "" {
+			rest = strings.TrimSuffix(name, "/") + "/" + rest
+		}
+		if g, err := lock.ParseGlob(rest); err == nil {
 			return g
 		}
 		return lock.Tree(name)
@@ -205,7 +240,11 @@ func (k *looker) there(locked string, place, g lock.Glob) bool {
 	ctx, cancel := context.WithTimeout(k.ctx, statusTime)
 	defer cancel()
 	fixed, _ := fixedPart(locked)
-	err := filepath.WalkDir(filepath.Join(k.top, filepath.FromSlash(fixed)), func(path string, d fs.DirEntry, err error) error {
+	start := filepath.FromSlash(fixed)
+	if !k.whole {
+		start = filepath.Join(k.top, start)
+	}
+	err := filepath.WalkDir(start, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -215,6 +254,9 @@ func (k *looker) there(locked string, place, g lock.Glob) bool {
 			return fs.SkipDir
 		}
 		rel, err := filepath.Rel(k.top, path)
+		if k.whole {
+			rel, err = path, nil
+		}
 		if f := lock.File(filepath.ToSlash(rel)); err == nil && g.Overlaps(f) && place.Overlaps(f) {
 			return errThere
 		}

@@ -17,8 +17,12 @@ func newInitCmd(app *App) *cobra.Command {
 		Short: "Make the store, if there is none, and say where it is",
 		Long: "Make the store. Without this the first lock makes it; what is there already is left alone.\n\n" +
 			"Without --store it is a database in .tasklock at the root of the main worktree, so that all worktrees\n" +
-			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git it is in the\n" +
-			"nearest parent that has a .tasklock, else in the current folder. Git ignores the folder.\n\n" +
+			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git init makes a\n" +
+			"project of the current folder: a .tasklock that serves the folder and all below it. What is in no\n" +
+			"repository and no project shares one store for each user, in XDG_STATE_HOME or ~/.local/state; whoami\n" +
+			"shows which store it is. Git ignores the folder.\n\n" +
+			"Where a remote of the repository has a store on the branch tasklock, and this clone has none, nothing makes\n" +
+			"one: tasklock config set store git:REMOTE uses the branch, and --local insists on a store of this clone's own.\n\n" +
 			"--raise is for a store that other tools have put back to an older state: it lifts the revision by more than\n" +
 			"2^32, so that no token of the time that is lost is ever given out again. Stop those who may still work under\n" +
 			"a lock of that time first: they are refused from then on, but a command that runs is not told.\n\n" +
@@ -38,9 +42,11 @@ func newInitCmd(app *App) *cobra.Command {
 			case upgrade:
 				return app.upgrade(ctx, force)
 			}
+			app.founds = true
 			return app.initStore(ctx)
 		}),
 	}
+	cmd.Flags().BoolVar(&app.insists, "local", false, "make a store for this clone alone, although a remote has one")
 	cmd.Flags().BoolVar(&raise, "raise", false, "lift the revision, after a restore by other tools")
 	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "convert a store that an older tasklock made")
 	cmd.Flags().BoolVar(&force, "force", false, "with --upgrade: although locks are held")
@@ -58,7 +64,10 @@ func (a *App) initStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	url, wasNamed := cfg.Store()
+	url, wasNamed, err := cfg.Where()
+	if err != nil {
+		return err
+	}
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	r := initResult{Store: withoutPassword(url)}
 	d, err := a.Open(ctx, url, o)
@@ -67,14 +76,14 @@ func (a *App) initStore(ctx context.Context) error {
 	}
 	err = cfg.blame(err)
 	if errors.Is(err, driver.ErrMissing) {
-		r.Created, err = true, nil
-		if !a.DryRun {
+		r.Created, err = true, a.unmade(cfg)
+		if err == nil && !a.DryRun {
 			o.Create = true
 			_, err = a.Open(ctx, url, o)
 		}
 	}
 	if err == nil && !wasNamed && !a.DryRun {
-		err = makeFolder(cfg.folder) // which may have been made by hand
+		err = cfg.makeFolder() // which may have been made by hand
 	}
 	if err != nil {
 		return err
@@ -105,7 +114,10 @@ func (a *App) raise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	url, _ := cfg.Store()
+	url, _, err := cfg.Where()
+	if err != nil {
+		return err
+	}
 	r := raiseResult{Store: withoutPassword(url)}
 	err = errors.ErrUnsupported
 	if a.Special.Raise != nil && isGit(url) && !a.DryRun {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -67,7 +68,9 @@ func (o *migrateOptions) run(ctx context.Context, a *App) error {
 	a.leave(o.from)
 	a.leave(o.to)
 	if o.from == "" {
-		o.from, _ = cfg.Store()
+		if o.from, _, err = cfg.Where(); err != nil {
+			return err
+		}
 	}
 	if system, place, ok := foreign(o.from); ok {
 		return o.adopt(ctx, a, system, place)
@@ -143,7 +146,7 @@ func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*stor
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	d, err := a.Open(ctx, url, o)
 	if target && errors.Is(err, driver.ErrMissing) {
-		d, err = a.late(url, o, !a.DryRun), nil
+		d, err = a.late(url, "named by --"+flag, o, !a.DryRun), nil
 	}
 	if err != nil {
 		return nil, &placeError{fmt.Errorf("--%s: %w", flag, err), url}
@@ -210,6 +213,9 @@ func (a *App) useStore(url string) string {
 		return "tasklock doctor --store " + shellQuote(url)
 	case a.Env("TASKLOCK_STORE") != "":
 		return "export TASKLOCK_STORE=" + shellQuote(url) + "; tasklock doctor"
+	}
+	if a.cfg != nil && a.cfg.place.Kind == place.User {
+		return "tasklock config set --user store " + shellQuote(url)
 	}
 	return "tasklock config set store " + shellQuote(url)
 }

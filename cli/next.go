@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -80,16 +81,19 @@ func (a *App) next(err error) string {
 		return there.next(elsewhere.err)
 	}
 	var (
-		held   *lock.HeldError
-		lost   *lock.LostError
-		cycle  *lock.CycleError
-		owner  *lock.OwnerError
-		usage  *usageError
-		denied *deniedError
-		config *ConfigError
-		moved  *store.MovedError
-		filled *store.FillingError
-		theirs *deniedBusy
+		held    *lock.HeldError
+		lost    *lock.LostError
+		cycle   *lock.CycleError
+		owner   *lock.OwnerError
+		usage   *usageError
+		denied  *deniedError
+		config  *ConfigError
+		moved   *store.MovedError
+		filled  *store.FillingError
+		theirs  *deniedBusy
+		no      *place.Error
+		shared  *place.SharedError
+		setting *noProjectError
 	)
 	switch {
 	case errors.As(err, &theirs):
@@ -112,6 +116,14 @@ func (a *App) next(err error) string {
 		return denied.next
 	case errors.As(err, &usage):
 		return strings.Join(strings.Fields("tasklock "+usage.help+" --help"), " ")
+	case errors.As(err, &setting):
+		return setting.next
+	case errors.As(err, &shared):
+		return useBranch(shared.Remote)
+	case errors.As(err, &no) && len(no.Stores) > 0:
+		return "tasklock doctor --store " + shellQuote(no.Stores[0])
+	case errors.As(err, &no):
+		return ownStore
 	case errors.As(err, &config):
 		return a.afterConfig(config)
 	case errors.As(err, &moved):

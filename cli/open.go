@@ -21,12 +21,12 @@ import (
 // said anything, or read its input.
 func (a *App) Config() (*Config, error) {
 	if a.cfg == nil && a.cfgErr == nil {
-		folder, err := a.projectFolder()
+		p, err := a.findPlace()
 		if err != nil {
 			a.cfgErr = err
 			return nil, err
 		}
-		a.cfg, a.cfgErr = loadConfig(configInput{Folder: folder, Env: a.Env, Flags: a.flags})
+		a.cfg, a.cfgErr = loadConfig(configInput{Place: p, Env: a.Env, Flags: a.flags})
 		if a.cfgErr == nil {
 			url, _ := a.cfg.Store()
 			a.leave(url)
@@ -70,8 +70,8 @@ func (a *App) caller() (agent.Identity, error) {
 // nothing behind. Reading a store that does not exist though someone named it
 // is driver.ErrMissing.
 //
-// A command that makes a store which someone named says so: the name may be
-// mistyped.
+// A command that makes a store says where: a name may be mistyped, and a folder
+// may not be the one that was meant.
 func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if a.st != nil {
 		return a.st, nil
@@ -83,17 +83,28 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if a.offline {
 		return a.seen(ctx)
 	}
-	url, wasNamed := cfg.Store()
+	url, wasNamed, err := cfg.Where()
+	if err != nil {
+		return nil, err
+	}
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	d, err := a.Open(ctx, url, o)
 	err = cfg.blame(err)
+	switch missing := errors.Is(err, driver.ErrMissing); {
+	case missing:
+		if no := a.unmade(cfg); no != nil {
+			return nil, no
+		}
+	case err == nil:
+		a.warnShared(cfg)
+	}
 	switch {
 	case !errors.Is(err, driver.ErrMissing), strings.HasPrefix(url, "git:"): // a branch for all is made by init, on purpose
 	case write && !a.DryRun:
-		d, err = a.late(url, o, true), nil
+		d, err = a.late(url, cfg.Why(), o, true), nil
 	case write || !wasNamed:
 		a.note("Note: there is no store here yet (%s): nothing is locked.", withoutPassword(url))
-		d, err = a.late(url, o, false), nil
+		d, err = a.late(url, cfg.Why(), o, false), nil
 	}
 	if err != nil {
 		return nil, err
@@ -118,6 +129,7 @@ func (c *Config) blame(err error) error {
 type lateStore struct {
 	app   *App
 	url   string
+	why   string // it is this one
 	o     OpenOptions
 	write bool
 
@@ -125,8 +137,8 @@ type lateStore struct {
 	real driver.Store
 }
 
-func (a *App) late(url string, o OpenOptions, write bool) *lateStore {
-	return &lateStore{app: a, url: url, o: o, write: write}
+func (a *App) late(url, why string, o OpenOptions, write bool) *lateStore {
+	return &lateStore{app: a, url: url, why: why, o: o, write: write}
 }
 
 // get opens the store if it is there by now, or makes it.
@@ -136,8 +148,8 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 	if l.real != nil {
 		return l.real, nil
 	}
-	if cfg := l.app.cfg; create && l.url == cfg.defaultStore() { // the folder that is ours ignores itself in git
-		if err := makeFolder(cfg.folder); err != nil {
+	if cfg := l.app.cfg; create && l.url == cfg.place.URL() { // the folder that is ours ignores itself in git
+		if err := cfg.makeFolder(); err != nil {
 			return nil, err
 		}
 	}
@@ -148,8 +160,8 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 		return nil, err
 	}
 	l.real = d
-	if _, named := l.app.cfg.Store(); create && named {
-		l.app.note("Note: there was no store at %s; it was made.", withoutPassword(l.url))
+	if create {
+		l.app.note("Note: made the store %s: there was none (%s).", withoutPassword(l.url), l.why)
 	}
 	return d, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"regexp"
@@ -45,6 +46,8 @@ func tasklock() {
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
 //	postgres                   $PG is a store in PostgreSQL that is not made yet, $PGHOST and $PGPORT its server, $SCHEMA its schema
+//
+// The folder of a script is a project: it has a .tasklock, without a store.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, scripts(t, "testdata/script", nil))
@@ -84,6 +87,11 @@ func scripts(t *testing.T, dir string, more func(*testscript.Env) error) testscr
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TASKLOCK_OWNER", "alice")
 			env.Setenv("HOME", env.WorkDir+"/home")
+			for _, dir := range []string{"/home", "/.tasklock"} { // a project, with a user who has a home
+				if err := os.Mkdir(env.WorkDir+dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+					return err
+				}
+			}
 			env.Setenv("LONG", strings.Repeat("x", 513)) // no key is that long
 			if more == nil {
 				return nil

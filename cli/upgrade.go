@@ -49,7 +49,10 @@ func (a *App) upgrade(ctx context.Context, force bool) error {
 	if err != nil {
 		return err
 	}
-	url, _ := cfg.Store()
+	url, _, err := cfg.Where()
+	if err != nil {
+		return err
+	}
 	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval(), Upgrade: true})
 	if err != nil {
 		return cfg.blame(err)

@@ -7,14 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/place"
 )
 
 func newWhoamiCmd(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show who is asking, and how that was found out",
+		Short: "Show who is asking and which store answers, and how that was found out",
 		Long: `Show the owner under whose name locks are taken, and the chain in which it was
-looked for: the first that has a value counts.`,
+looked for: the first that has a value counts. Then the store, and why it is that
+one; nothing is asked of it.`,
 		Args: noArgs,
 		RunE: a.does(func(context.Context, []string) error { return whoami(a) }),
 	}
@@ -30,10 +32,13 @@ type whoamiData struct {
 	PID     int          `json:"pid"`
 	Warning string       `json:"warning,omitempty"`
 	Chain   []agent.Step `json:"chain"`
+	Store   string       `json:"store,omitempty"`
+	Why     string       `json:"storeFrom"` // or why there is none
 }
 
 func whoami(a *App) error {
-	if _, err := a.Config(); err != nil {
+	cfg, err := a.Config()
+	if err != nil {
 		return err
 	}
 	id, err := a.caller()
@@ -44,7 +49,9 @@ func whoami(a *App) error {
 	if label == "" {
 		label = agent.Label(a.Dir)
 	}
+	url, why := a.which(cfg)
 	data := whoamiData{
+		Store: url, Why: why,
 		Owner: id.Owner, Source: id.Source, Label: label, Session: id.Session,
 		Agent: id.Agent, PID: id.PID, Warning: id.Warning, Chain: id.Chain,
 	}
@@ -63,6 +70,8 @@ func whoami(a *App) error {
 		if id.PID > 0 {
 			add("process", strconv.Itoa(id.PID))
 		}
+		add("store", url)
+		add("because", why)
 		p.fields(rows)
 		p.line("")
 		for _, s := range id.Chain {
@@ -77,4 +86,16 @@ func whoami(a *App) error {
 			p.line("%s %s: %s", mark, s.Source, value)
 		}
 	})
+}
+
+// which is the store for people, and why it is this one, or none.
+func (a *App) which(cfg *Config) (url, why string) {
+	url, named, err := cfg.Where()
+	if err == nil && !named && !place.Has(cfg.place.Folder) {
+		err = a.unmade(cfg)
+	}
+	if err != nil {
+		return "", "none: " + err.Error()
+	}
+	return withoutPassword(url), cfg.Why()
 }

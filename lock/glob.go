@@ -11,7 +11,7 @@ import (
 
 // A Glob is a set of files: what the name of a path lock covers, or what
 // somebody is about to touch. Paths have "/" between their parts and are
-// relative to the repository.
+// relative to the repository; where there is none, they begin with "/".
 //
 //   - "*" stands for any characters within one part, "?" for one, and "**",
 //     alone between slashes, for any number of parts, none included.
@@ -41,8 +41,8 @@ func ParseGlob(name string) (Glob, error) {
 	if i := strings.IndexAny(name, `[]{}\`); i >= 0 {
 		return bad(fmt.Sprintf("'%c' is not supported: use '?' in its place, or '*'", name[i]))
 	}
-	var g Glob
-	for text := range strings.SplitSeq(norm.NFC.String(name), "/") {
+	name, g := fromRoot(norm.NFC.String(name))
+	for text := range strings.SplitSeq(name, "/") {
 		switch {
 		case text == "" || text == "." || text == "..":
 			return bad("must not have an empty part, '.' or '..' between slashes")
@@ -71,13 +71,23 @@ func ParseGlob(name string) (Glob, error) {
 
 // File is the set of one file, whatever characters its name has.
 func File(path string) Glob {
-	var g Glob
-	for text := range strings.SplitSeq(norm.NFC.String(path), "/") {
+	path, g := fromRoot(norm.NFC.String(path))
+	for text := range strings.SplitSeq(path, "/") {
 		if text != "" && text != "." {
 			g.parts = append(g.parts, fold(text))
 		}
 	}
 	return g
+}
+
+// fromRoot cuts the "/" off a whole path. It counts as a part of its own, so that
+// "/x" and "x" are two files.
+func fromRoot(path string) (rest string, g Glob) {
+	rest, whole := strings.CutPrefix(path, "/")
+	if whole {
+		g.parts = append(g.parts, part("/"))
+	}
+	return rest, g
 }
 
 // Tree is the set of a file or folder and everything below it.

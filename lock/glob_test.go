@@ -64,6 +64,11 @@ func TestPlacesThatAreTouched(t *testing.T) {
 		{"src/a*", File("src/*"), false}, // a star in a file's name is a star
 		{"src", Tree(""), true},
 		{"**", File("x"), true},
+		{"/src", File("/src/a"), true}, // whole paths, where there is no repository
+		{"/src/*.go", File("/src/a.go"), true},
+		{"/src", File("src"), false},
+		{"src", File("/src"), false},
+		{"/**", File("/src"), true},
 	} {
 		if got := glob(t, c.lock).Overlaps(c.place); got != c.want {
 			t.Errorf("%s and %v: %v", c.lock, c.place, got)
@@ -72,7 +77,7 @@ func TestPlacesThatAreTouched(t *testing.T) {
 }
 
 func TestGlobsThatAreRefused(t *testing.T) {
-	for _, name := range []string{"", "a//b", "/a", "a/", "./a", "a/../b", "a[b", "{a,b}", `a\b`, "a**", "**b/c", "a/***"} {
+	for _, name := range []string{"", "/", "//a", "/a//b", "/./a", "a//b", "a/", "./a", "a/../b", "a[b", "{a,b}", `a\b`, "a**", "**b/c", "a/***"} {
 		if _, err := ParseGlob(name); err == nil {
 			t.Errorf("%q was accepted", name)
 		}

@@ -105,6 +105,9 @@ func CheckKey(key string) (string, error) {
 			return bad(fmt.Sprintf("must not hold the character %U", r))
 		}
 	}
+	if kind == Path {
+		name = strings.TrimPrefix(name, "/") // a whole path, of a file in no repository
+	}
 	for _, part := range strings.Split(name, "/") {
 		if part == "" || part == "." || part == ".." {
 			return bad("must not have an empty part, '.' or '..' between slashes")

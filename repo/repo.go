@@ -57,7 +57,8 @@ func (e *Error) Error() string {
 //   - In a bare repository, and where the repository was put apart from its
 //     files (--separate-git-dir): in the repository, the one place that all
 //     its worktrees can find.
-//   - Elsewhere: in the nearest parent that has one, else in cwd.
+//   - Elsewhere: in the nearest parent that has one, else in cwd. Package place
+//     knows the store that is used where there is none.
 //
 // A worktree whose repository cannot be found is an error: a store of its own
 // would let two worktrees work on one task.
@@ -69,27 +70,27 @@ func StoreFolder(cwd string) (string, error) {
 	return filepath.Join(t.Home, StoreDir), nil
 }
 
-// repositoryRoot returns where the store of the repository at dir lies, empty
-// when there is no repository at dir.
-func repositoryRoot(dir string) (string, error) {
+// repositoryAt returns the repository whose files are at dir, in the part that
+// all its worktrees share; empty when there is none.
+func repositoryAt(dir string) (common string, err error) {
 	git := filepath.Join(dir, ".git")
 	fi, err := os.Stat(git)
 	switch {
 	case err == nil && fi.IsDir() && isRepository(git):
-		return mainRoot(git), nil
+		return git, nil
 	case err == nil && fi.Mode().IsRegular():
-		return linkedRoot(git)
+		return linked(git)
 	case err != nil && !Absent(err):
 		return "", err
 	case isRepository(dir):
-		return mainRoot(dir), nil
+		return dir, nil
 	}
 	return "", nil
 }
 
-// linkedRoot follows a .git file: "gitdir: " leads to the worktree's part of
+// linked follows a .git file: "gitdir: " leads to the worktree's part of
 // the repository, and "commondir" in there to what all worktrees share.
-func linkedRoot(git string) (string, error) {
+func linked(git string) (string, error) {
 	line, err := firstLine(git)
 	if err != nil {
 		return "", err
@@ -112,7 +113,7 @@ func linkedRoot(git string) (string, error) {
 		return "", &Error{File: git, Line: 1, Msg: "its repository " + common +
 			" is not here; make it visible (git worktree repair, or mount it), or name a store with --store"}
 	}
-	return mainRoot(common), nil
+	return common, nil
 }
 
 // mainRoot returns the root of the main worktree of a repository, and the

@@ -14,6 +14,7 @@ import (
 type Tree struct {
 	Top  string // its root: of this worktree
 	Home string // root of the main worktree: the same for all of a repository
+	Git  string // what git keeps for all worktrees; empty outside a repository
 }
 
 // TreeOf returns the tree that a folder lies in: its worktree, outside git the
@@ -28,12 +29,12 @@ func TreeOf(dir string) (Tree, error) {
 	}
 	nearest := ""
 	for at := dir; ; at = filepath.Dir(at) {
-		root, err := repositoryRoot(at)
+		git, err := repositoryAt(at)
 		if err != nil {
 			return Tree{}, err
 		}
-		if root != "" {
-			return Tree{Top: at, Home: root}, nil
+		if git != "" {
+			return Tree{Top: at, Home: mainRoot(git), Git: git}, nil
 		}
 		if nearest == "" && Exists(filepath.Join(at, StoreDir)) {
 			nearest = at
@@ -51,8 +52,7 @@ func TreeOf(dir string) (Tree, error) {
 // Kept reports whether the tree is a repository or has a store, and is not just
 // the folder that was asked for.
 func (t Tree) Kept() bool {
-	root, err := repositoryRoot(t.Top)
-	return err == nil && root != "" || Exists(filepath.Join(t.Top, StoreDir))
+	return t.Git != "" || Exists(filepath.Join(t.Top, StoreDir))
 }
 
 // OutsideError: a path does not belong to the repository.
@@ -110,14 +110,7 @@ func (t Tree) Pattern(dir, pattern string) (string, error) {
 			base = dir
 		}
 	}
-	var fixed, rest []string
-	for part := range strings.SplitSeq(strings.TrimSuffix(pattern, "/"), "/") {
-		if rest != nil || strings.ContainsAny(part, "*?") {
-			rest = append(rest, part)
-		} else {
-			fixed = append(fixed, part)
-		}
-	}
+	fixed, rest := fixedPart(pattern)
 	if base == t.Top && strings.HasPrefix(pattern, "/") && len(fixed) == 0 || pattern == "" {
 		return "", &OutsideError{Path: pattern, Why: "names no file of the repository"}
 	}
@@ -138,6 +131,44 @@ func (t Tree) Pattern(dir, pattern string) (string, error) {
 		return strings.Join(rest, "/"), nil
 	}
 	return name + "/" + strings.Join(rest, "/"), nil
+}
+
+// fixedPart cuts a pattern before the first part with a wildcard.
+func fixedPart(pattern string) (fixed, rest []string) {
+	for part := range strings.SplitSeq(strings.TrimSuffix(pattern, "/"), "/") {
+		if rest != nil || strings.ContainsAny(part, "*?") {
+			rest = append(rest, part)
+		} else {
+			fixed = append(fixed, part)
+		}
+	}
+	return fixed, rest
+}
+
+// Whole is what a file or pattern is called where no repository gives it a name:
+// its whole path, with symbolic links resolved and "/" between the parts. A
+// relative one counts from dir.
+func Whole(dir, pattern string) (string, error) {
+	if pattern == "" {
+		return "", &OutsideError{Path: pattern, Why: "names no file"}
+	}
+	fixed, rest := fixedPart(filepath.ToSlash(pattern))
+	abs := filepath.FromSlash(strings.Join(fixed, "/"))
+	if len(fixed) == 1 && fixed[0] == "" { // it begins at the root
+		abs = string(filepath.Separator)
+	}
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(dir, abs)
+	}
+	real, err := Real(abs)
+	if err != nil {
+		return "", &OutsideError{Path: pattern, Why: "cannot be resolved: " + err.Error()}
+	}
+	name := strings.TrimSuffix(filepath.ToSlash(real), "/")
+	if rest == nil && name == "" {
+		rest = []string{"**"}
+	}
+	return strings.Join(append([]string{name}, rest...), "/"), nil
 }
 
 // below returns path relative to root, if it is not outside.

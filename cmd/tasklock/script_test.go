@@ -47,6 +47,11 @@ func TestScript(t *testing.T) {
 			name := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 			env.Setenv("TASKLOCK_OWNER", "alice")
 			env.Setenv("HOME", env.WorkDir+"/home")
+			for _, dir := range []string{"/home", "/.tasklock"} { // a project, with a user who has a home
+				if err := os.MkdirAll(env.WorkDir+dir, 0o700); err != nil {
+					return err
+				}
+			}
 			env.Setenv("BIN", bin)
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("ETCD", etcd.URL(name))

@@ -15,6 +15,11 @@ for (const name of Object.keys(process.env)) {
   if (/^(CLAUDE|CODEX|AI_AGENT|GITHUB_|CI_JOB|BUILDKITE|TASKLOCK_(?!BINARY))/.test(name)) delete process.env[name];
 }
 
+// Nothing here may touch the store of the user who runs the tests.
+process.env.HOME = mkdtempSync(join(tmpdir(), "tasklock-ts-home-"));
+delete process.env.XDG_STATE_HOME;
+process.once("exit", () => rmSync(process.env.HOME!, { recursive: true, force: true }));
+
 /** A folder of its own with a store in it. */
 export function scratch(): HoldOptions & { cwd: string } {
   const cwd = mkdtempSync(join(tmpdir(), "tasklock-ts-"));

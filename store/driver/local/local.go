@@ -105,7 +105,7 @@ func SubDir(path string) error {
 }
 
 func makeDir(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := makeAbove(filepath.Dir(path)); err != nil {
 		return denied(err)
 	}
 	if err := os.Mkdir(path, 0o700); errors.Is(err, fs.ErrExist) {
@@ -116,7 +116,24 @@ func makeDir(path string) error {
 	if err := os.Chmod(path, 0o700); err != nil {
 		return denied(err)
 	}
-	return denied(os.WriteFile(filepath.Join(path, ".gitignore"), []byte("*\n"), 0o600))
+	if err := os.WriteFile(filepath.Join(path, ".gitignore"), []byte("*\n"), 0o600); err != nil {
+		return denied(err)
+	}
+	return host.SyncDir(filepath.Dir(path)) // or a loss of power takes the folder, and every commit in it
+}
+
+// makeAbove makes the folders above a store, and makes them last.
+func makeAbove(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+		return err
+	}
+	if err := makeAbove(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return host.SyncDir(filepath.Dir(dir))
 }
 
 func checkDir(path string) error {

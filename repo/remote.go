@@ -1,0 +1,78 @@
+package repo
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// RemoteWith returns the remote that had a branch when git last fetched from
+// it, "origin" if it is one of several, or nothing. It reads git's files. Only
+// where refs are in tables (reftable) does it run git, and not if quick.
+func (t Tree) RemoteWith(branch string, quick bool) string {
+	if t.Git == "" {
+		return ""
+	}
+	var found []string
+	all := remotes(filepath.Join(t.Git, "config"))
+	if len(all) == 0 {
+		return ""
+	}
+	tables := IsDir(filepath.Join(t.Git, "reftable"))
+	if tables && quick {
+		return ""
+	}
+	packed, _ := os.ReadFile(filepath.Join(t.Git, "packed-refs")) // often there is none
+	for _, remote := range all {
+		ref := "refs/remotes/" + remote + "/" + branch
+		if isFile(filepath.Join(t.Git, filepath.FromSlash(ref))) || bytes.Contains(packed, []byte(" "+ref+"\n")) || tables && t.hasRef(ref) {
+			found = append(found, remote)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return ""
+	case slices.Contains(found, "origin"):
+		return "origin"
+	}
+	return found[0]
+}
+
+// hasRef asks git.
+func (t Tree) hasRef(ref string) bool {
+	return exec.Command("git", "--git-dir="+t.Git, "show-ref", "--verify", "--quiet", ref).Run() == nil
+}
+
+// remotes reads the names of the remotes that git's configuration has. Names
+// that could lead out of refs/remotes are left out.
+func remotes(config string) (names []string) {
+	f, err := os.Open(config)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	for lines.Scan() {
+		head, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "[remote ")
+		end := strings.LastIndex(head, "]")
+		if !ok || end < 0 {
+			continue
+		}
+		name := unquote(strings.TrimSpace(head[:end]))
+		if name != "" && filepath.IsLocal(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isFile tells a branch "x" from the folder of branches "x/…".
+func isFile(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.Mode().IsRegular()
+}
