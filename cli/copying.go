@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -18,7 +19,7 @@ import (
 func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 	leases := lock.Carry(c)
 	return func(r driver.Record) (driver.Write, bool) {
-		if runner.Stays(r.Key) {
+		if runner.Stays(r.Key) || schedule.Stays(r.Key) {
 			return driver.Write{}, false
 		}
 		return leases(r)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -277,7 +278,13 @@ func (x *examination) jobs(ctx context.Context, st *store.Store) {
 			well++
 		}
 	}
-	if well > 0 && well == len(out.Jobs) {
+	fires := slices.ContainsFunc(out.Jobs, func(j schedule.Info) bool { return !j.Paused || j.Triggered > 0 })
+	switch names := schedulerNames(out.Schedulers); {
+	case names == "" && fires:
+		x.warn("jobs", x.app.commandLine("scheduler"), "%s, and no scheduler is running", plural(len(out.Jobs), "job"))
+	case well > 0 && well == len(out.Jobs) && names != "":
+		x.ok("jobs", "%d, fired by %s", well, names)
+	case well > 0 && well == len(out.Jobs):
 		x.ok("jobs", "%d", well)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,7 +141,18 @@ func applyJobs(ctx context.Context, a *App, r schedule.ApplyRequest) error {
 		return err
 	}
 	a.gitPace()
-	return a.answer(out, func(p *printer) {
+	there, err := schedule.Pods(ctx, st)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(out.Changes, func(c schedule.Change) bool { return c.Next != nil && c.Action != "removed" }) {
+		defer a.whoFires(schedule.Able(there, r.Jobs...))
+	}
+	data := struct {
+		schedule.ApplyResult
+		Schedulers []schedule.Pod `json:"schedulers"`
+	}{out, there}
+	return a.answer(data, func(p *printer) {
 		for _, c := range out.Changes {
 			p.change(a, c)
 		}
@@ -259,7 +271,16 @@ func newJobsTriggerCmd(a *App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.answer(out, func(p *printer) { p.line("%s %s.", a.did("Triggered", "Would trigger"), out.RunID) })
+			job, err := schedule.Show(ctx, a.st, r.Name)
+			if err != nil {
+				return err
+			}
+			defer a.whoFires(job.Schedulers)
+			data := struct {
+				schedule.TriggerResult
+				Schedulers []schedule.Pod `json:"schedulers"`
+			}{out, job.Schedulers}
+			return a.answer(data, func(p *printer) { p.line("%s %s.", a.did("Triggered", "Would trigger"), out.RunID) })
 		})
 }
 

@@ -37,6 +37,9 @@ func listJobs(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
+	if fires := slices.ContainsFunc(out.Jobs, func(j schedule.Info) bool { return !j.Paused }); fires && !a.DryRun {
+		defer a.whoFires(out.Schedulers)
+	}
 	var bad []*schedule.DamagedError
 	for _, j := range out.Jobs {
 		if j.Damaged != nil {
@@ -56,7 +59,28 @@ func listJobs(ctx context.Context, a *App) error {
 			return
 		}
 		p.jobs(out.Jobs)
+		if names := schedulerNames(out.Schedulers); p.wide && names != "" {
+			p.line("Schedulers: %s", names)
+		}
 	})
+}
+
+// whoFires warns if no scheduler is there to fire a job.
+func (a *App) whoFires(all []schedule.Pod) {
+	if schedulerNames(all) == "" {
+		a.warn("no scheduler is running: %s", a.commandLine("scheduler"))
+	}
+}
+
+// schedulerNames lists those that run.
+func schedulerNames(all []schedule.Pod) string {
+	var names []string
+	for _, s := range all {
+		if s.State == "running" {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // allDamaged is one error for several, nil for none.
@@ -130,6 +154,9 @@ func newJobsShowCmd(a *App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !j.Paused || j.Triggered > 0 {
+				defer a.whoFires(j.Schedulers)
+			}
 			return a.answer(j, func(p *printer) { p.job(j) })
 		}),
 	}
@@ -140,6 +167,9 @@ func (p *printer) job(j schedule.Info) {
 	p.line("%s: %s", styled{j.Name, strong}, styled(state))
 	p.line("  cron: %s (%s)", j.Cron, j.Zone)
 	p.line("  next: %s", p.fires(j.Next))
+	if names := schedulerNames(j.Schedulers); names != "" {
+		p.line("  schedulers: %s", names)
+	}
 	p.line("  command: %s", command(j.Job))
 	if j.Dir != "" {
 		p.line("  dir: %s", j.Dir)

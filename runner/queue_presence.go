@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -19,22 +18,13 @@ import (
 const runnerKind = "runner/"
 
 type runnerRecord struct {
-	Name         string    `json:"name"`
-	ID           string    `json:"id,omitempty"` // of this start of it
-	Owner        string    `json:"owner"`
-	Host         string    `json:"host,omitempty"`
-	host.Process           // whose death ends it
-	Since        time.Time `json:"since"`
-	TTL          float64   `json:"ttlSeconds"`
-	Section      string    `json:"section,omitempty"`
-	Label        string    `json:"label,omitempty"`
-	StopBy       string    `json:"stopBy,omitempty"` // who asked it to stop
-	Woken        int       `json:"woken,omitempty"`  // how often it was told to look again
-}
-
-// over reports whether no runner is behind the record any more.
-func (r runnerRecord) over(age time.Duration) bool {
-	return age.Seconds() > r.TTL || r.Life() == host.Dead
+	Presence
+	ID      string `json:"id,omitempty"` // of this start of it
+	Owner   string `json:"owner"`
+	Section string `json:"section,omitempty"`
+	Label   string `json:"label,omitempty"`
+	StopBy  string `json:"stopBy,omitempty"` // who asked it to stop
+	Woken   int    `json:"woken,omitempty"`  // how often it was told to look again
 }
 
 // Stays reports whether a record belongs to a runner. When the records of a
@@ -42,7 +32,7 @@ func (r runnerRecord) over(age time.Duration) bool {
 func Stays(key string) bool { return driver.Kind(key) == runnerKind }
 
 func (r runnerRecord) put(tx *store.Tx) error {
-	return tx.PutTTL(runnerKind+r.Name, r, time.Duration(r.TTL*float64(time.Second)))
+	return PutPresence(tx, runnerKind, r.Presence, r)
 }
 
 // presence is what a runner knows of its own record.
@@ -76,7 +66,7 @@ func (w *worker) register(ctx context.Context) error {
 		switch {
 		case old.Exists() && old.Value.ID == w.present.id: // written by us: the reply was lost
 			return nil
-		case old.Exists() && !old.Value.over(old.Age):
+		case old.Exists() && !old.Value.Over(old.Age):
 			return &RunningError{Name: w.o.Name, Host: old.Value.Host, PID: old.Value.PID}
 		}
 		return w.record(tx.Now().UTC()).put(tx)
@@ -86,10 +76,7 @@ func (w *worker) register(ctx context.Context) error {
 }
 
 func (w *worker) record(since time.Time) runnerRecord {
-	return runnerRecord{
-		Name: w.o.Name, ID: w.present.id, Owner: w.owner, Host: host.Name(), Process: host.Self(), Since: since,
-		TTL: w.o.TTL.Seconds(), Section: w.o.Section, Label: w.o.Label,
-	}
+	return runnerRecord{Presence: Here(w.o.Name, since, w.o.TTL), ID: w.present.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label}
 }
 
 // sweep deletes the records of runners that are gone.
@@ -103,7 +90,7 @@ func sweep(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		if e.Value.over(e.Age) {
+		if e.Value.Over(e.Age) {
 			tx.Delete(rec.Key)
 		}
 	}
@@ -141,7 +128,7 @@ func (w *worker) hear(ctx context.Context, beat time.Duration) {
 		case !e.Exists():
 			read = 0
 			return w.record(tx.Now().UTC()).put(tx)
-		case e.Value.Process != host.Self(): // taken for dead, and replaced
+		case !e.Value.Mine(): // taken for dead, and replaced
 			return nil
 		case e.Age > beat*9/10:
 			read = 0
@@ -170,7 +157,7 @@ func (w *worker) unregister() {
 	key := runnerKind + w.o.Name
 	_, _ = w.st.Update(ctx, driver.Query{Keys: []string{key}}, func(tx *store.Tx) error { // else it lapses
 		e, err := store.Get[runnerRecord](tx, key)
-		if err == nil && e.Value.Process == host.Self() {
+		if err == nil && e.Value.Mine() {
 			tx.Delete(key)
 		}
 		return err
@@ -231,11 +218,9 @@ func newInfo(e store.Entry[runnerRecord]) Info {
 		Name: r.Name, Owner: r.Owner, State: "idle", Host: r.Host, PID: r.PID, Since: r.Since,
 		HeartbeatAt: e.Time.UTC(), Section: r.Section, Label: r.Label, Tasks: []task.Task{},
 	}
-	switch {
-	case r.Life() == host.Dead:
-		i.State = "dead"
-	case r.over(e.Age):
-		i.State = "silent"
+	switch state := r.State(e.Age); {
+	case state != "":
+		i.State = state
 	case r.StopBy != "":
 		i.State = "stopping"
 	}
@@ -279,7 +264,7 @@ func tell(ctx context.Context, st *store.Store, name string, dry bool, told *[]s
 			if err != nil {
 				return err
 			}
-			if e.Value.over(e.Age) || name != "" && e.Value.Name != name {
+			if e.Value.Over(e.Age) || name != "" && e.Value.Name != name {
 				continue
 			}
 			*told = append(*told, e.Value.Name)

@@ -23,6 +23,8 @@ type Info struct {
 	Last      *Fire      `json:"last"` // that has ended, or was skipped; Show only
 	shown     bool
 
+	Schedulers []Pod `json:"schedulers"` // that can run it; Show only
+
 	Damaged *DamagedError `json:"damaged,omitempty"` // why something is missing here; List only
 }
 
@@ -37,7 +39,7 @@ type Run struct {
 func (i Info) MarshalJSON() ([]byte, error) {
 	more := map[string]any{"next": i.Next, "waiting": i.Waiting, "triggered": i.Triggered, "running": i.Running}
 	if i.shown {
-		more["last"] = i.Last
+		more["last"], more["schedulers"] = i.Last, i.Schedulers
 	}
 	if i.Damaged != nil {
 		more["damaged"] = i.Damaged
@@ -55,14 +57,18 @@ func newInfo(j Job, d dueRecord) Info {
 
 // ListResult holds jobs in the order of their names.
 type ListResult struct {
-	Jobs []Info `json:"jobs"`
+	Jobs       []Info `json:"jobs"`
+	Schedulers []Pod  `json:"schedulers"`
 }
 
 // List returns all jobs, those too of which a record cannot be read.
 func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	var out ListResult
-	err := dues(ctx, st, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}}}, func(tx *store.Tx, all dueList) error {
+	err := dues(ctx, st, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: podKind}}}, func(tx *store.Tx, all dueList) (err error) {
 		out = ListResult{Jobs: []Info{}}
+		if out.Schedulers, err = pods(tx); err != nil {
+			return err
+		}
 		jobs, err := tx.Scan(jobKind, 0)
 		if err != nil {
 			return err
@@ -102,7 +108,7 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 		return out, err
 	}
 	q := need(name)
-	q.Ranges = []driver.Range{{Prefix: fireKind + name + "/", Limit: -20}}
+	q.Ranges = []driver.Range{{Prefix: fireKind + name + "/", Limit: -20}, {Prefix: podKind}}
 	err := st.View(ctx, q, func(tx *store.Tx) error {
 		job, due, err := mustJob(tx, name)
 		if err != nil {
@@ -112,8 +118,12 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 		if err != nil {
 			return err
 		}
+		all, err := pods(tx)
+		if err != nil {
+			return err
+		}
 		out = newInfo(job, due)
-		out.shown = true
+		out.shown, out.Schedulers = true, Able(all, job)
 		for _, f := range fires {
 			if f.State != Claimed {
 				out.Last = &f

@@ -118,9 +118,11 @@ func (s *Scheduler) Run(ctx context.Context, opt *Options) error {
 	}
 	defer p.stoppable(ctx)()
 	p.say(Event{Event: "started"}, "Scheduler started: %s", p.o.Pod)
+	leave := p.announce()
 	err = p.loop()
 	p.stop(nil)
 	p.work.Wait()
+	leave()
 	p.say(Event{Event: "stopped"}, "Scheduler stopped")
 	return err
 }
