@@ -36,13 +36,13 @@ is refused. To keep a record, archive them.`,
 }
 
 func newTasksArchiveCmd(a *App) *cobra.Command {
-	closed := false
+	closed, force := false, false
 	cmd := &cobra.Command{
 		Use:   "archive [TASK...]",
 		Short: "Put closed tasks away, and free their locks",
 		Long: `Take tasks that are completed, failed or skipped out of the list, and free their
-locks and no others. show and list --archived still find them; their ids are not
-given out again.`,
+locks and no others. What someone else holds is refused (exit 6), and left out with
+--closed. show and list --archived still find them; their ids are not given out again.`,
 		Example: `  tasklock tasks archive t1
   tasklock tasks archive --closed`,
 		ValidArgsFunction: a.taskIDs(task.Completed, task.Failed, task.Skipped),
@@ -58,7 +58,7 @@ given out again.`,
 			if err != nil {
 				return err
 			}
-			r := task.RemoveRequest{Tasks: refs, Closed: closed, By: id.Owner, DryRun: a.DryRun}
+			r := task.RemoveRequest{Tasks: refs, Closed: closed, Force: force, By: id.Owner, DryRun: a.DryRun}
 			var out task.DoResult
 			for { // one commit has room for some hundred only
 				some, err := task.Archive(ctx, st, r)
@@ -73,5 +73,6 @@ given out again.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&closed, "closed", false, "all that are completed, failed or skipped")
+	cmd.Flags().BoolVar(&force, "force", false, "also what someone else holds; its lock ends")
 	return cmd
 }

@@ -194,7 +194,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 			return err
 		}
 		if t.Section = *r.Section; t.Section != "" {
-			if _, err := ensureSection(tx, t.Section); err != nil {
+			if err := moveInto(tx, *t); err != nil {
 				return err
 			}
 		}

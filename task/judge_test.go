@@ -25,7 +25,8 @@ type judged struct {
 	*memstore.Store
 	report func(format string, args ...any)
 
-	reads atomic.Int64
+	reads  atomic.Int64
+	before func(driver.Batch) // if set, called before each commit
 
 	mu      sync.Mutex
 	asleep  bool // for worlds so large that they are judged in the end only
@@ -43,6 +44,9 @@ func (j *judged) Read(ctx context.Context, q driver.Query) (driver.Snapshot, err
 }
 
 func (j *judged) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if before := j.before; before != nil {
+		before(b)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	rev, err := j.Store.Commit(ctx, b)

@@ -358,6 +358,8 @@ func (m *model) remove(id, by string, archive bool) string {
 		return "busy"
 	case !archive && len(m.dependants(id)) > 0, archive && t.status.Open(), archive && !t.status.Done() && len(m.dependants(id)) > 0:
 		return "state"
+	case archive && m.holder(id) != nil && !child(by, m.holder(id).owner):
+		return "busy"
 	}
 	m.free(id, by)
 	delete(m.tasks, id)

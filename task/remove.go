@@ -16,7 +16,8 @@ import (
 // RemoveRequest deletes or archives tasks, all of them or none.
 type RemoveRequest struct {
 	Tasks  []string
-	Closed bool // instead of Tasks: all that are completed, failed or skipped (archive only)
+	Closed bool // instead of Tasks: all that are completed, failed or skipped and that nobody else holds (archive only)
+	Force  bool // also what someone else holds (archive only)
 	By     string
 	DryRun bool
 }
@@ -40,7 +41,7 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, er
 }
 
 // Archive moves closed tasks out of the working set and frees the locks of
-// exactly those.
+// exactly those. What someone else holds is refused, unless by force.
 func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
 	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, all []string) error {
 		if t.Status.Open() {
@@ -48,6 +49,13 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, e
 		}
 		if rest := without(waiting(t, func(id string) Task { e, _ := getTask(tx, id); return e.Value }), all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " wait for it"}
+		}
+		lk, err := lock.Look(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		if lk != nil && lk.State == lock.Held && !lock.Uses(r.By, lk.Owner) && !r.Force {
+			return &BusyError{Holders: []lock.Info{*lk}}
 		}
 		t.release()
 		return tx.Put(archiveKind+t.ID, t)
@@ -112,7 +120,30 @@ func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
 	closed := slices.DeleteFunc(all, func(t Task) bool {
 		return t.Status.Open() || len(waiting(t, func(id string) Task { return byID[id] })) > 0
 	})
-	return closed[:min(len(closed), 200)], nil
+	return r.notHeld(tx, closed)
+}
+
+// notHeld returns the first tasks that nobody else holds, some hundred.
+func (r *RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err error) {
+	const most = 200
+	for some := range slices.Chunk(closed, most) {
+		if err := lock.WantLook(tx, idsOf(some)...); err != nil {
+			return nil, err
+		}
+		for _, t := range some {
+			lk, err := lock.Look(tx, t.ID)
+			if err != nil {
+				return nil, err
+			}
+			if lk == nil || lk.State != lock.Held || lock.Uses(r.By, lk.Owner) || r.Force {
+				out = append(out, t)
+			}
+		}
+		if len(out) > 0 {
+			break
+		}
+	}
+	return out, nil
 }
 
 // waiting returns the tasks that wait for one: it must not leave them behind.

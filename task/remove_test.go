@@ -16,8 +16,9 @@ func TestArchiveFreesItsOwn(t *testing.T) {
 	w.acquire("A", "t16", "t16_1")
 	w.claim("B", "t16_2")
 	w.claim("B", "t160")
-	w.unchanged("an archive of what is open", func() { as[*task.StateError](w, archive(w, "t16", "t16_2")) })
-	w.must(archive(w, "t16"))
+	w.unchanged("an archive of what is open", func() { as[*task.StateError](w, archive(w, "t16_2")) })
+	_, err := task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: []string{"t16"}, By: "A"})
+	w.must(err)
 	w.holds("t16_1 A", "t16_2 B", "t160 B")
 
 	w.acquire("A", "t16")
@@ -135,4 +136,31 @@ func TestNamesOfTasks(t *testing.T) {
 	w.add(task.New{ID: long, Title: "long"})
 	_, err = task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{{Title: "x", Parent: long}}})
 	as[*lock.InvalidError](w, err)
+}
+
+// A closed task may have been locked again: archiving it frees nobody's lock but
+// the caller's own.
+func TestArchiveOfWhatIsHeld(t *testing.T) {
+	w := newWorld(t)
+	ids := w.add(in("S", "a"), in("S", "b"))
+	w.claim("A", ids...)
+	w.must(w.do(task.Complete, "A", 0, ids...))
+	w.acquire("bob", ids[0])
+	_, err := task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: ids, By: "admin"})
+	if busy := as[*task.BusyError](w, err); busy.Holders[0].Owner != "bob" {
+		t.Errorf("%+v", busy)
+	}
+	out, err := task.Archive(w.ctx, w.st, task.RemoveRequest{Closed: true, By: "admin"})
+	w.must(err)
+	if len(out.Tasks) != 1 || out.Tasks[0].ID != ids[1] {
+		t.Errorf("archived %+v", out.Tasks)
+	}
+	_, err = task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: ids[:1], By: "bob"})
+	w.must(err)
+
+	ids = w.add(in("S", "c"))
+	w.must(w.do(task.Skip, "A", 0, ids...))
+	w.acquire("bob", ids[0])
+	_, err = task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: ids, By: "admin", Force: true})
+	w.must(err)
 }

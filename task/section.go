@@ -75,6 +75,20 @@ func ensureSection(tx *store.Tx, name string) (made bool, err error) {
 	return true, tx.Put(sectionKind+name, Section{Name: name, Priority: Medium, CreatedAt: tx.Now().UTC()})
 }
 
+// moveInto puts a task that nobody holds into another section. One that is closed
+// is in no index, so the section's own record shows that something came: whoever
+// deletes the section, or makes it exclusive, must notice.
+func moveInto(tx *store.Tx, t Task) error {
+	if made, err := ensureSection(tx, t.Section); err != nil || made || t.Status.Open() {
+		return err
+	}
+	s, err := getSection(tx, t.Section)
+	if err != nil {
+		return err
+	}
+	return tx.Put(s.Key, s.Value)
+}
+
 // SectionRequest makes or changes a section. Nil fields stay, or are defaults
 // for a new one.
 type SectionRequest struct {
@@ -178,6 +192,7 @@ func vacate(tx *store.Tx, section, by string) error {
 			ids = append(ids, t.ID)
 		}
 	}
+	tx.GuardKind(openKind) // a task may come meanwhile, and be claimed
 	if err := lock.WantEnd(tx, ids...); err != nil {
 		return err
 	}

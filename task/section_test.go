@@ -1,10 +1,12 @@
 package task_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -146,4 +148,34 @@ func TestSectionNamesAreNormalised(t *testing.T) {
 	_, err = task.Next(w.ctx, w.st, task.NextRequest{Section: apart, Acquire: lock.AcquireRequest{Owner: "A"}})
 	w.must(err)
 	w.must(w.section(task.SectionRequest{Name: apart, Priority: ptr(1)}))
+}
+
+// A task comes into a shared section, and is claimed there, while the section is
+// made exclusive: it must not stay held beside the section.
+func TestExclusiveWhileATaskComes(t *testing.T) {
+	for name, come := range map[string]func(w *world){
+		"added": func(w *world) { w.add(in("S", "late")) },
+		"moved": func(w *world) {
+			w.must(w.move("old", "S"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(w.section(task.SectionRequest{Name: "S", New: true, Shared: ptr(true)}))
+			w.add(in("S", "first"), in("", "old"))
+			w.must(w.do(task.Skip, "A", 0, "old"))
+			once := false
+			w.mem.before = func(b driver.Batch) {
+				if strings.Contains(b.Note, "section changed") && !once {
+					once = true
+					come(w)
+					w.acquire("A", map[string]string{"added": "late", "moved": "old"}[name])
+				}
+			}
+			err := w.section(task.SectionRequest{Name: "S", Shared: ptr(false)})
+			if busy := as[*task.BusyError](w, err); busy.Holders[0].Owner != "A" {
+				t.Errorf("%+v", busy)
+			}
+		})
+	}
 }

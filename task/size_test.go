@@ -91,7 +91,7 @@ func TestThreeHundredHeld(t *testing.T) {
 		w.acquire("A", id)
 	}
 	w.mem.asleep = false
-	_, err = task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: ids[:150], By: "admin"})
+	_, err = task.Archive(w.ctx, w.st, task.RemoveRequest{Tasks: ids[:150], By: "admin", Force: true})
 	w.must(err)
 	equal(w, "in the working set", len(w.list(task.ListRequest{})), 151)
 	for _, id := range ids[:150] {

@@ -15,6 +15,7 @@ import (
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -31,19 +32,24 @@ type world struct {
 	ctx context.Context
 	mem *judged
 	st  *store.Store
+
+	strict *drivertest.Strict
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	mem := newJudged(t.Errorf, time.Now)
-	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(mem)}
+	strict := drivertest.NewStrict(t, mem)
+	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(strict), strict: strict}
 }
 
-// large returns a world that is judged in the end only.
+// large returns a world that is judged in the end only, and in which one commit
+// may change more tasks than it can guard by themselves.
 func large(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.mem.asleep = true
+	w.strict.Folds = []string{"task/", "archive/", "section/", "counter/", "lock/", "lease/", "queue/"}
 	t.Cleanup(func() {
 		for _, fault := range w.mem.judge() {
 			t.Errorf("%.1000s", fault)
