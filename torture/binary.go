@@ -102,7 +102,7 @@ func (b *binary) result(o *op, err error, message string) {
 	case 5:
 		o.Result = isError
 		if o.Probe {
-			o.Result = isLost
+			o.Result = isDenied
 		}
 	default:
 		o.Result = isError

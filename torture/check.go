@@ -186,7 +186,7 @@ func (c *checker) early(key string, grants []*op) {
 func (c *checker) late(key string, grants []*op) {
 	released := map[int64]bool{}
 	for _, o := range c.ops {
-		if o.Kind == opRelease && o.Result != isUnknown && slices.Contains(o.Keys, key) {
+		if o.Kind == opRelease && o.Result != isUnknown && o.Result != isDenied && slices.Contains(o.Keys, key) {
 			released[o.token(key)] = true
 		}
 	}

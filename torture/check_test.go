@@ -3,9 +3,12 @@
 package torture
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/lock"
 )
 
 // The planted bugs show most kinds of violations; here are those that no
@@ -29,6 +32,9 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 	}
 	held := op{Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Waits: true, Call: sec(1), Began: sec(1), Return: sec(61), Result: isHeld}
 	probe := op{Row: 1, Kind: opRenew, Keys: []string{key}, Owner: "w", Tokens: map[string]int64{key: 1}, Probe: true, Call: sec(5), Began: sec(5), Return: sec(6), Result: isOK}
+	denied, lost := probe, probe
+	denied.Result, lost.Result = isDenied, isLost
+	unsure := op{Row: 1, Kind: opRelease, Keys: []string{key}, Owner: "a", Tokens: map[string]int64{key: 1}, Attached: true, Call: sec(2), Began: sec(2), Return: never, Result: isUnknown}
 	for _, c := range []struct {
 		name, want string
 		kills      []span
@@ -86,6 +92,24 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			Binary,
 		},
 		{
+			"another's, after a release that nobody saw the end of", "",
+			nil,
+			[]op{acquire(1, "a", 0, 1, 1), unsure, denied},
+			Library,
+		},
+		{
+			"another's, after a release that was not carried out", "",
+			nil,
+			[]op{acquire(1, "a", 0, 1, 1), unsure, denied, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
+			Library,
+		},
+		{
+			"lost, though nobody ended it", "linear",
+			nil,
+			[]op{acquire(1, "a", 0, 1, 1), lost, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
+			Library,
+		},
+		{
 			"in force after a later grant", "stale",
 			[]span{{row: 1, from: sec(2)}},
 			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired"), probe},
@@ -97,6 +121,19 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		if c.want == "" && len(r.Violations) > 0 || c.want != "" && !strings.Contains(r.Kinds(), c.want) {
 			t.Errorf("%s: %q, want %q\n%s", c.name, r.Kinds(), c.want, r.Failed())
 		}
+	}
+}
+
+// A probe that is refused is as it should be, by whatever words. A holder who is
+// refused like that is not.
+func TestRefusedProbe(t *testing.T) {
+	probe, own := op{Kind: opRenew, Probe: true}, op{Kind: opRenew}
+	err := fmt.Errorf("renew: %w", &lock.OwnerError{Key: keyName(0), Owner: "other"})
+	if answer(&probe, err); probe.Result != isDenied || probe.Err != "" {
+		t.Errorf("%+v", probe)
+	}
+	if answer(&own, err); own.Result != isError {
+		t.Errorf("%+v", own)
 	}
 }
 

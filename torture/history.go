@@ -41,6 +41,7 @@ const (
 	isLost    = "lost"    // not ours any more, nothing was changed
 	isError   = "error"   // anything that is no answer
 	isUnknown = "unknown" // the worker died first
+	isDenied  = "denied"  // a probe was told that the lease is another's: in force or not, nothing was changed
 )
 
 // An op is one call of a worker. Times are readings of now.

@@ -74,9 +74,12 @@ func (l *library) hold(o *op, r lock.AcquireRequest) grant {
 // answer sorts an error into what an operation may say.
 func answer(o *op, err error) {
 	var held *lock.HeldError
+	var foreign *lock.OwnerError
 	switch {
 	case err == nil:
 		o.Result = isOK
+	case o.Probe && errors.As(err, &foreign):
+		o.Result = isDenied
 	case errors.As(err, &held):
 		o.Result, o.Holder, o.HeldKey = isHeld, held.Owner, held.Key
 	case errors.Is(err, lock.ErrLost):
@@ -187,9 +190,6 @@ func (l *library) probe(j *journal, key string, token int64) {
 	o = call(opRelease)
 	out, err = lock.Release(context.Background(), l.st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}})
 	answer(&o, err)
-	if foreign := new(lock.OwnerError); errors.As(err, &foreign) {
-		o.Result, o.Err = isLost, ""
-	}
 	released(&o, out)
 	j.done(o)
 }

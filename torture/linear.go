@@ -188,6 +188,7 @@ func (w *window) build(ops []op) []porcupine.Operation {
 			if w.addHeld(o, known) {
 				held++
 			}
+		case o.Result == isDenied: // says nothing about the token
 		case (o.Kind == opRenew || o.Kind == opRelease) && slices.Contains(o.Keys, w.key):
 			if place, ok := at[o.token(w.key)]; ok && place >= w.from-1 && place <= w.to {
 				w.addOwn(o, place)
