@@ -24,12 +24,12 @@ test: build cross etcd ## all tests, short forms: what CI runs
 	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
-	go test -p 1 -timeout 20m ./... # one package at a time: many of them race processes against deadlines
+	go test -p 1 -timeout 40m ./... # one package at a time: many of them race processes against deadlines
 	$(MAKE) --no-print-directory race typescript
 
 race: etcd ## the library's tests under the race detector
 	@scripts/need go gcc pg_ctl pgbouncer
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -p 1 -race -short -timeout 15m $(LIBRARY)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -p 1 -race -short -timeout 30m $(LIBRARY)
 
 cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...
