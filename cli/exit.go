@@ -75,6 +75,7 @@ func judge(err error) verdict {
 		busy     *lock.BusyError
 		missing  *task.NotFoundError
 		several  *task.AmbiguousError
+		names    *lock.AmbiguousError
 		running  *runner.RunningError
 		outside  *repo.OutsideError
 		nowhere  *place.Error
@@ -122,7 +123,7 @@ func judge(err error) verdict {
 		return verdict{ExitState, "IN_USE"}
 	case errors.As(err, &busy):
 		return verdict{ExitLocked, "TASK_LOCKED"}
-	case errors.As(err, &several):
+	case errors.As(err, &several), errors.As(err, &names):
 		return verdict{ExitUsage, "AMBIGUOUS"}
 	case errors.As(err, &missing):
 		return verdict{ExitNone, strings.ToUpper(missing.What) + "_NOT_FOUND"}

@@ -54,6 +54,7 @@ func TestJudge(t *testing.T) {
 		{&task.NotFoundError{What: "task"}, 4, "TASK_NOT_FOUND"},
 		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND"},
 		{&task.AmbiguousError{}, 2, "AMBIGUOUS"},
+		{&lock.AmbiguousError{}, 2, "AMBIGUOUS"},
 		{task.ErrNothingReady, 4, "NOTHING_READY"},
 		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN"},
 		{store.ErrUnreachable, 8, "STORE_UNREACHABLE"},

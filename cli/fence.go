@@ -14,12 +14,13 @@ import (
 // run, the runner and the scheduler tell their commands. See package runner.
 type leaseEnv struct {
 	keys   []string // one a line
+	names  []string // what each was asked for as, beside its key
 	leases []string // one a line, beside its key; or one for all
 	token  string   // the largest
 }
 
 func (a *App) leaseEnv() leaseEnv {
-	return leaseEnv{lines(a.Env("TASKLOCK_KEY")), lines(a.Env("TASKLOCK_LEASE")), a.Env("TASKLOCK_TOKEN")}
+	return leaseEnv{lines(a.Env("TASKLOCK_KEY")), lines(a.Env("TASKLOCK_NAME")), lines(a.Env("TASKLOCK_LEASE")), a.Env("TASKLOCK_TOKEN")}
 }
 
 func lines(s string) []string {
@@ -36,7 +37,10 @@ func (e leaseEnv) index(key string) int {
 	if err != nil {
 		return -1
 	}
-	return slices.Index(e.keys, name)
+	if i := slices.Index(e.keys, name); i >= 0 || len(e.names) != len(e.keys) {
+		return i
+	}
+	return slices.Index(e.names, name)
 }
 
 // lease is the one that holds the keys; empty if they are in several.

@@ -44,6 +44,7 @@ func someTasks(_ *cobra.Command, args []string) error {
 type taskData struct {
 	ID            string       `json:"id"`
 	Title         string       `json:"title"`
+	Aliases       []string     `json:"aliases"`
 	Description   string       `json:"description"`
 	Status        task.Status  `json:"status"`
 	Section       string       `json:"section"`
@@ -66,7 +67,7 @@ type taskData struct {
 
 func newTaskData(t task.Task) taskData {
 	return taskData{
-		ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status, Section: t.Section, Priority: t.Priority,
+		ID: t.ID, Title: t.Title, Aliases: append([]string{}, t.Aliases...), Description: t.Description, Status: t.Status, Section: t.Section, Priority: t.Priority,
 		DependsOn: append([]string{}, t.DependsOn...), WaitsFor: append([]string{}, t.WaitsFor...),
 		Dependents: append([]string{}, t.Dependents...), Labels: append([]string{}, t.Labels...),
 		ClaimedBy: t.ClaimedBy, ClaimedAt: t.ClaimedAt, Attempts: t.Attempts, Progress: t.Progress, Worktree: t.Worktree,

@@ -13,6 +13,7 @@ import (
 
 type tasksAddOptions struct {
 	id, parent, section string
+	aliases             []string
 	priority            priorityFlag
 	dependsOn           []string
 	labels              labelsFlag
@@ -27,7 +28,10 @@ func newTasksAddCmd(a *App) *cobra.Command {
 		Long: `Put one task on the list for each title, all of them or none. They get the next
 ids, t1, t2, …, which are never given out again; --parent t16 makes t16_1, t16_2,
 …; --id takes a name of your own. A section that is named for the first time is
-made. --quiet prints the ids alone.`,
+made. --quiet prints the ids alone.
+
+A task can be locked by its id, its number, its title and each --alias: all of
+them mean the same lock.`,
 		Example: `  tasklock tasks add "Fix bug" --section Backend --priority high --label api
   tasklock tasks add "Write tests" --depends-on "Fix bug"
   tasklock tasks add "Parser" "Printer" "Docs" --section Core`,
@@ -42,6 +46,7 @@ made. --quiet prints the ids alone.`,
 	cmd.RunE = a.does(func(ctx context.Context, titles []string) error { return o.run(ctx, a, cmd, titles) })
 	f := cmd.Flags()
 	f.StringVar(&o.id, "id", "", "a name of your own for the task")
+	f.StringArrayVar(&o.aliases, "alias", nil, "a further name for the task; repeat for more")
 	f.StringVar(&o.parent, "parent", "", "number it below this task")
 	f.StringVar(&o.section, "section", "", "the section it belongs to")
 	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
@@ -53,8 +58,11 @@ made. --quiet prints the ids alone.`,
 }
 
 func (o *tasksAddOptions) run(ctx context.Context, a *App, cmd *cobra.Command, titles []string) error {
-	if o.id != "" && len(titles) > 1 {
+	switch {
+	case o.id != "" && len(titles) > 1:
 		return usagef("--id goes with one title")
+	case len(o.aliases) > 0 && len(titles) > 1:
+		return usagef("--alias goes with one title")
 	}
 	if cmd.Flags().Changed("id") && o.id == "" {
 		return usagef("--id: must not be empty")
@@ -70,7 +78,7 @@ func (o *tasksAddOptions) run(ctx context.Context, a *App, cmd *cobra.Command, t
 	r := task.AddRequest{By: id.Owner, DryRun: a.DryRun}
 	for _, title := range titles {
 		r.Tasks = append(r.Tasks, task.New{
-			ID: o.id, Parent: o.parent, Title: title, Description: description, Section: o.section,
+			ID: o.id, Parent: o.parent, Title: title, Aliases: o.aliases, Description: description, Section: o.section,
 			Priority: o.priority.value, DependsOn: o.dependsOn, Labels: o.labels.list,
 		})
 	}

@@ -16,6 +16,7 @@ func taskDetails(err error) map[string]any {
 		busy    *lock.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
+		names   *lock.AmbiguousError
 		inUse   *lock.InUseError
 	)
 	switch {
@@ -33,6 +34,12 @@ func taskDetails(err error) map[string]any {
 			matches = append(matches, map[string]any{"id": t.ID, "title": t.Title, "status": t.Status})
 		}
 		return map[string]any{"ref": several.Ref, "matches": matches}
+	case errors.As(err, &names):
+		var matches []map[string]any
+		for _, id := range names.IDs {
+			matches = append(matches, map[string]any{"id": id})
+		}
+		return map[string]any{"ref": names.Name, "matches": matches}
 	case errors.As(err, &inUse):
 		return map[string]any{"key": inUse.Key, "inside": inUse.Inside}
 	}
@@ -81,6 +88,7 @@ func (a *App) taskNext(err error) string {
 		busy    *lock.BusyError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
+		names   *lock.AmbiguousError
 		inUse   *lock.InUseError
 	)
 	group, _, _ := strings.Cut(a.command, " ")
@@ -97,6 +105,8 @@ func (a *App) taskNext(err error) string {
 		return a.afterBusy(busy)
 	case errors.As(err, &several) && len(several.Matches) > 0:
 		return a.commandLine("tasks", "show", several.Matches[0].ID)
+	case errors.As(err, &names) && len(names.IDs) > 0:
+		return a.commandLine("tasks", "show", names.IDs[0])
 	case errors.As(err, &missing) && missing.What == "section":
 		return a.commandLine("sections", "list")
 	case errors.As(err, &missing) && missing.What == "runner":

@@ -60,6 +60,7 @@ func (p *printer) task(i task.Info) {
 	}
 	add("id", i.ID)
 	add("title", i.Title)
+	list("aliases", i.Aliases)
 	add("status", status)
 	add("section", i.Section)
 	add("priority", priorityName(i.Priority))

@@ -17,6 +17,7 @@ type tasksUpdateOptions struct {
 	text           descriptionFlags
 
 	status, progress, title, section string
+	alias, noAlias                   []string
 	priority                         priorityFlag
 	labels                           labelsFlag
 }
@@ -28,8 +29,8 @@ func newTasksUpdateCmd(a *App) *cobra.Command {
 		Short: "Change what a task says, its status, or how far it is",
 		Long: `Change one of three things.
 
-What a task says: --title, --description, --section, --priority, --label (which
-replaces all labels; '' removes them). While someone works on it, only they may.
+What a task says: --title, --alias and --no-alias, --description, --section,
+--priority, --label (which replaces all labels; '' removes them). While someone works on it, only they may.
 
 Its status, for several tasks at once, all or none: --status carries out the verb
 that leads there. in_progress is claim, with its flags, and waits for a lock of
@@ -55,6 +56,8 @@ How far it is: --progress, by who works on it. It is a sign of life, too.`,
 	f.StringVar(&o.status, "status", "", "pending, in_progress, review, completed, failed, blocked or skipped")
 	f.StringVar(&o.progress, "progress", "", "how far it is")
 	f.StringVar(&o.title, "title", "", "another title")
+	f.StringArrayVar(&o.alias, "alias", nil, "a further name for it; repeat for more")
+	f.StringArrayVar(&o.noAlias, "no-alias", nil, "an alias to take away; repeat for more")
 	f.StringVar(&o.section, "section", "", "another section; '' for none")
 	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
 	f.Var(&o.labels, "label", "labels, separated by commas")
@@ -66,12 +69,12 @@ func (o *tasksUpdateOptions) run(ctx context.Context, a *App, cmd *cobra.Command
 		return slices.DeleteFunc(names, func(n string) bool { return !cmd.Flags().Changed(n) })
 	}
 	what := given("status", "progress")
-	if words := given("title", "description", "description-file", "section", "priority", "label"); len(words) > 0 {
+	if words := given("title", "alias", "no-alias", "description", "description-file", "section", "priority", "label"); len(words) > 0 {
 		what = append(what, words[0])
 	}
 	switch {
 	case len(what) == 0:
-		return usagef("needs --status, --progress, or something to change: --title, --description, --section, --priority, --label")
+		return usagef("needs --status, --progress, or something to change: --title, --alias, --description, --section, --priority, --label")
 	case len(what) > 1:
 		return usagef("--%s and --%s are two changes: make them one after the other", what[0], what[1])
 	case what[0] == "status":
@@ -191,7 +194,7 @@ func (o *tasksUpdateOptions) setProgress(ctx context.Context, a *App, cmd *cobra
 }
 
 func (o *tasksUpdateOptions) edit(ctx context.Context, a *App, cmd *cobra.Command, ref string) error {
-	r := task.EditRequest{Task: ref, DryRun: a.DryRun}
+	r := task.EditRequest{Task: ref, Alias: o.alias, NoAlias: o.noAlias, DryRun: a.DryRun}
 	if cmd.Flags().Changed("title") {
 		r.Title = &o.title
 	}

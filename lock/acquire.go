@@ -40,6 +40,10 @@ type AcquireRequest struct {
 
 	DryRun bool // say what would happen, change nothing
 
+	// Exact: the keys are ids of tasks. Each gets a lock of its own, also if the
+	// owner holds the task under a name that it locked before the task bore it.
+	Exact bool
+
 	// Within, if set, names the key around a key, or "": the section of a task.
 	// It is taken with it. See within.go.
 	Within func(tx *store.Tx, key string) (string, error)
@@ -55,9 +59,12 @@ type AcquireRequest struct {
 	// something changes.
 	Waiting func(HeldError)
 
-	asked     []string          // the keys of the caller; Keys has those around them too
-	outer     map[string]string // key → the key around it
-	written   leaseRecord       // by the attempt that succeeded
+	given     []string                     // the names that the caller gave
+	names     map[string]string            // key → the name it was given, if another
+	older     map[string]map[string]string // key → locks on its names: see names.go
+	asked     []string                     // the keys that those mean; Keys has those around them too
+	outer     map[string]string            // key → the key around it
+	written   leaseRecord                  // by the attempt that succeeded
 	requested bool
 	used      []string // by an earlier call of this request, see noteUse
 	attached  bool     // the owner is this call's alone: nobody can go on with its ticket
@@ -65,6 +72,7 @@ type AcquireRequest struct {
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
 	call      string               // this call's own mark on what it writes: see theirs
 	wanted    []string             // keys that the owner does not hold yet, in this run
+	past      []string             // keys whose queues this call joined when its names meant others
 	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
 	queued    bool                 // this call has joined the queues
 	now       func() moment        // the clocks of this machine
@@ -101,7 +109,7 @@ func (r *AcquireRequest) check() (err error) {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
 	}
-	r.asked = r.Keys
+	r.given, r.asked = r.Keys, r.Keys
 	r.requested, r.ttlGiven = r.ID != "", r.TTL != 0
 	if !r.requested {
 		r.ID = NewID()
@@ -156,6 +164,7 @@ func (r *AcquireRequest) needs() []string {
 	for _, k := range r.Keys {
 		keys = append(keys, recordOf(k), queueKind+k)
 	}
+	keys = append(keys, nameKeys(r.given)...)
 	return append(keys, r.Need...)
 }
 

@@ -42,7 +42,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 		return ReleaseResult{}, err
 	}
 	var out ReleaseResult
-	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: lockKeys(rel.Keys)}, func(tx *store.Tx) error {
+	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(rel.Keys)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
 		done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
 		switch {
@@ -54,7 +54,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 		case done.Exists():
 			return usedBefore(r.ID)
 		}
-		if err := r.keys(tx, rel.Keys, &out); err != nil {
+		if err := r.named(tx, rel.Keys, &out); err != nil {
 			return err
 		}
 		return tx.PutTTL(done.Key, receipt{Keys: rel.Keys, Broke: &out}, keepTokens)
@@ -70,10 +70,10 @@ func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string)
 	var all ReleaseResult
 	err := someKeys(keys, func(keys []string) error {
 		var out ReleaseResult
-		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: lockKeys(keys)}, func(tx *store.Tx) error {
+		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(keys)}, func(tx *store.Tx) error {
 			out = all
 			out.Released, out.Free = slices.Clone(all.Released), slices.Clone(all.Free)
-			return r.keys(tx, keys, &out)
+			return r.named(tx, keys, &out)
 		})
 		all = out
 		return err
@@ -83,6 +83,15 @@ func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string)
 
 func usedBefore(id string) error {
 	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
+}
+
+// named breaks the keys that names mean.
+func (r *BreakRequest) named(tx *store.Tx, names []string, out *ReleaseResult) error {
+	keys, err := meant(tx, names)
+	if err != nil {
+		return err
+	}
+	return r.keys(tx, keys, out)
 }
 
 func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {

@@ -117,7 +117,7 @@ func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord
 
 // held returns the tickets of whoever holds the key.
 func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, error) {
-	locks, err := overlapping(s.tx, key)
+	locks, err := rivalsOf(s.tx, key)
 	if err != nil {
 		return nil, false, err
 	}

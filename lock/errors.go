@@ -80,6 +80,16 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("%s: held by %s, not by %s", e.Key, e.Owner, e.Caller)
 }
 
+// AmbiguousError: several tasks bear the name that was given as a key.
+type AmbiguousError struct {
+	Name string
+	IDs  []string // of the tasks, or of some of them
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q could be %s", e.Name, strings.Join(e.IDs, ", "))
+}
+
 // LostError is ErrLost with what is known about it.
 type LostError struct {
 	Key   string

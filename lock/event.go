@@ -120,8 +120,17 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 		limit = -r.Limit
 	}
 	var out HistoryResult
-	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: limit}}}, func(tx *store.Tx) error {
+	var key string // of the task that is called so
+	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: limit}}}
+	err := st.View(ctx, need, func(tx *store.Tx) error {
 		out.Events = nil
+		if r.Key != "" {
+			b, err := bearerOf(tx, r.Key)
+			if err != nil {
+				return err
+			}
+			key = b.ID
+		}
 		recs, err := tx.Scan(eventKind, limit)
 		if err != nil {
 			return err
@@ -132,7 +141,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 			if err != nil {
 				return err
 			}
-			if ev.Event != "" && (r.Key == "" || slices.Contains(ev.Keys, r.Key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+			if ev.Event != "" && (r.Key == "" || slices.Contains(ev.Keys, r.Key) || slices.Contains(ev.Keys, key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
 				out.Events = append(out.Events, ev)
 			}
 		}

@@ -78,7 +78,11 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
 	out := CheckResult{Key: key}
-	err = st.View(ctx, driver.Query{Keys: []string{recordOf(key), queueKind + key}}, func(tx *store.Tx) error {
+	err = st.View(ctx, driver.Query{Keys: append(needMeant([]string{key}), queueKind+key)}, func(tx *store.Tx) error {
+		key, err := meantBy(tx, key)
+		if err != nil {
+			return err
+		}
 		out = CheckResult{Key: key}
 		info, err := Look(tx, key)
 		if err == nil && (info == nil || info.State != Held) && !r.fences() {
@@ -161,7 +165,11 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 		return ShowResult{}, err
 	}
 	out := ShowResult{Key: key}
-	err = st.View(ctx, driver.Query{Keys: []string{recordOf(key), queueKind + key}}, func(tx *store.Tx) error {
+	err = st.View(ctx, driver.Query{Keys: append(needMeant([]string{key}), queueKind+key)}, func(tx *store.Tx) error {
+		key, err := meantBy(tx, key)
+		if err != nil {
+			return err
+		}
 		out = ShowResult{Key: key, Waiters: []Waiter{}}
 		if out.Lock, err = Look(tx, key); err != nil {
 			return err

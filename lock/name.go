@@ -90,6 +90,9 @@ func CheckKey(key string) (string, error) {
 	}
 	key = norm.NFC.String(key)
 	kind, name := KindOf(key)
+	if like := meantKind(key); like != "" && like != key {
+		return bad("did you mean " + like + "?")
+	}
 	switch {
 	case name == "":
 		return bad("must not be empty")
@@ -119,6 +122,18 @@ func CheckKey(key string) (string, error) {
 		}
 	}
 	return key, nil
+}
+
+// meantKind returns a key that begins with a reserved prefix in another case,
+// or with spaces about it, as it should be written; "" for any other key.
+func meantKind(key string) string {
+	prefix, name, ok := strings.Cut(key, ":")
+	kind := Kind(strings.ToLower(strings.TrimSpace(prefix)))
+	name = strings.TrimSpace(name)
+	if !ok || name == "" || !slices.Contains([]Kind{Section, Job, Path}, kind) {
+		return ""
+	}
+	return string(kind) + ":" + name
 }
 
 // plain reports whether r is visible and stays where it is put: no control,

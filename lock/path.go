@@ -95,13 +95,19 @@ func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err er
 	return names, nil
 }
 
-// rivals looks at the locks of others that overlap a key: live ones are in the
-// way, the rest is taken over, or their owners could still renew them.
+// rivals looks at the locks of others that overlap a key, or are older locks on
+// a name of its task: live ones are in the way, the rest is taken over, or their
+// owners could still renew them.
 func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, victims []victim, err error) {
 	locks, err := overlapping(tx, key)
 	if err != nil {
 		return nil, nil, err
 	}
+	older, err := bearer{ID: key, Older: r.older[key]}.locks(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	locks = append(locks, older...)
 	if err := wantHolders(tx, locks); err != nil {
 		return nil, nil, err
 	}
@@ -250,11 +256,11 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 	return out, err
 }
 
-// lookAround is [Look] for a path that nobody holds as such: a lock in force
-// that overlaps it, else exact. Of the given owner's own only one that covers
+// lookAround is [Look] for a key that nobody holds as such: a lock in force
+// on a path that overlaps it, or on an older name of the task, else exact. Of the given owner's own only one that covers
 // all of it counts: half a path is not held.
 func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
-	locks, err := overlapping(tx, key)
+	locks, err := rivalsOf(tx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +276,7 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 		case info == nil || info.State != Held:
 		case owner == "" || !usable(info.Owner, owner):
 			exact = info
-		case covers(info.Key, key):
+		case !isPath(key) || covers(info.Key, key):
 			return info, nil
 		}
 	}

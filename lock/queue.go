@@ -262,7 +262,7 @@ func (r *AcquireRequest) joinQueue(tx *store.Tx, key string) (place int, wrote b
 // leaveQueues takes the ticket out of the queues of the keys, and tidies them.
 // The ticket's record itself becomes the lease, or is deleted by the caller.
 func (r *AcquireRequest) leaveQueues(tx *store.Tx) error {
-	for _, key := range r.Keys {
+	for _, key := range append(slices.Clip(r.Keys), without(r.past, r.Keys)...) {
 		q, err := getQueue(tx, key)
 		if err != nil {
 			return err

@@ -65,7 +65,11 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 			if len(r.Keys) == 0 {
 				return r.lease(tx, r.Lease, &out)
 			}
-			return r.keys(tx, &out)
+			keys, err := meant(tx, r.Keys)
+			if err != nil {
+				return err
+			}
+			return r.keys(tx, keys, &out)
 		})
 		all.Released, all.Free = append(all.Released, out.Released...), append(all.Free, out.Free...)
 		return err
@@ -106,17 +110,20 @@ func (r *ReleaseRequest) need() driver.Query {
 	if len(r.Keys) == 0 {
 		return driver.Query{Keys: append([]string{leaseKind + r.Lease}, lockKeys(r.likely)...)}
 	}
-	keys := lockKeys(r.Keys)
+	keys := needMeant(r.Keys)
 	if r.Lease != "" {
 		keys = append(keys, leaseKind+r.Lease)
 	}
 	return driver.Query{Keys: keys}
 }
 
-func (r *ReleaseRequest) keys(tx *store.Tx, out *ReleaseResult) error {
+func (r *ReleaseRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+	if err := tx.Want(lockKeys(keys)...); err != nil {
+		return err
+	}
 	byLease := map[string][]string{}
 	var order []string
-	for _, key := range r.Keys {
+	for _, key := range keys {
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return err

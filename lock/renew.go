@@ -92,8 +92,13 @@ func (r *RenewRequest) run(ctx context.Context, st *store.Store) (RenewResult, e
 
 // once renews the leases that are not done yet, as many as one commit can guard.
 func (r *RenewRequest) once(ctx context.Context, st *store.Store, done map[string]bool) (out RenewResult, more bool, err error) {
-	_, err = update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+	given := r.Keys
+	defer func() { r.Keys = given }()
+	_, err = update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) (err error) {
 		out, more = RenewResult{}, false
+		if r.Keys, err = meant(tx, given); err != nil {
+			return err
+		}
 		for key, token := range r.tokens {
 			if err := Fence(tx, key, token); err != nil && !fault.Bug("renew_unchecked") {
 				return err
@@ -168,7 +173,7 @@ func (r *RenewRequest) need() driver.Query {
 	case r.Lease != "" && len(r.Keys) == 0:
 		return driver.Query{Keys: []string{leaseKind + r.Lease}}
 	}
-	keys := append(lockKeys(r.Keys), leaseKeys(r.names)...)
+	keys := append(needMeant(r.Keys), leaseKeys(r.names)...)
 	for k := range r.tokens {
 		keys = append(keys, recordOf(k))
 	}

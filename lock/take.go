@@ -27,6 +27,7 @@ type Grant struct {
 // KeyGrant is one key of a grant.
 type KeyGrant struct {
 	Key       string `json:"key"`
+	Name      string `json:"name,omitempty"` // what it was asked for as, if that is not the key
 	Token     int64  `json:"token"`
 	Reentrant bool   `json:"reentrant"` // the owner, or a parent, held it before
 	Lease     string `json:"-"`         // that holds it
@@ -74,6 +75,9 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if err := r.name(tx); err != nil {
 		return nil, nil, err
 	}
+	if err := r.resolve(tx); err != nil {
+		return nil, nil, err
+	}
 	if err := r.surround(tx); err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +118,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 				return nil, nil, r.over(key, "not held any more")
 			}
 			if again {
-				g.Keys = append(g.Keys, KeyGrant{Key: key, Token: lk.Rev, Reentrant: lk.Value.Lease != r.lease(), Lease: lk.Value.Lease})
+				g.Keys = append(g.Keys, KeyGrant{Key: key, Name: r.names[key], Token: lk.Rev, Reentrant: lk.Value.Lease != r.lease(), Lease: lk.Value.Lease})
 				if !slices.Contains(renew, lk.Value.Lease) {
 					renew = append(renew, lk.Value.Lease)
 				}
@@ -152,7 +156,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 			continue
 		}
 		fresh = append(fresh, key)
-		g.Keys = append(g.Keys, KeyGrant{Key: key, Token: store.Pending, Lease: r.lease()})
+		g.Keys = append(g.Keys, KeyGrant{Key: key, Name: r.names[key], Token: store.Pending, Lease: r.lease()})
 	}
 	if len(blockers) > 0 {
 		return nil, blockers, nil

@@ -33,7 +33,7 @@ func (e *InUseError) Error() string {
 
 // surround adds the keys around those asked for.
 func (r *AcquireRequest) surround(tx *store.Tx) error {
-	if r.Within == nil {
+	if r.Keys = r.asked; r.Within == nil {
 		return nil
 	}
 	keys, around := slices.Clone(r.asked), map[string]string{}

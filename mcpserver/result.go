@@ -150,6 +150,7 @@ func (s *Server) failure(err error) Result {
 		missing *task.NotFoundError
 		state   *task.StateError
 		several *task.AmbiguousError
+		names   *lock.AmbiguousError
 		wrong   *handleError
 	)
 	r := Result{State: refused, Code: s.o.Code(err)}
@@ -160,7 +161,7 @@ func (s *Server) failure(err error) Result {
 		r.Message = strings.TrimPrefix(untrusted(invalid.Error()), warning)
 	case errors.Is(err, lock.ErrLost):
 		r.State, r.Message = lost, "the lease was lost and nothing was changed: stop what you do under it"
-	case errors.As(err, &missing), errors.As(err, &several):
+	case errors.As(err, &missing), errors.As(err, &several), errors.As(err, &names):
 		r.Message = "no task or section, or more than one, has that name"
 		r.UntrustedText = untrusted(err.Error())
 	case errors.As(err, &state):

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -87,11 +88,13 @@ func environment(base, asked []string, g lock.Grant, more []string) []string {
 	if base == nil {
 		base = os.Environ()
 	}
-	var keys, leases []string
+	var keys, names, leases []string
 	token := int64(0)
 	for _, k := range g.Keys {
-		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lock.CheckKey(a); return key == k.Key }) {
+		name := cmp.Or(k.Name, k.Key)
+		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lock.CheckKey(a); return key == name }) {
 			keys, leases, token = append(keys, k.Key), append(leases, k.Lease), max(token, k.Token)
+			names = append(names, name)
 		}
 	}
 	switch one := slices.Compact(slices.Clone(leases)); len(one) { // what a parent holds is in another lease
@@ -102,6 +105,7 @@ func environment(base, asked []string, g lock.Grant, more []string) []string {
 	}
 	env := slices.Concat(base, []string{
 		"TASKLOCK_KEY=" + strings.Join(keys, "\n"),
+		"TASKLOCK_NAME=" + strings.Join(names, "\n"),
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(token, 10),
 		"TASKLOCK_LEASE=" + strings.Join(leases, "\n"),
 		"TASKLOCK_OWNER=" + g.Owner + "/cmd",

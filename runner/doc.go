@@ -74,6 +74,7 @@
 // # Environment of the command
 //
 //	TASKLOCK_KEY     the key; of several, one a line
+//	TASKLOCK_NAME    what was asked for: the title of a task whose key is its id
 //	TASKLOCK_TOKEN   the largest fencing token
 //	TASKLOCK_LEASE   the lease; one a line for each key if they are in several
 //	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use

@@ -233,14 +233,23 @@ func (tx *Tx) Put(key string, value any) error { return tx.PutTTL(key, value, 0)
 
 // PutTTL writes a record that the store may drop when it is older than ttl.
 func (tx *Tx) PutTTL(key string, value any, ttl time.Duration) error {
+	data, err := Encode(key, value)
+	if err != nil {
+		return err
+	}
+	tx.write(driver.Write{Key: key, Value: data, TTL: ttl})
+	return nil
+}
+
+// Encode returns a value as it is stored.
+func Encode(key string, value any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(value); err != nil {
-		return fmt.Errorf("record %q: %w", key, err)
+		return nil, fmt.Errorf("record %q: %w", key, err)
 	}
-	tx.write(driver.Write{Key: key, Value: bytes.TrimSpace(buf.Bytes()), TTL: ttl})
-	return nil
+	return bytes.TrimSpace(buf.Bytes()), nil
 }
 
 // Delete deletes a record.

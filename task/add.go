@@ -19,6 +19,7 @@ type New struct {
 	ID          string // empty: the next number
 	Parent      string // a child's number is counted below its parent
 	Title       string
+	Aliases     []string // further names, see [MaxAliases]
 	Description string
 	Section     string
 	Priority    int // 0: Medium
@@ -95,6 +96,9 @@ func (n *New) check() (err error) {
 	if err := checkLabels(n.Labels); err != nil {
 		return err
 	}
+	if n.Aliases, err = checkAliases(n.Aliases); err != nil {
+		return err
+	}
 	if len(n.DependsOn) > MaxDepends {
 		return &lock.InvalidError{What: "dependencies", Rule: fmt.Sprintf("at most %d", MaxDepends)}
 	}
@@ -134,6 +138,21 @@ func checkLabels(labels []string) error {
 		}
 	}
 	return nil
+}
+
+// checkAliases normalises further names of a task: they are keys, as ids are.
+func checkAliases(aliases []string) (out []string, err error) {
+	for _, a := range aliases {
+		key, err := checkID(a)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, key)
+	}
+	if out = once(out); len(out) > MaxAliases {
+		return nil, &lock.InvalidError{What: "aliases", Rule: fmt.Sprintf("%d of one task, at most %d", len(out), MaxAliases)}
+	}
+	return out, nil
 }
 
 // once returns each label once, in the order given.
@@ -183,6 +202,7 @@ func prefetch(tx *store.Tx, list []New) error {
 			return err
 		}
 		keys = append(keys, taskKind+id, archiveKind+id)
+		keys = append(keys, lock.NeedNames(id, append([]string{n.Title}, n.Aliases...))...)
 		keys = append(keys, lock.NeedLook(id).Keys...)
 	}
 	return tx.Want(keys...)
@@ -211,7 +231,7 @@ func (n New) likelyID(tx *store.Tx, drawn map[string]int64) (string, error) {
 // is younger than those, so that a list is worked in its order.
 func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
-		ID: n.ID, Title: n.Title, Description: n.Description, Status: Pending, Section: n.Section,
+		ID: n.ID, Title: n.Title, Aliases: n.Aliases, Description: n.Description, Status: Pending, Section: n.Section,
 		Priority: n.Priority, Labels: once(n.Labels), CreatedAt: tx.Now().UTC().Add(time.Duration(len(earlier))), // a batch keeps its order
 	}
 	if t.ID, err = newID(tx, n); err != nil {

@@ -51,7 +51,7 @@ func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResu
 	}
 	var out ClaimResult
 	a := r.Acquire
-	a.Keys = ids
+	a.Keys, a.Exact = ids, true
 	a.Within, a.Then = claimHooks(ids, &out.Tasks, a.Owner, a.Worktree)
 	out.Grant, err = lock.Acquire(ctx, st, a)
 	if err != nil {
@@ -68,7 +68,7 @@ func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *l
 	}
 	var claimed []Task
 	a := r.Acquire
-	a.Keys = ids
+	a.Keys, a.Exact = ids, true
 	a.Within, a.Then = claimHooks(ids, &claimed, "", a.Worktree)
 	lease, err := lock.Hold(ctx, st, a)
 	return claimed, lease, err

@@ -130,6 +130,8 @@ type EditRequest struct {
 	Task        string
 	Owner       string
 	Title       *string
+	Alias       []string // further names to give it,
+	NoAlias     []string // and to take away
 	Description *string
 	Section     *string
 	Priority    *int
@@ -177,6 +179,9 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 	if r.Title != nil {
 		t.Title = strings.TrimSpace(*r.Title)
 	}
+	if err := r.rename(t); err != nil {
+		return err
+	}
 	if r.Description != nil {
 		t.Description = *r.Description
 	}
@@ -206,4 +211,15 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 		return err
 	}
 	return checkTexts(t.Title, t.Description)
+}
+
+// rename gives and takes aliases. Taking away one that
+// the task does not have is no error.
+func (r *EditRequest) rename(t *Task) error {
+	drop, err := checkAliases(r.NoAlias)
+	if err != nil {
+		return err
+	}
+	t.Aliases, err = checkAliases(append(without(t.Aliases, drop), r.Alias...))
+	return err
 }

@@ -37,6 +37,7 @@ type fileSection struct {
 type fileTask struct {
 	ID          string   `json:"id,omitempty"`
 	Title       string   `json:"title"`
+	Aliases     []string `json:"aliases,omitempty"`
 	Description string   `json:"description,omitempty"`
 	Section     string   `json:"section,omitempty"`
 	Priority    int      `json:"priority,omitempty"`
@@ -176,7 +177,7 @@ func readJSON(data []byte) ([]imported, []fileSection, error) {
 			return nil, nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
 		}
 		out = append(out, imported{New{
-			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section,
+			ID: t.ID, Title: t.Title, Aliases: t.Aliases, Description: t.Description, Section: t.Section,
 			Priority: t.Priority, DependsOn: t.DependsOn, Labels: t.Labels,
 		}, status})
 	}
@@ -250,7 +251,7 @@ func Export(ctx context.Context, st *store.Store, w io.Writer, format string) er
 	f := file{Sections: fileSections(groups.Sections), Tasks: []fileTask{}}
 	for _, t := range inDependencyOrder(all.Tasks) {
 		f.Tasks = append(f.Tasks, fileTask{
-			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section, Priority: t.Priority,
+			ID: t.ID, Title: t.Title, Aliases: t.Aliases, Description: t.Description, Section: t.Section, Priority: t.Priority,
 			DependsOn: t.DependsOn, Labels: t.Labels, Status: t.Status,
 		})
 	}

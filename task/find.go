@@ -15,7 +15,8 @@ import (
 var number = lazily(`^\d+(_\d+)*$`)
 
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
-// else the beginning of one name, else its title.
+// its title or an alias, else the beginning of one id, else a title that
+// differs in case.
 func find(tx *store.Tx, ref string) (Task, error) {
 	found, err := findAll(tx, []string{ref})
 	if err != nil {
@@ -66,31 +67,67 @@ func called(tx *store.Tx, refs []string) ([]string, error) {
 			archived = append(archived, keysOf(archiveKind, exact(ref))...)
 		}
 	}
-	if !slices.Contains(ids, "") {
-		return ids, nil
+	if err := byName(tx, refs, ids, archived); err != nil || !slices.Contains(ids, "") {
+		return ids, err
 	}
 	all, err := tasks(tx)
-	if err := cmp.Or(err, tx.Want(archived...)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for i, ref := range refs {
 		if ids[i] != "" {
 			continue
 		}
-		if ids[i], err = named(tx, all, ref); err != nil {
+		if ids[i], err = named(all, ref); err != nil {
 			return nil, err
 		}
 	}
 	return ids, nil
 }
 
-// named returns the id of the only task in the working set that ref can mean.
-func named(tx *store.Tx, all []Task, ref string) (string, error) {
-	for _, id := range exact(ref) { // what is archived is nothing else by another name
-		if e, err := store.Get[Task](tx, archiveKind+id); err != nil || e.Exists() {
-			return "", cmp.Or(err, error(&NotFoundError{What: "task", Ref: ref, Archived: true}))
+// byName fills in the ids of those that are called exactly so, by title or
+// alias. What is archived is nothing else by another name.
+func byName(tx *store.Tx, refs, ids, archived []string) error {
+	missing := tx.Want(archived...)
+	for i, ref := range refs {
+		if ids[i] != "" {
+			continue
+		}
+		for _, id := range exact(ref) {
+			e, err := store.Get[Task](tx, archiveKind+id)
+			if e.Exists() {
+				return &NotFoundError{What: "task", Ref: ref, Archived: true}
+			}
+			missing = cmp.Or(missing, err)
+		}
+		found, err := lock.Named(tx, ref)
+		if missing = cmp.Or(missing, err); len(found) == 1 {
+			ids[i] = found[0]
+		} else if len(found) > 1 {
+			return ambiguous(tx, ref, found)
 		}
 	}
+	return missing
+}
+
+// ambiguous tells several tasks of one name apart.
+func ambiguous(tx *store.Tx, ref string, ids []string) error {
+	if err := tx.Want(keysOf(taskKind, ids)...); err != nil {
+		return err
+	}
+	e := &AmbiguousError{Ref: ref}
+	for _, id := range ids[:min(len(ids), 10)] {
+		t, err := mustTask(tx, id)
+		if err != nil {
+			return err
+		}
+		e.Matches = append(e.Matches, t)
+	}
+	return e
+}
+
+// named returns the id of the only task in the working set that ref can mean.
+func named(all []Task, ref string) (string, error) {
 	for _, match := range []func([]Task, string) []Task{byPrefix, byTitle} {
 		switch found := match(all, ref); len(found) {
 		case 0:

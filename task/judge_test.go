@@ -71,6 +71,13 @@ type (
 		Outer              map[string]string
 	}
 	indexRecord struct{ ID string }
+	nameRecord  struct {
+		Tasks []struct {
+			ID    string
+			Older map[string]string
+		}
+		More int
+	}
 )
 
 // records is everything in the store, decoded.
@@ -82,6 +89,7 @@ type records struct {
 	leases   map[string]leaseRecord
 	ready    map[string]indexRecord
 	open     map[string]indexRecord
+	names    map[string]nameRecord
 	counter  map[string]struct{ Next int64 }
 	faults   []string
 }
@@ -96,6 +104,13 @@ func (j *judged) dump() map[string]string {
 		out[r.Key] = fmt.Sprintf("%d %s", r.Rev, r.Value)
 	}
 	return out
+}
+
+// names returns the records of the index of names.
+func (j *judged) names() map[string]string {
+	all := j.dump()
+	maps.DeleteFunc(all, func(key, _ string) bool { return !strings.HasPrefix(key, "name/") })
+	return all
 }
 
 func decode[T any](r *records, all []driver.Record, kind string) map[string]T {
@@ -120,7 +135,7 @@ func (r *records) fault(format string, args ...any) {
 
 func (j *judged) judge() []string {
 	var q driver.Query
-	for _, kind := range []string{"task/", "archive/", "section/", "lock/", "lease/", "ready/", "open/", "counter/"} {
+	for _, kind := range []string{"task/", "archive/", "section/", "lock/", "lease/", "ready/", "open/", "name/", "counter/"} {
 		q.Ranges = append(q.Ranges, driver.Range{Prefix: kind})
 	}
 	snap, err := j.Read(context.Background(), q)
@@ -135,10 +150,12 @@ func (j *judged) judge() []string {
 	r.leases = decode[leaseRecord](r, snap.Records, "lease/")
 	r.ready = decode[indexRecord](r, snap.Records, "ready/")
 	r.open = decode[indexRecord](r, snap.Records, "open/")
+	r.names = decode[nameRecord](r, snap.Records, "name/")
 	r.counter = decode[struct{ Next int64 }](r, snap.Records, "counter/")
 	r.judgeLocks()
 	r.judgeSections()
 	r.judgeIndexes()
+	r.judgeNames()
 	r.judgeTasks()
 	r.judgeIDs(j.issued)
 	return r.faults
@@ -229,6 +246,51 @@ func (r *records) judgeIndexes() {
 	}
 	if !maps.Equal(open, r.open) {
 		r.fault("open is %v, tasks imply %v", slices.Sorted(maps.Keys(r.open)), slices.Sorted(maps.Keys(open)))
+	}
+}
+
+// judgeNames: name/ holds exactly what the tasks are called, and a lock on a name
+// that a task bears is either that of a task with this id or known to the task.
+func (r *records) judgeNames() {
+	bear := map[string][]string{}
+	for id, t := range r.tasks {
+		names := append([]string{id, t.Title}, t.Aliases...)
+		if num, ok := strings.CutPrefix(id, "t"); ok && strings.Trim(num, "0123456789_") == "" {
+			names = append(names, num)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			key, err := lock.CheckKey(name)
+			if kind, _ := lock.KindOf(key); err == nil && kind == lock.Task {
+				bear[key] = append(bear[key], id)
+			}
+		}
+	}
+	for name, ids := range bear {
+		rec := r.names[name]
+		if len(rec.Tasks)+rec.More != len(ids) {
+			r.fault("name %s: %+v, tasks imply %v", name, rec, ids)
+		}
+		for _, b := range rec.Tasks {
+			if !slices.Contains(ids, b.ID) {
+				r.fault("name %s lists %s, which is not called so", name, b.ID)
+			}
+			_, isID := r.tasks[name]
+			if lk, locked := r.locks[name]; locked && !isID && b.Older[name] != lk.Lease {
+				r.fault("%s is locked by %s, and %s, which is called so, does not know", name, lk.Owner, b.ID)
+			}
+			for older, lease := range b.Older {
+				own, both := r.locks[b.ID]
+				if lk := r.locks[older]; both && lk.Lease == lease && !lock.Uses(own.Owner, lk.Owner) && !lock.Uses(lk.Owner, own.Owner) {
+					r.fault("%s is locked by %s, and as %s by %s", b.ID, own.Owner, older, lk.Owner)
+				}
+			}
+		}
+	}
+	for name := range r.names {
+		if len(bear[name]) == 0 {
+			r.fault("name %s is that of no task", name)
+		}
 	}
 }
 

@@ -150,7 +150,7 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	var invalid *lock.InvalidError
 	switch {
 	case errors.As(err, &held):
-		r.taken[held.Key] = true
+		r.taken[cmp.Or(held.Asked, held.Key)] = true // it may be held under an older name
 	case errors.As(err, &state) || errors.Is(err, lock.ErrNotFound):
 		r.taken[t.ID] = true
 	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
@@ -163,7 +163,7 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 
 func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section string) (*NextResult, error) {
 	a := r.Acquire
-	a.Wait = 0
+	a.Wait, a.Exact = 0, true
 	a.Keys, a.Need = []string{id}, []string{taskKind + id}
 	if section != "" {
 		a.Need = append(a.Need, sectionKind+section)

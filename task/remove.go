@@ -91,6 +91,9 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 			if err := reindex(tx, t, Task{}); err != nil {
 				return err
 			}
+			if err := lock.SetNames(tx, t.ID, t.names(), nil); err != nil {
+				return err
+			}
 			tx.Delete(taskKind + t.ID)
 			if err := lock.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
 				return err

@@ -22,6 +22,7 @@
 //	ready/<section>/<priority>-<created>-<id>   open tasks whose dependencies are met, in the order of [Next]
 //	open/<section>/<id>  open tasks of a section, ready or not
 //	counter/<name>       the next number for ids
+//	name/<name>          the tasks with that id, number, title or alias; see package lock
 //
 // A dependency is written in both tasks, and each task lists those that are
 // still open, so that a completion finds what it makes ready without a scan.
@@ -42,6 +43,7 @@ const (
 	MaxTitle       = 500
 	MaxDescription = 32 << 10
 	MaxLabels      = 50
+	MaxAliases     = 8
 	MaxDepends     = 200
 	maxBatch       = 1000 // tasks in one commit
 )
@@ -66,6 +68,7 @@ const (
 type Task struct {
 	ID          string   `json:"id"`
 	Title       string   `json:"title"`
+	Aliases     []string `json:"aliases,omitempty"` // further names
 	Description string   `json:"description,omitempty"`
 	Status      Status   `json:"status"`
 	Section     string   `json:"section,omitempty"`
@@ -167,10 +170,23 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 // before is the task as it was read; the zero Task for a new one.
 func save(tx *store.Tx, before Task, after *Task) error {
 	after.UpdatedAt = tx.Now().UTC()
+	if !slices.Equal(before.names(), after.names()) {
+		if err := lock.SetNames(tx, after.ID, before.names(), after.names()); err != nil {
+			return err
+		}
+	}
 	if err := reindex(tx, before, *after); err != nil {
 		return err
 	}
 	return tx.Put(taskKind+after.ID, *after)
+}
+
+// names are what a task is called besides its id; nil for no task.
+func (t Task) names() []string {
+	if t.ID == "" {
+		return nil
+	}
+	return append([]string{t.Title}, t.Aliases...)
 }
 
 // reindex moves a task from the places that it leaves to those that it takes.
@@ -234,7 +250,7 @@ func sectionPrefix(section string) string {
 // clone copies what a change might share with the snapshot.
 func (t Task) clone() Task {
 	t.DependsOn, t.WaitsFor, t.Dependents = slices.Clone(t.DependsOn), slices.Clone(t.WaitsFor), slices.Clone(t.Dependents)
-	t.Labels = slices.Clone(t.Labels)
+	t.Labels, t.Aliases = slices.Clone(t.Labels), slices.Clone(t.Aliases)
 	return t
 }
 

@@ -42,7 +42,7 @@ const (
 	MaxKey    = 1024     // bytes of a record key
 	MaxValue  = 64 << 10 // bytes of one value
 	MaxGuards = 100      // guards of one batch
-	MaxWrites = 4000     // writes of one batch
+	MaxWrites = 6100     // writes of one batch: a thousand new tasks with their indexes
 	MaxBatch  = 1 << 20  // bytes of all keys and values of one batch
 )
 

@@ -20,9 +20,9 @@ const (
 	defaultPort   = "2379"
 )
 
-// maxPrefix leaves room in a request: the prefix is part of each of up to 4,000
+// maxPrefix leaves room in a request: the prefix is part of each of up to 6,100
 // keys in it.
-const maxPrefix = 48
+const maxPrefix = 40
 
 // passwordEnv is where etcdctl looks for a password too.
 const passwordEnv = "ETCDCTL_PASSWORD"

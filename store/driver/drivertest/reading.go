@@ -181,15 +181,16 @@ func rangeAll(t *suite) {
 // rangeMany is larger than one page of any protocol we know.
 func rangeMany(t *suite) {
 	s := t.open()
+	const each = 4000
 	batches := t.rounds(4)
 	for b := range batches {
-		writes := make([]driver.Write, driver.MaxWrites)
+		writes := make([]driver.Write, each)
 		for i := range writes {
 			writes[i] = put(fmt.Sprintf("event/%05d", i*batches+b), `{}`)
 		}
 		t.write(s, writes...)
 	}
-	n := batches * driver.MaxWrites
+	n := batches * each
 	records := t.scan(s, "event/")
 	if len(records) != n {
 		t.Fatalf("%d records of %d", len(records), n)

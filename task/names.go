@@ -1,0 +1,27 @@
+package task
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// IndexNames returns the writes that index the names of all tasks among the
+// records of a store from before there was an index. A task that cannot be
+// read is passed over: it has no name until it is mended.
+func IndexNames(records []driver.Record) ([]driver.Write, error) {
+	var all []lock.NamedTask
+	for _, rec := range records {
+		if !strings.HasPrefix(rec.Key, taskKind) {
+			continue
+		}
+		e, err := store.DecodeAt[Task](time.Time{}, rec)
+		if t := e.Value; err == nil && taskKind+t.ID == rec.Key {
+			all = append(all, lock.NamedTask{ID: t.ID, Names: t.names()})
+		}
+	}
+	return lock.IndexNames(all, records)
+}
