@@ -9,10 +9,11 @@ import (
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
 )
 
 // conversions make the records of format 1 those of format 2, in this order.
-func conversions() []store.Conversion { return []store.Conversion{} }
+func conversions() []store.Conversion { return []store.Conversion{task.IndexNames} }
 
 // newStore is the store that a URL names, over its driver: the one place where
 // a command says how records of an older format are treated.

@@ -40,6 +40,9 @@ func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err erro
 	if err != nil {
 		return err
 	}
+	if keys, err = lock.WithTasks(ctx, st, keys); err != nil {
+		return err
+	}
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	signals.listen()

@@ -1,11 +1,13 @@
 package lock
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // Which key a name means is decided inside the transaction that acts on it:
@@ -146,6 +148,23 @@ func meantBy(tx *store.Tx, name string) (string, error) {
 	}
 	b, err := bearerOf(tx, name)
 	return b.ID, err
+}
+
+// WithTasks returns the names together with the ids of the tasks that bear them
+// now: for what looks at events of all of them.
+func WithTasks(ctx context.Context, st *store.Store, names []string) (keys []string, err error) {
+	err = st.View(ctx, driver.Query{Keys: nameKeys(names)}, func(tx *store.Tx) error {
+		keys = slices.Clone(names)
+		for _, name := range names {
+			b, err := bearerOf(tx, name)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, b.ID)
+		}
+		return nil
+	})
+	return keys, err
 }
 
 // needMeant names the records that meant begins with.

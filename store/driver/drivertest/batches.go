@@ -112,7 +112,7 @@ func largestBatch(t *suite) {
 		left -= len(w.Key) + len(w.Value)
 	}
 	add(put(longKey("task/", driver.MaxKey), `{}`))
-	for i := range 15 {
+	for i := range 14 {
 		add(put(fmt.Sprintf("task/big%02d", i), jsonOfSize(driver.MaxValue)))
 	}
 	for len(b.Writes) < driver.MaxWrites-1 {
