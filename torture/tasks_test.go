@@ -32,6 +32,7 @@ var taskRaces = []race{
 	{"crash while holding", (*ring).crashWhileHolding, []string{"complete_unfenced"}},
 	{"half-visible batch", (*ring).halfVisibleBatch, nil},
 	{"two in a section", (*ring).twoInASection, []string{"section_skew"}},
+	{"one task, many names", (*ring).manyNames, []string{"name_unguarded"}},
 }
 
 func TestTaskRaces(t *testing.T) {
@@ -252,5 +253,27 @@ func (r *ring) twoInASection(n int) {
 	won := r.only(r.together(calls...), 0, 6, 4)
 	if len(won) != 1 {
 		r.fault("%d work in section s%d", len(won), n)
+	}
+}
+
+// manyNames: a name becomes that of a task while seven want it, or the task.
+// However they call it, one gets it.
+func (r *ring) manyNames(n int) {
+	name := fmt.Sprint("name", n)
+	calls := append(forEach(racers/2, "acquire "+name+" --no-wait --owner w%"), forEach(racers/2-1, "tasks claim "+name+" --no-wait --owner c%")...)
+	first := r.together(append(calls, args("tasks add %s -q", name))...)
+	if add := first[len(calls)]; add.code != 0 {
+		r.fault("%s", add.text)
+		return
+	}
+	won := r.only(first[:len(calls)], 0, 6, 4) // 4: there was no such task yet
+	id := r.must("tasks", "show", name).data.Task.ID
+	for _, call := range []string{"acquire " + name, "acquire " + strings.TrimPrefix(id, "t"), "tasks claim " + id} {
+		if a := r.run(args("%s --no-wait --owner late%d", call, len(won))...); a.code == 0 {
+			won = append(won, a)
+		}
+	}
+	if len(won) != 1 {
+		r.fault("%d have %s: %s", len(won), name, won[len(won)-1].text)
 	}
 }
