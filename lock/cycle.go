@@ -117,6 +117,9 @@ func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord
 
 // held returns the tickets of whoever holds the key.
 func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, error) {
+	if err := s.tx.Want(needMeant([]string{key})...); err != nil {
+		return nil, false, err
+	}
 	locks, err := rivalsOf(s.tx, key)
 	if err != nil {
 		return nil, false, err
