@@ -185,6 +185,9 @@ func SetNames(tx *store.Tx, id string, before, after []string) error {
 	}
 	for _, name := range all {
 		e, err := getName(tx, name)
+		if errors.Is(err, driver.ErrDamaged) {
+			continue // it hinders who asks for that name, and nobody else
+		}
 		if err != nil {
 			return err
 		}
@@ -218,7 +221,7 @@ func (b bearer) equal(c bearer) bool { return b.ID == c.ID && maps.Equal(b.Older
 // A name that is another task's id is locked for that task alone.
 func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, error) {
 	own, err := getName(tx, id)
-	if err != nil {
+	if err != nil && !errors.Is(err, driver.ErrDamaged) {
 		return nil, err
 	}
 	known := map[string]string{}
@@ -237,7 +240,7 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 	}
 	for _, name := range fresh {
 		there, err := getName(tx, name)
-		if err != nil {
+		if err != nil && !errors.Is(err, driver.ErrDamaged) {
 			return nil, err
 		}
 		if name == id || there.Value.has(name) >= 0 {

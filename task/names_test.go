@@ -238,7 +238,56 @@ func TestADamagedName(t *testing.T) {
 	w.acquire("a", "two")
 	w.acquire("a", "three")
 	w.claim("a", "t1")
-	w.nextIs("b", "")
+	w.must(w.do(task.Complete, "a", 0, "t1"))
+	w.must(w.rename("t1", task.EditRequest{Title: ptr("uno")}))
+	w.acquire("a", "uno")
+	w.must(w.release("a", "1"))
+	_, err = task.Delete(w.ctx, w.st, task.RemoveRequest{Tasks: []string{"t1"}})
+	w.must(err)
+	w.add(task.New{Title: "one"})
+	w.claim("b", "t3")
+}
+
+// frugal refuses a commit that guards a whole kind, and counts guards.
+type frugal struct {
+	driver.Store
+	t    *testing.T
+	most int
+}
+
+func (f *frugal) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	for _, g := range b.Guards {
+		if strings.HasSuffix(g.Key, "/") {
+			f.t.Errorf("%s: guards all of %s", b.Note, g.Key)
+		}
+	}
+	f.most = max(f.most, len(b.Guards))
+	return f.Store.Commit(ctx, b)
+}
+
+// As many tasks as a lease can have, by names of which each has an older lock
+// that is over, need no guard on a whole kind.
+func TestGuardsOfNames(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.mem.asleep = true
+		names := strings.Fields("a b c d e f g h i j k l m n o p")[:lock.MaxKeys]
+		for _, n := range names {
+			w.acquire("old", n)
+		}
+		for _, n := range names {
+			w.add(task.New{Title: n})
+		}
+		time.Sleep(2 * time.Hour)
+		f := &frugal{Store: w.mem, t: t}
+		st := store.New(f)
+		_, err := lock.Acquire(w.ctx, st, lock.AcquireRequest{Owner: "new", Keys: names, Within: task.Within})
+		w.must(err)
+		_, err = lock.Renew(w.ctx, st, lock.RenewRequest{Owner: "new", Keys: names})
+		w.must(err)
+		_, err = lock.Release(w.ctx, st, lock.ReleaseRequest{Owner: "new", Keys: names})
+		w.must(err)
+		t.Logf("%d guards at most", f.most)
+	})
 }
 
 // counting counts the records that are read.
