@@ -105,8 +105,9 @@ func newAcquireCmd(a *App) *cobra.Command {
 		Short: "Take keys, all or none; wait for them if need be",
 		Long: `Take one or more keys, all or none.
 
-A bare key names a task; section:NAME and job:NAME name the other kinds. The key
-path:GLOB keeps others out of files: it excludes every path that overlaps it.
+A bare key names a task: its id, number, exact title or an alias mean the same
+lock, and a name that no task has is a lock of its own. section:NAME and job:NAME
+name the other kinds. The key path:GLOB keeps others out of files: it excludes every path that overlaps it.
 It counts from the root of the repository (path:./x from here) and is the same
 in all worktrees; *, ? and ** are understood, and a folder covers what is below.
 
