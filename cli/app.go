@@ -104,5 +104,6 @@ type OpenOptions struct {
 	Create        bool // make the store where there is none; else driver.ErrMissing
 	Upgrade       bool // also one that must be upgraded first, for that; else driver.ErrOlder
 	AllowUnsafeFS bool
+	Raise         bool          // also one whose last commits are lost, to lift its revision; else driver.ErrDamaged
 	Poll          time.Duration // 0: the driver's default
 }

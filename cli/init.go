@@ -135,11 +135,12 @@ func (a *App) raise(ctx context.Context) error {
 			return
 		}
 		p.line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
+		p.line("Whoever still works under a lock from before does not know: stop those commands before others take their keys.")
 	})
 }
 
 func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {
-	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS()})
+	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS(), Raise: true})
 	if err != nil || a.DryRun {
 		return 0, err
 	}

@@ -21,7 +21,7 @@ var sqlite = backend{
 		return sqlitestore.Open(ctx, strings.TrimPrefix(url, "sqlite:"), &sqlitestore.Options{Create: true})
 	},
 	at:    func(dir string) string { return "sqlite:" + filepath.Join(dir, "store", "tasklock.db") },
-	files: []string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "gate", "wake", ".gitignore"},
+	files: []string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "tasklock.db.d", ".gitignore"},
 	damage: func(url, _ string) []string {
 		r, err := sqlitestore.Inspect(context.Background(), strings.TrimPrefix(url, "sqlite:"))
 		if err != nil {

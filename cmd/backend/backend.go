@@ -54,7 +54,7 @@ func Open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 	case "etcd", "etcds":
 		return nil, ErrPlus
 	}
-	return Opened(sqlitestore.Open(ctx, place, &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll}))
+	return Opened(sqlitestore.Open(ctx, place, &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Raise: o.Raise, Poll: o.Poll}))
 }
 
 // Opened is the driver or the error, and never a nil pointer in an interface.

@@ -52,7 +52,7 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	ctx, stop := s.life.Living(group[0].Ctx)
 	defer stop()
 	if !fault.Bug("deferred_transaction") {
-		if err := s.gate.Lock(ctx); err != nil {
+		if err := s.enter(ctx); err != nil {
 			return nil, driver.Left(ctx, err)
 		}
 		defer s.gate.Unlock()
@@ -62,14 +62,22 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	}
 	s.conns.main.Lock()
 	defer s.conns.main.Unlock()
-	s.shorten()
-	tx := &tx{conn: s.conns.writer, state: s.known}
+	if err := s.sameLog(); err != nil {
+		return nil, err
+	}
+	n := s.last.read()
+	s.shorten(n)
+	tx := &tx{store: s, note: n, conn: s.conns.writer, state: s.known}
 	if err := tx.run(ctx, group); err != nil {
 		s.known = state{}
 		_ = tx.conn.rollback()
 		return nil, driver.Left(ctx, explain(err, s.path))
 	}
 	s.known = tx.state
+	if len(tx.wrote) > 0 {
+		fault.Point("sqlite.note")
+		s.last.write(note{id: tx.state.kinds[idKey], rev: tx.state.rev})
+	}
 	return tx, nil
 }
 
@@ -81,7 +89,7 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 // afterwards. Starting over keeps the file, whose blocks are then written anew,
 // which is quicker than growing it; only a very long file is cut. What goes
 // wrong here is the next one's to try.
-func (s *Store) shorten() {
+func (s *Store) shorten(n note) {
 	s.commits++
 	if s.commits%shortenEvery != 1 || !s.safeFS {
 		return
@@ -89,6 +97,9 @@ func (s *Store) shorten() {
 	c := s.conns.writer
 	frames, err := c.logFrames()
 	if err != nil || frames < longLog {
+		return
+	}
+	if st, err := c.state(state{}); err != nil || s.behind(n, st) != nil { // what is damaged stays as it is
 		return
 	}
 	sql := "PRAGMA wal_checkpoint(RESTART)"
@@ -102,6 +113,8 @@ func (s *Store) shorten() {
 
 // A tx is the transaction of one group.
 type tx struct {
+	store *Store
+	note  note // as it was before
 	conn  conn
 	now   local.Stamp
 	state state    // as of the batches so far
@@ -146,8 +159,19 @@ func (t *tx) begin(ctx context.Context) (err error) {
 		return err
 	}
 	t.now = local.Clock()
-	t.state, err = t.conn.state(t.state)
-	return err
+	if t.state, err = t.conn.state(t.state); err != nil {
+		return err
+	}
+	if err := t.store.behind(t.note, t.state); err != nil {
+		return err
+	}
+	if t.note.of(t.state.kinds[idKey]) {
+		t.state.rev = max(t.state.rev, t.note.rev) // more only where that is accepted
+	}
+	if t.state.kinds[idKey] == 0 {
+		t.state.kinds[idKey] = newID()
+	}
+	return nil
 }
 
 // one decides a batch and, if its guards hold, writes it.

@@ -225,7 +225,7 @@ func (c conn) rollback() error {
 }
 
 // initialise makes a whole database in a file that does not exist.
-func initialise(path string, safeFS bool) (err error) {
+func initialise(path string, safeFS bool, first note) (err error) {
 	raw, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate)
 	if err != nil {
 		return err
@@ -241,8 +241,8 @@ func initialise(path string, safeFS bool) (err error) {
 	if err := os.Chmod(path, 0o600); err != nil { // its log gets the same
 		return err
 	}
-	script := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT",
-		schema, applicationID, schemaVersion)
+	script := fmt.Sprintf("BEGIN IMMEDIATE; %s INSERT INTO record VALUES ('', %d, 0, 0, '', '{\"%s\":%d}'); PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT",
+		schema, first.rev, idKey, first.id, applicationID, schemaVersion)
 	if err := c.script(script); err != nil || !safeFS {
 		return err
 	}

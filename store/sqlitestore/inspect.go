@@ -35,7 +35,8 @@ func Inspect(ctx context.Context, path string) (Report, error) {
 	if r.FileSystem, r.SafeFS, err = host.FileSystem(path); err != nil {
 		return r, err
 	}
-	s := &Store{path: path}
+	s := newStore(path, r.SafeFS, 0)
+	defer s.last.close()
 	found, err := s.look()
 	if err != nil {
 		return r, err
@@ -52,7 +53,17 @@ func Inspect(ctx context.Context, path string) (Report, error) {
 		return r, explain(err, path)
 	}
 	defer func() { _ = c.Close() }()
-	return r, explain(retry(ctx, func() error { return r.examine(c) }), path)
+	n := s.last.read()
+	return r, explain(retry(ctx, func() error {
+		if err := r.examine(c); err != nil {
+			return err
+		}
+		st, err := c.state(state{})
+		if err == nil {
+			err = s.behind(n, st)
+		}
+		return err
+	}), path)
 }
 
 func (r *Report) examine(c conn) error {

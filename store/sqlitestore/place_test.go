@@ -37,7 +37,7 @@ func TestOwnOnly(t *testing.T) {
 	if _, err := s.Commit(t.Context(), put("lock/a", `{}`)); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]os.FileMode{"": 0o700, "db": 0o600, "db-wal": 0o600, "db-shm": 0o600, "gate": 0o600} {
+	for name, want := range map[string]os.FileMode{"": 0o700, "db": 0o600, "db-wal": 0o600, "db-shm": 0o600, "db.d": 0o700, "db.d/gate": 0o600, "db.d/last": 0o600} {
 		fi, err := os.Stat(filepath.Join(filepath.Dir(path), name))
 		if err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%q: %v %v", name, fi.Mode(), err)
@@ -62,8 +62,10 @@ func TestUnsafePlaces(t *testing.T) {
 		"linked log":     func(t *testing.T, path string) { away(t, path+"-wal") },
 		"linked memory":  func(t *testing.T, path string) { away(t, path+"-shm") },
 		"linked journal": func(t *testing.T, path string) { away(t, path+"-journal") },
-		"linked gate":    func(t *testing.T, path string) { away(t, filepath.Join(filepath.Dir(path), "gate")) },
-		"linked wake":    func(t *testing.T, path string) { away(t, filepath.Join(filepath.Dir(path), "wake")) },
+		"linked side":    func(t *testing.T, path string) { away(t, path+".d") },
+		"linked gate":    func(t *testing.T, path string) { away(t, path+".d/gate") },
+		"linked wake":    func(t *testing.T, path string) { away(t, path+".d/wake") },
+		"linked note":    func(t *testing.T, path string) { away(t, path+".d/last") },
 		"second name":    func(t *testing.T, path string) { must(t, os.Link(path, path+"2")) },
 		"open to all":    func(t *testing.T, path string) { must(t, os.Chmod(filepath.Dir(path), 0o777)) },
 		"open to group":  func(t *testing.T, path string) { must(t, os.Chmod(filepath.Dir(path), 0o770)) },
@@ -200,5 +202,26 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: changes owners or mounts")
+	}
+}
+
+// A single file that is mounted elsewhere has another log and another gate there.
+func TestFileMountedElsewhere(t *testing.T) {
+	needRoot(t)
+	from, to := place(t), filepath.Join(t.TempDir(), "db")
+	must(t, os.WriteFile(to, nil, 0o600))
+	if out, err := exec.Command("mount", "--bind", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v %s", err, out)
+	}
+	defer func() {
+		if out, err := exec.Command("umount", to).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	}()
+	if err := use(t, to); !errors.Is(err, driver.ErrUnsafe) || !strings.Contains(err.Error(), to) {
+		t.Errorf("got %v", err)
+	}
+	if err := use(t, from); err != nil {
+		t.Errorf("at its own place: %v", err)
 	}
 }

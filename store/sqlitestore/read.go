@@ -22,8 +22,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return driver.Snapshot{}, err
 	}
 	var snap driver.Snapshot
+	n := s.last.read() // before the view, which then is not behind it
 	err = s.conns.read(ctx, func(c conn) error {
-		r := reading{ctx: ctx, conn: c}
+		r := reading{ctx: ctx, store: s, note: n, conn: c}
 		err := c.snapshot(func() error { return r.query(q) })
 		snap = r.snap
 		return err
@@ -36,15 +37,29 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 
 // A reading is one Read under way.
 type reading struct {
-	ctx  context.Context
-	conn conn
-	now  local.Stamp
-	snap driver.Snapshot
+	ctx   context.Context
+	store *Store
+	note  note // as it was before
+	conn  conn
+	now   local.Stamp
+	snap  driver.Snapshot
 }
 
 func (r *reading) query(q driver.Query) (err error) {
 	if r.snap.Rev, err = r.conn.revision(); err != nil {
 		return err
+	}
+	if r.note.rev > r.snap.Rev {
+		st, err := r.conn.state(state{})
+		if err == nil {
+			err = r.store.behind(r.note, st)
+		}
+		if err != nil {
+			return err
+		}
+		if r.note.of(st.kinds[idKey]) {
+			r.snap.Rev = r.note.rev
+		}
 	}
 	// Read after the snapshot was taken: no record in it is of the future.
 	r.now = local.Clock()
@@ -159,9 +174,13 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 	if err := s.same(); err != nil {
 		return false, 0, err
 	}
+	n := s.last.read()
 	err = s.conns.read(ctx, func(c conn) error {
 		return c.snapshot(func() (err error) {
 			st, err := c.state(state{})
+			if err == nil {
+				err = s.behind(n, st)
+			}
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ const (
 // schema is the whole database. One table carries the driver: a row for each
 // record, with the clocks of its last write. One more row, with an empty key,
 // has the store's revision and, as its value, the revision that last changed or
-// deleted a record of each kind. It lies in the same table because every commit
+// deleted a record of each kind, and the id of the database. It lies in the same table because every commit
 // writes it: in a small store it shares a page with the records, and a commit
 // writes one page.
 //
@@ -25,7 +25,6 @@ CREATE TABLE record (
   domain TEXT NOT NULL,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO record VALUES ('', 0, 0, 0, '', '{}');
 CREATE VIEW held_locks AS
 SELECT substr(k.key, 6) AS key, k.value ->> 'owner' AS owner,
   strftime('%Y-%m-%dT%H:%M:%SZ', k.value ->> 'since') AS acquired_at,

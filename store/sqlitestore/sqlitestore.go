@@ -24,8 +24,8 @@
 // # Failure
 //
 // A file that is not ours, empty, cut short or malformed is driver.ErrDamaged
-// and is never written to; so is a database whose log was deleted beside it, or
-// that was replaced while we had it open. A full disk rolls the commit back. A
+// and is never written to; so is a database whose log was damaged or deleted (see
+// note.go), or that was replaced while we had it open. A full disk rolls the commit back. A
 // process may die or exit at any moment without Close: the next to open the
 // database finds every commit that returned.
 package sqlitestore
@@ -50,6 +50,10 @@ type Options struct {
 	Create bool
 	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
 	AllowUnsafeFS bool
+	// Raise opens a database although its last commits are lost. Reads and
+	// commits then go on from the highest revision that it ever had, and the
+	// caller lifts that.
+	Raise bool
 	// Poll is how often a waiter looks for itself, below all notification.
 	// 0 means five seconds.
 	Poll time.Duration
@@ -59,7 +63,10 @@ type Options struct {
 type Store struct {
 	path   string
 	safeFS bool
+	raise  bool
 	id     fs.FileInfo // of the file we opened
+	last   noteFile
+	made   bool // the folder beside it, by the one that writes
 
 	life  *driver.Life
 	group *driver.Group
@@ -69,10 +76,12 @@ type Store struct {
 	conns   *conns
 	commits int   // groups committed, under conns.main
 	known   state // after the last of them, under conns.main
+	log     files // of the writer's connection, under conns.main
 }
 
-// Open opens the database at path. Beside it, in the same folder, lie its log
-// and shared memory, the file "gate" and the folder "wake".
+// Open opens the database at path. Beside it, in the same folder, lie its log,
+// its shared memory, and the folder path.d with what processes tell each other:
+// the file "gate", the folder "wake" and the note "last".
 func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -86,24 +95,41 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(path, safeFS, o.Poll)
+	s.raise = o.Raise
 	if err := s.open(ctx, o.Create); err != nil {
 		s.gate.Close()
+		s.last.close()
 		return nil, err
 	}
 	return s, nil
 }
 
 func newStore(path string, safeFS bool, poll time.Duration) *Store {
-	folder := filepath.Dir(path)
 	s := &Store{
 		path:   path,
 		safeFS: safeFS,
 		life:   driver.NewLife(),
-		gate:   local.NewGate(filepath.Join(folder, "gate")),
-		wake:   local.NewWake(filepath.Join(folder, "wake"), poll),
+		gate:   local.NewGate(beside(path, "gate")),
+		wake:   local.NewWake(beside(path, "wake"), poll),
+		last:   noteFile{path: beside(path, "last")},
 	}
 	s.group = driver.NewGroup(s.apply)
 	return s
+}
+
+// beside is a file in the folder that belongs to a database.
+func beside(path, name string) string { return filepath.Join(path+".d", name) }
+
+// enter passes the gate, after making its folder. Versions before this one had
+// the gate elsewhere: SQLite's own lock keeps them and us apart.
+func (s *Store) enter(ctx context.Context) error {
+	if !s.made {
+		if err := os.Mkdir(s.path+".d", 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return local.Denied(err)
+		}
+		s.made = true
+	}
+	return s.gate.Lock(ctx)
 }
 
 func (s *Store) open(ctx context.Context, create bool) error {
@@ -123,18 +149,16 @@ func (s *Store) open(ctx context.Context, create bool) error {
 		}
 	}
 	s.id = found
-	s.conns, err = openConns(ctx, s.path, s.safeFS)
-	return err
+	if s.conns, err = openConns(ctx, s.path, s.safeFS); err != nil {
+		return err
+	}
+	return s.sameLog()
 }
 
 // look checks the store's files without opening them, and returns the
 // database's info, nil if there is none.
 func (s *Store) look() (fs.FileInfo, error) {
-	folder := filepath.Dir(s.path)
-	if _, err := local.File(filepath.Join(folder, "gate")); err != nil {
-		return nil, err
-	}
-	if err := local.SubDir(filepath.Join(folder, "wake")); err != nil {
+	if err := s.lookBeside(); err != nil {
 		return nil, err
 	}
 	if _, err := local.File(s.path + "-journal"); err != nil {
@@ -148,12 +172,33 @@ func (s *Store) look() (fs.FileInfo, error) {
 		if err := local.SingleName(s.path, db); err != nil {
 			return nil, err
 		}
+		if err := local.SingleMount(s.path); err != nil {
+			return nil, err
+		}
 		if db.Size() == 0 {
 			return nil, fmt.Errorf("%w: %s is empty; restore it from a backup, or remove it if it never was a store",
 				driver.ErrDamaged, s.path)
 		}
 	}
 	return db, s.lookAtLog(db)
+}
+
+// lookBeside checks the folder that belongs to the database. Who may read the
+// database may not have to enter it.
+func (s *Store) lookBeside() error {
+	if err := local.SubDir(s.path + ".d"); err != nil {
+		return err
+	}
+	err := local.SubDir(beside(s.path, "wake"))
+	for _, name := range []string{"gate", "last"} {
+		if err == nil {
+			_, err = local.File(beside(s.path, name))
+		}
+	}
+	if errors.Is(err, driver.ErrDenied) {
+		return nil
+	}
+	return err
 }
 
 // lookAtLog refuses a database whose log was taken away: without it the last
@@ -175,7 +220,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) error {
 		switch {
 		case db == nil && shm == nil && wal == nil, db != nil && wal != nil:
 			return nil
-		case db != nil && shm == nil && db.Size()%pageSize == 0:
+		case db != nil && (shm == nil || s.raise) && db.Size()%pageSize == 0:
 			return nil
 		case db != nil && shm == nil:
 			return fmt.Errorf("%w: %s is cut short; restore it from a backup", driver.ErrDamaged, s.path)
@@ -184,8 +229,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) error {
 		case db == nil:
 			return fmt.Errorf("%w: %s is missing but its log is there; restore both from a backup", driver.ErrDamaged, s.path)
 		default:
-			return fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or remove %s-shm to go on without them",
-				driver.ErrDamaged, s.path, s.path)
+			return fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or %s", driver.ErrDamaged, s.path, s.wayOut())
 		}
 	}
 }
@@ -193,7 +237,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) error {
 // create builds a new database under another name and moves it into place when
 // it is whole, so that an empty file is never one that is about to be filled.
 func (s *Store) create(ctx context.Context) error {
-	if err := s.gate.Lock(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.gate.Unlock()
@@ -206,7 +250,11 @@ func (s *Store) create(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := initialise(draft, s.safeFS); err != nil {
+	first := note{id: newID()}
+	if lost := s.last.read(); lost.rev > 0 { // another was here, and whoever had a token of it is not met again
+		first.rev = driver.Lift(lost.rev)
+	}
+	if err := initialise(draft, s.safeFS, first); err != nil {
 		return explain(err, s.path)
 	}
 	for _, rest := range []string{draft + "-wal", draft + "-journal"} {
@@ -217,6 +265,7 @@ func (s *Store) create(ctx context.Context) error {
 	if err := os.Rename(draft, s.path); err != nil {
 		return err
 	}
+	s.last.write(first)
 	return syncDir(filepath.Dir(s.path))
 }
 
@@ -230,7 +279,33 @@ func (s *Store) same() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist): // the disk's fault, and perhaps a passing one
 		return err
 	}
-	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path)
+	return s.replaced(s.path)
+}
+
+func (s *Store) replaced(path string) error {
+	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, path)
+}
+
+// files are the log and the shared memory that a connection has open.
+type files [2]fs.FileInfo
+
+// sameLog does for the log what same does for the database. SQLite never
+// removes it while somebody has it open; whoever comes after somebody else did
+// makes another, and both would write.
+func (s *Store) sameLog() error {
+	if !s.safeFS {
+		return nil
+	}
+	for i, path := range []string{s.path + "-wal", s.path + "-shm"} {
+		now, err := os.Lstat(path)
+		switch {
+		case err == nil && s.log[i] == nil:
+			s.log[i] = now
+		case err == nil && !os.SameFile(now, s.log[i]), errors.Is(err, fs.ErrNotExist) && s.log[i] != nil:
+			return s.replaced(path)
+		}
+	}
+	return nil
 }
 
 // Close ends all waits, finishes calls under way, and closes the database.
@@ -238,5 +313,6 @@ func (s *Store) Close() error {
 	defer s.life.End()()
 	s.gate.Close()
 	s.wake.Close()
+	s.last.close()
 	return s.conns.close()
 }

@@ -92,6 +92,15 @@ func SingleName(path string, fi fs.FileInfo) error {
 	return nil
 }
 
+// SingleMount refuses a file that is bound to its name from elsewhere: its log,
+// its journal and its gate are then others than those of its own name.
+func SingleMount(path string) error {
+	if mounted(path) {
+		return fmt.Errorf("%w: %s is a single file that is mounted from elsewhere; mount the folder that it is in", driver.ErrUnsafe, path)
+	}
+	return nil
+}
+
 // SubDir verifies a folder inside a store. A missing one is fine.
 func SubDir(path string) error {
 	fi, err := os.Lstat(path)

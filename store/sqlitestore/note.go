@@ -1,0 +1,171 @@
+package sqlitestore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc64"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A note says how far a database has come, outside of it. SQLite takes a log
+// that is damaged, cut or gone for a shorter one: locks that are held would
+// look free, and tokens would be given out twice.
+//
+// Writers write it under the gate after their commit, without a sync: the commit
+// is on the disk before, so a note above the database proves that commits are
+// lost, after a loss of power too. Readers read it before they take their view.
+// A note that is missing, unreadable or behind proves nothing.
+type note struct {
+	id  int64 // of the database; see idKey
+	rev int64
+}
+
+// idKey is where a database has its id, among the revisions of kinds, each of
+// which ends with a slash. Older versions carry it along. A database without
+// one has not been written since it got its first note.
+const idKey = "id"
+
+func newID() int64 { return rand.Int64() | 1 }
+
+// of reports whether the note is about the database with that id.
+func (n note) of(id int64) bool { return n.rev > 0 && (id == 0 || id == n.id) }
+
+// A note is one record of fixed size with a checksum, so that one that is read
+// while it is written is known as such.
+const (
+	noteMagic = "tasklock"
+	noteSize  = 32
+)
+
+var noteTable = crc64.MakeTable(crc64.ECMA)
+
+func (n note) encode() []byte {
+	b := append(make([]byte, 0, noteSize), noteMagic...)
+	b = binary.BigEndian.AppendUint64(b, uint64(n.id))
+	b = binary.BigEndian.AppendUint64(b, uint64(n.rev))
+	return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, noteTable))
+}
+
+func parseNote(b []byte) (note, bool) {
+	if string(b[:8]) != noteMagic || binary.BigEndian.Uint64(b[24:]) != crc64.Checksum(b[:24], noteTable) {
+		return note{}, false
+	}
+	return note{id: int64(binary.BigEndian.Uint64(b[8:])), rev: int64(binary.BigEndian.Uint64(b[16:]))}, true
+}
+
+// A noteFile is the file of a note, kept open. Nothing about it can fail: where
+// it cannot be read or written there is no note.
+type noteFile struct {
+	path string
+
+	mu     sync.Mutex
+	file   *os.File
+	info   fs.FileInfo
+	looked time.Time // when file was last seen to be the one at path
+}
+
+// noteLook is how long a reader may miss that the file was removed and made
+// anew. What it reads meanwhile is old, which proves nothing.
+const noteLook = time.Second
+
+func (f *noteFile) read() note {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file == nil || time.Since(f.looked) > noteLook {
+		f.look(false)
+	}
+	if f.file == nil {
+		return note{}
+	}
+	b := make([]byte, noteSize)
+	for range 3 {
+		if _, err := f.file.ReadAt(b, 0); err != nil {
+			return note{}
+		}
+		if n, ok := parseNote(b); ok {
+			return n
+		}
+	}
+	return note{}
+}
+
+func (f *noteFile) write(n note) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.look(true)
+	if f.file == nil {
+		return
+	}
+	if _, err := f.file.WriteAt(n.encode(), 0); err != nil {
+		f.drop() // it may be open for reading only
+	}
+}
+
+// look opens the file, unless the one that is open is still the one at path.
+func (f *noteFile) look(create bool) {
+	f.looked = time.Now()
+	now, err := os.Lstat(f.path)
+	if err == nil && f.file != nil && os.SameFile(now, f.info) {
+		return
+	}
+	f.drop()
+	if err != nil && !create || err == nil && !now.Mode().IsRegular() {
+		return
+	}
+	how := os.O_RDWR
+	if create {
+		how |= os.O_CREATE
+	}
+	file, err := os.OpenFile(f.path, how, 0o600)
+	if err != nil && !create {
+		file, err = os.Open(f.path)
+	}
+	if err != nil {
+		return
+	}
+	if f.info, err = file.Stat(); err != nil {
+		_ = file.Close()
+		return
+	}
+	f.file = file
+}
+
+func (f *noteFile) drop() {
+	if f.file != nil {
+		_ = f.file.Close()
+		f.file, f.info = nil, nil
+	}
+}
+
+func (f *noteFile) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop()
+}
+
+// behind refuses a database whose note is above it.
+func (s *Store) behind(n note, st state) error {
+	if s.raise || n.rev <= st.rev || !n.of(st.kinds[idKey]) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is at revision %d, and had come to %d: its log was damaged or lost, and the last commits with it; restore it from a backup, or %s",
+		driver.ErrDamaged, s.path, st.rev, n.rev, s.wayOut())
+}
+
+// wayOut is what to do when commits are lost and there is no backup.
+func (s *Store) wayOut() string {
+	url := "sqlite:" + s.path
+	if strings.ContainsFunc(url, func(r rune) bool {
+		return !strings.ContainsRune("/.:_-+@,=", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		url = "'" + strings.ReplaceAll(url, "'", `'\''`) + "'"
+	}
+	return "stop everything that uses it and go on without them: tasklock init --raise --store " + url
+}
