@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|scale|tasks|scheduler|hooks|files|git|postgres|etcd…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|holders|scale|tasks|scheduler|hooks|files|git|postgres|etcd…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -40,6 +40,7 @@ func main() {
 		{"sqlite", b.sqlite},
 		{"processes", b.processes},
 		{"wakeup", b.wakeup},
+		{"holders", b.holders},
 		{"scale", b.scale},
 		{"tasks", b.tasks},
 		{"scheduler", b.schedule},
