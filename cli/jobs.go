@@ -257,6 +257,9 @@ is written anew. What was triggered by hand is forgotten; what runs is known by 
 			if err != nil {
 				return err
 			}
+			if job, err := schedule.Show(ctx, a.st, r.Name); err == nil {
+				defer a.whoFires(job.Schedulers)
+			}
 			return a.answer(out, func(p *printer) {
 				p.line("%s job %s, fires %s.", a.did("Resumed", "Would resume"), out.Name, p.fires(out.Next))
 			})

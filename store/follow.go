@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -68,13 +69,19 @@ func (l *followers) end() {
 	}
 }
 
-func (l *followers) all() (all []*follower, keys []string) {
+// all are those who follow now, in groups whose records one read may ask for.
+func (l *followers) all() (groups [][]*follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var group []*follower
+	keys := 0
 	for f := range l.list {
-		all, keys = append(all, f), append(keys, f.keys...)
+		if keys += len(f.keys); keys > followAtOnce && len(group) > 0 {
+			groups, group, keys = append(groups, group), nil, len(f.keys)
+		}
+		group = append(group, f)
 	}
-	return all, keys
+	return append(groups, group)
 }
 
 // follow is the loop. After failures it asks less often, a store that is down has
@@ -97,15 +104,25 @@ func (s *Store) follow(ctx context.Context) {
 	}
 }
 
-// lookOnce reads once for all, and tells those who have something to hear.
-func (s *Store) lookOnce(ctx context.Context) error {
+// lookOnce looks for all, and returns the first error.
+func (s *Store) lookOnce(ctx context.Context) (err error) {
+	for _, group := range s.followers.all() {
+		err = cmp.Or(err, s.lookFor(ctx, group))
+	}
+	return err
+}
+
+// lookFor reads once for some, and tells those who have something to hear.
+func (s *Store) lookFor(ctx context.Context, group []*follower) error {
 	ctx, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
-	all, keys := s.followers.all()
-	told := make([]func(), len(all))
-	a := attempt{s: s, need: driver.Query{Keys: keys, Poll: true}}
+	a := attempt{s: s, need: driver.Query{Poll: true}}
+	for _, f := range group {
+		a.need.Keys = append(a.need.Keys, f.keys...)
+	}
+	told := make([]func(), len(group))
 	_, err := a.run(ctx, func(tx *Tx) error {
-		for i, f := range all {
+		for i, f := range group {
 			told[i], _ = f.look(tx) // what one of them cannot read is no matter of the others
 		}
 		return nil
@@ -114,12 +131,15 @@ func (s *Store) lookOnce(ctx context.Context) error {
 		return err
 	}
 	for i, tell := range told {
-		if tell != nil && s.followers.leave(all[i]) {
+		if tell != nil && s.followers.leave(group[i]) {
 			tell()
 		}
 	}
 	return nil
 }
+
+// followAtOnce is how many records one read asks for, about.
+const followAtOnce = 1000
 
 // followPatience bounds one read.
 const followPatience = 30 * time.Second
