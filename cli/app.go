@@ -59,6 +59,7 @@ type App struct {
 	offline bool      // --offline, of commands that look
 	asOf    time.Time // of when that is
 	args    []string  // of the command
+	keyArgs []string  // those before "--"
 
 	command string            // the command that runs: "locks list"
 	flags   map[string]string // those above that were given and can be configured

@@ -17,7 +17,10 @@ func compact(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	url, _ := cfg.Store()
+	url, _, err := cfg.Where()
+	if err != nil {
+		return err
+	}
 	var r compactResult
 	err = errors.ErrUnsupported
 	if a.Special.Compact != nil {

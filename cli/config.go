@@ -13,10 +13,15 @@ import (
 
 // Config is what a run of the command is configured to do: for each setting
 // the value of the first place that has one of flags, environment, project
-// file, user file, default; and which place that was.
+// file, the repository's tasklock.yaml, user file, default; and which place that
+// was.
 type Config struct {
 	place  place.Place // of the store where nobody names one
 	values map[string]configValue
+
+	shared    *sharedStore // what the repository names for all its clones
+	untrusted error        // why that may not be used, where it would count
+	ofLease   bool         // the store is that of the lease which the command runs under
 }
 
 // configValue is one setting and where it comes from: "--store",
@@ -25,6 +30,7 @@ type configValue struct {
 	text   string
 	origin string
 	file   string // set where a file said it
+	url    string // of a store: what text means, where that is known already
 }
 
 const (
@@ -63,10 +69,14 @@ func loadConfig(in configInput) (*Config, error) {
 		env = func(string) string { return "" }
 	}
 	c := defaultConfig(in.Place)
-	for _, path := range []string{userConfigFile(env), in.Place.Config()} {
-		if err := c.addFile(path); err != nil {
-			return nil, err
-		}
+	if err := c.addFile(userConfigFile(env)); err != nil {
+		return nil, err
+	}
+	if err := c.addShared(in.Place); err != nil {
+		return nil, err
+	}
+	if err := c.addFile(in.Place.Config()); err != nil {
+		return nil, err
 	}
 	if err := c.addEnv(env); err != nil {
 		return nil, err
@@ -74,6 +84,7 @@ func loadConfig(in configInput) (*Config, error) {
 	if err := c.addFlags(in.Flags); err != nil {
 		return nil, err
 	}
+	c.checkTrust(env)
 	c.addTimes()
 	return c, nil
 }
@@ -167,8 +178,13 @@ func (c *Config) addFlags(flags map[string]string) error {
 // a store that is missing is an error, not an empty one.
 func (c *Config) Store() (url string, named bool) {
 	v := c.values["store"]
-	if v.text == "" {
+	switch {
+	case v.text == "":
 		return c.place.URL(), false
+	case c.untrusted != nil:
+		return "untrusted:", true // which nobody can open
+	case v.url != "":
+		return v.url, true
 	}
 	if v.file == "" {
 		return v.text, true
@@ -180,9 +196,9 @@ func (c *Config) Store() (url string, named bool) {
 // no place for one, or there are two.
 func (c *Config) Where() (url string, named bool, err error) {
 	if url, named = c.Store(); !named {
-		err = c.place.Problem()
+		return url, named, c.place.Problem()
 	}
-	return url, named, err
+	return url, named, c.untrusted
 }
 
 // Why tells which choice the store is.

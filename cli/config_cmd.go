@@ -3,17 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/repo"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 func newConfigCmd(app *App) *cobra.Command {
@@ -29,16 +25,8 @@ func newConfigCmd(app *App) *cobra.Command {
 		Use: "path", Short: "Print where the files are",
 		Args: noArgs, RunE: app.does(app.configPath),
 	}
-	var user bool
-	set := &cobra.Command{
-		Use: "set KEY VALUE", Short: "Change a value in the project's file, or the user's",
-		Example: "  tasklock config set locking.taskTimeout 45m\n  tasklock config set --user locking.waitTimeout 10m",
-		Args:    settingArgs(2), ValidArgsFunction: completeSetting,
-		RunE: app.does(func(ctx context.Context, args []string) error { return app.configSet(ctx, args[0], args[1], user) }),
-	}
-	set.Flags().BoolVar(&user, "user", false, "in the file of the user, for all projects")
-	g := app.group("config", "Show and change the configuration", show, get, set, path)
-	g.Long = "Flags beat TASKLOCK_… variables, these the project's file, that the user's file, that the defaults.\n\n" + settingsHelp()
+	g := app.group("config", "Show and change the configuration", show, get, newConfigSetCmd(app), newTrustCmd(app), path)
+	g.Long = "Flags beat TASKLOCK_… variables, these the file of this clone or project (.tasklock/config.yaml), that the\nrepository's tasklock.yaml, that the user's file, that the defaults.\n\n" + settingsHelp()
 	return g
 }
 
@@ -84,7 +72,9 @@ type settingView struct {
 func (c *Config) view(s setting) settingView {
 	v := c.values[s.key]
 	if s.key == "store" {
-		v.text, _ = c.Store()
+		if v.text, _ = c.Store(); c.untrusted != nil {
+			return settingView{s.key, c.shared.value, v.origin + " (not trusted: tasklock config trust)"}
+		}
 	}
 	return settingView{s.key, v.text, v.origin}
 }
@@ -158,7 +148,7 @@ func (a *App) configFiles() ([]configFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []configFile{{Scope: "project", Path: p.Config()}, {Scope: "user", Path: userConfigFile(a.Env)}}
+	files := []configFile{{Scope: "project", Path: p.Config()}, {Scope: "shared", Path: sharedFile(p)}, {Scope: "user", Path: userConfigFile(a.Env)}}
 	for i, f := range files {
 		files[i].Exists = f.Path != "" && repo.Exists(f.Path)
 	}
@@ -184,78 +174,9 @@ func (a *App) configPath(context.Context, []string) error {
 	})
 }
 
-func (a *App) configSet(ctx context.Context, key, value string, user bool) error {
-	s, _ := findSetting(key)
-	text, err := s.norm(value)
-	if err != nil {
-		return usagef("%s: %v", key, err)
-	}
-	files, err := a.configFiles()
-	if err != nil {
-		return err
-	}
-	scope, path := "project", ""
-	if user {
-		scope = "user"
-	}
-	for _, f := range files {
-		if f.Scope == scope {
-			path = f.Path
-		}
-	}
-	if path == "" && !user {
-		return &noProjectError{next: a.commandLine("config", "set", "--user", key, value)}
-	}
-	if path, err = editable(path, user, a.DryRun); err != nil {
-		return err
-	}
-	changed, err := editConfig(ctx, path, s, text, a.DryRun)
-	if err != nil {
-		return err
-	}
-	data := map[string]any{"key": key, "value": text, "file": path, "changed": changed}
-	return a.answer(data, func(p *printer) {
-		switch {
-		case !changed:
-			p.line("%s is %s already in %s.", key, text, path)
-		case a.DryRun:
-			p.line("Would set %s to %s in %s.", key, text, path)
-		default:
-			p.line("Set %s to %s in %s.", key, text, path)
-		}
-	})
-}
-
 // noProjectError: there is no file for the settings of a project.
 type noProjectError struct{ next string }
 
 func (e *noProjectError) Error() string {
 	return "no repository or project here, so there is no file for its settings; --user is for your own, and tasklock init makes a project of this folder"
-}
-
-// editable prepares the place of a file. The user's may be a link, as people
-// who keep their settings in a repository have it; the project's may not.
-func editable(path string, user, dryRun bool) (string, error) {
-	switch {
-	case path == "" && user:
-		return "", &ConfigError{File: "HOME", Msg: "is not set, so the user has no configuration file"}
-	}
-	if user {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return real, nil
-		}
-		if dryRun {
-			return path, nil
-		}
-		return path, refused(os.MkdirAll(filepath.Dir(path), 0o700))
-	}
-	for _, p := range []string{filepath.Dir(path), path} {
-		if fi, err := os.Lstat(p); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-			return "", fmt.Errorf("%w: %s is a symbolic link; nothing is written through it", driver.ErrUnsafe, p)
-		}
-	}
-	if dryRun {
-		return path, nil
-	}
-	return path, makeFolder(filepath.Dir(path))
 }

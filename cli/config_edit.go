@@ -22,24 +22,38 @@ import (
 // editConfig changes one value of a configuration file and leaves the rest of
 // it, comments too. It reports whether that changes anything. A file that has
 // mistakes is not touched.
-func editConfig(ctx context.Context, path string, s setting, text string, dryRun bool) (changed bool, err error) {
+func editConfig(ctx context.Context, f editedConfig, s setting, text string, dryRun bool) (changed bool, err error) {
 	if dryRun {
-		_, changed, err := editedFile(path, s, text)
+		_, changed, err := editedFile(f.path, s, text)
 		return changed, err
 	}
-	// Two edits at once would otherwise lose one of them.
-	gate := flock.New(path + ".lock")
+	err = underGate(ctx, f.gate, func() error {
+		var now []byte
+		if now, changed, err = editedFile(f.path, s, text); err != nil || !changed {
+			return err
+		}
+		return refused(replaceFile(f.path, now, f.mode))
+	})
+	return changed && err == nil, err
+}
+
+// editedConfig is a file to change, what keeps others from changing it at the
+// same time, and its mode if it is new.
+type editedConfig struct {
+	path, gate string
+	mode       fs.FileMode
+}
+
+// underGate keeps two edits at once from losing one of them.
+func underGate(ctx context.Context, path string, edit func() error) error {
+	gate := flock.New(path)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := gate.TryLockContext(ctx, 10*time.Millisecond); err != nil {
-		return false, refused(err)
+		return refused(err)
 	}
 	defer func() { _ = gate.Unlock() }()
-	now, changed, err := editedFile(path, s, text)
-	if err != nil || !changed {
-		return false, err
-	}
-	return true, refused(replaceFile(path, now))
+	return edit()
 }
 
 func editedFile(path string, s setting, text string) (now []byte, changed bool, err error) {
@@ -144,8 +158,7 @@ func child(m *yaml.Node, name string) *yaml.Node {
 
 // replaceFile writes a file so that it is the old or the new one at every
 // instant, also through a loss of power.
-func replaceFile(path string, text []byte) (err error) {
-	mode := fs.FileMode(0o600)
+func replaceFile(path string, text []byte, mode fs.FileMode) (err error) {
 	if fi, err := os.Stat(path); err == nil {
 		mode = fi.Mode().Perm()
 	}

@@ -32,6 +32,9 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	repository(t, dir)
+	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	return &desk{t: t, dir: dir, now: time.Now, env: map[string]string{"HOME": filepath.Join(dir, "home"), "TASKLOCK_OWNER": "me"}}
 }
 

@@ -66,6 +66,7 @@ func judge(err error) verdict {
 		usage    *usageError
 		signal   *signalError
 		config   *ConfigError
+		doubted  *UntrustedError
 		denied   *deniedError
 		start    *runner.StartError
 		ended    *runner.SignalError
@@ -107,6 +108,8 @@ func judge(err error) verdict {
 		return verdict{ExitLost, "LEASE_LOST"}
 	case errors.As(err, &owner), errors.As(err, &denied):
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
+	case errors.As(err, &doubted):
+		return verdict{ExitSetup, "UNTRUSTED_STORE"}
 	case errors.As(err, &config):
 		return verdict{ExitSetup, "INVALID_CONFIG"}
 	case errors.As(err, &nowhere), errors.As(err, &homeless):

@@ -216,6 +216,9 @@ func (h *hook) fault(err error) error {
 	}
 	h.app.Quiet = false
 	h.app.note("%s", text)
+	if untrusted := new(UntrustedError); h.What == agent.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
+		return h.reply(h.Tell("tasklock checks no locks in this clone: "+clean(message(err)), ""))
+	}
 	return &exitHook{int(ExitError)}
 }
 

@@ -88,6 +88,7 @@ func (a *App) next(err error) string {
 		usage   *usageError
 		denied  *deniedError
 		config  *ConfigError
+		doubted *UntrustedError
 		moved   *store.MovedError
 		filled  *store.FillingError
 		theirs  *deniedBusy
@@ -124,6 +125,8 @@ func (a *App) next(err error) string {
 		return "tasklock doctor --store " + shellQuote(no.Stores[0])
 	case errors.As(err, &no):
 		return ownStore
+	case errors.As(err, &doubted):
+		return a.commandLine("config", "trust")
 	case errors.As(err, &config):
 		return a.afterConfig(config)
 	case errors.As(err, &moved):

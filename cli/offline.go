@@ -20,7 +20,10 @@ func (a *App) offlineFlag(cmd *cobra.Command) {
 
 // seen is the store as this machine last saw it.
 func (a *App) seen(ctx context.Context) (*store.Store, error) {
-	url, _ := a.cfg.Store()
+	url, _, err := a.cfg.Where()
+	if err != nil {
+		return nil, err
+	}
 	if a.Special.Offline == nil || !isGit(url) {
 		return nil, usagef("--offline: %s is on this machine; only a store on a git remote is remembered", withoutPassword(url))
 	}

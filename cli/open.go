@@ -27,6 +27,9 @@ func (a *App) Config() (*Config, error) {
 			return nil, err
 		}
 		a.cfg, a.cfgErr = loadConfig(configInput{Place: p, Env: a.Env, Flags: a.flags})
+		if there := a.leaseStore(); there != "" && a.cfgErr == nil {
+			a.cfgErr = a.useLease(context.Background(), a.cfg, there)
+		}
 		if a.cfgErr == nil {
 			url, _ := a.cfg.Store()
 			a.leave(url)
@@ -91,6 +94,8 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	d, err := a.Open(ctx, url, o)
 	err = cfg.blame(err)
 	switch missing := errors.Is(err, driver.ErrMissing); {
+	case missing && cfg.ofLease:
+		return nil, &leaseStoreGone{url}
 	case missing:
 		if no := a.unmade(cfg); no != nil {
 			return nil, no

@@ -23,7 +23,7 @@ func (a *App) findPlace() (place.Place, error) {
 	switch {
 	case err == nil:
 		return p, nil
-	case a.StoreURL != "" || a.Env("TASKLOCK_STORE") != "":
+	case a.StoreURL != "" || a.Env("TASKLOCK_STORE") != "" || a.leaseStore() != "":
 		return place.Place{}, nil
 	case errors.As(err, &bad):
 		return place.Place{}, &ConfigError{File: bad.File, Line: bad.Line, Msg: bad.Msg}
@@ -54,7 +54,7 @@ func (a *App) warnShared(cfg *Config) {
 	if remote := cfg.place.Shared(true); remote != "" {
 		url, _ := cfg.Store()
 		a.warn("the remote %s has a branch %s, where others may keep their locks; this clone uses its own store. Use the branch: %s; or keep this one: %s",
-			remote, place.Branch, useBranch(remote), "tasklock config set store "+shellQuote(url))
+			remote, place.Branch, useBranch(remote), "tasklock config set --local store "+shellQuote(url))
 	}
 }
 

@@ -197,9 +197,12 @@ type runFunc func(ctx context.Context, args []string) error
 // does makes a RunE: it notes which command runs with which flags.
 func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		a.command, a.args = commandName(cmd), args
+		a.command, a.args, a.keyArgs = commandName(cmd), args, args
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			a.keyArgs = args[:dash:dash]
+		}
 		a.flags = map[string]string{}
-		for _, name := range []string{"store", "owner", "allow-unsafe-fs"} {
+		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "lease"} {
 			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 				a.flags[name] = f.Value.String()
 			}

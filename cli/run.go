@@ -38,8 +38,9 @@ free at once and the command is stopped within a second or two (git: five). On
 Linux that includes descendants outside the process group, as under timeout.
 The exit code is 7 then, and the message says who ended the lock.
 
-The command finds TASKLOCK_KEY, TASKLOCK_TOKEN, TASKLOCK_LEASE and TASKLOCK_OWNER
-in its environment. run exits as the command does, 126 or 127 if it cannot be
+The command finds TASKLOCK_KEY (one key a line), TASKLOCK_TOKEN, TASKLOCK_LEASE,
+TASKLOCK_OWNER and TASKLOCK_LEASE_STORE in its environment: commands about that key
+ask that store, in whatever folder they run. run exits as the command does, 126 or 127 if it cannot be
 started, 128+n for signal n. stdout belongs to the command.`,
 		Example: `  tasklock run deploy -- ./deploy.sh
   tasklock run job:nightly --skip-if-locked -- ./nightly.sh`,
@@ -107,7 +108,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	w := a.waiting(req.Wait)
 	req.Waiting = w.update
 	res, err := runner.Run(ctx, st, runner.Options{
-		Acquire: req, Command: command, Dir: a.Dir, Env: a.Environ,
+		Acquire: req, Command: command, Dir: a.Dir, Env: a.environ(ctx),
 		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr,
 		Grace: o.grace.value, Forward: true, Guardian: []string{self, guardianVerb},
 		Holding: func(g lock.Grant) { w.end(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on

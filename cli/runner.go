@@ -105,7 +105,7 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 	}
 	w := runner.WorkOptions{
 		Owner: a.Identity().Owner, Name: o.name, Section: o.section, Label: o.label,
-		Command: command, Dir: a.Dir, Env: a.Environ, NoStdin: o.noStdin, Stdout: a.Stdout, Stderr: a.Stderr, KeepOutput: o.keepOutput,
+		Command: command, Dir: a.Dir, Env: a.environ(ctx), NoStdin: o.noStdin, Stdout: a.Stdout, Stderr: a.Stderr, KeepOutput: o.keepOutput,
 		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.value, MaxHold: o.maxHold.value,
 		Grace: o.grace.value, Signals: true, Guardian: []string{self, guardianVerb}, Log: a.runnerLog,
 	}

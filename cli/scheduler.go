@@ -71,7 +71,7 @@ func (o *schedulerOptions) run(ctx context.Context, a *App) error {
 	}
 	opt := &schedule.Options{
 		Pod: o.pod, MaxRunning: o.maxRunning, Grace: o.grace.value, Signals: true, Once: o.once, Log: o.log(a),
-		Commands: &schedule.Commands{Dir: a.Dir, Env: a.Environ, Stdout: a.Stdout, Stderr: a.Stderr, Guardian: []string{self, guardianVerb}},
+		Commands: &schedule.Commands{Dir: a.Dir, Env: a.environ(ctx), Stdout: a.Stdout, Stderr: a.Stderr, Guardian: []string{self, guardianVerb}},
 	}
 	if o.grace.given && o.grace.value == 0 {
 		opt.Grace = 1 // 0 is the default there

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,9 @@ func whoami(a *App) error {
 		}
 		add("store", url)
 		add("because", why)
+		if there := a.Env(leaseStoreEnv); there != "" {
+			add("lease's store", withoutPassword(there)+" (for commands about "+strings.Join(a.leaseEnv().keys, ", ")+")")
+		}
 		p.fields(rows)
 		p.line("")
 		for _, s := range id.Chain {

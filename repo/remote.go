@@ -43,13 +43,19 @@ func (t Tree) RemoteWith(branch string, quick bool) string {
 	return found[0]
 }
 
+// HasRemote reports whether git's configuration has a remote of that name, with
+// an address. What could also name a folder further away is none.
+func (t Tree) HasRemote(name string) bool {
+	return t.Git != "" && !strings.ContainsAny(name, `/\`) && slices.Contains(remotes(filepath.Join(t.Git, "config")), name)
+}
+
 // hasRef asks git.
 func (t Tree) hasRef(ref string) bool {
 	return exec.Command("git", "--git-dir="+t.Git, "show-ref", "--verify", "--quiet", ref).Run() == nil
 }
 
-// remotes reads the names of the remotes that git's configuration has. Names
-// that could lead out of refs/remotes are left out.
+// remotes reads the names of the remotes with an address that git's
+// configuration has. Names that could lead out of refs/remotes are left out.
 func remotes(config string) (names []string) {
 	f, err := os.Open(config)
 	if err != nil {
@@ -57,14 +63,20 @@ func remotes(config string) (names []string) {
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	name := ""
 	for lines.Scan() {
-		head, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "[remote ")
-		end := strings.LastIndex(head, "]")
-		if !ok || end < 0 {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			head, ok := strings.CutPrefix(line, "[remote ")
+			if end := strings.LastIndex(head, "]"); ok && end >= 0 {
+				name = unquote(strings.TrimSpace(head[:end]))
+			} else {
+				name = ""
+			}
 			continue
 		}
-		name := unquote(strings.TrimSpace(head[:end]))
-		if name != "" && filepath.IsLocal(name) && !slices.Contains(names, name) {
+		key, url, _ := strings.Cut(line, "=")
+		if strings.EqualFold(strings.TrimSpace(key), "url") && strings.TrimSpace(url) != "" && name != "" && filepath.IsLocal(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

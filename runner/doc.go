@@ -77,6 +77,8 @@
 //	TASKLOCK_NAME    what was asked for: the title of a task whose key is its id
 //	TASKLOCK_TOKEN   the largest fencing token
 //	TASKLOCK_LEASE   the lease; one a line for each key if they are in several
+//	TASKLOCK_LEASE_STORE  added by the command line: where that lease is, without
+//	                 a password; commands about the key ask there
 //	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use
 //	                 and renew what the command runs under, not release it
 //
