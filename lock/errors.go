@@ -87,6 +87,9 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
+	if len(e.IDs) == 0 {
+		return fmt.Sprintf("%q could be any of many tasks", e.Name)
+	}
 	return fmt.Sprintf("%q could be %s", e.Name, strings.Join(e.IDs, ", "))
 }
 

@@ -18,7 +18,9 @@ import (
 // notes that lock in all records of the task (bearer.Older), and a grant of
 // the task looks at those locks too. Nobody can take such a lock later: a plain
 // grant is guarded by the absence of the name's record, and naming a task is
-// guarded by the lock on the name.
+// guarded by the lock on the name. A commit that names more tasks than it can
+// guard notes that there may be one: a guard on all locks would fail again and
+// again while others work.
 
 const (
 	nameKind = "name/"
@@ -36,7 +38,7 @@ type nameRecord struct {
 // bearer is a task that bears the name.
 type bearer struct {
 	ID    string            `json:"id"`
-	Older map[string]string `json:"older,omitempty"` // locks that were there before the name: name → lease
+	Older map[string]string `json:"older,omitempty"` // locks that were there before the name: name → lease, "" for any
 }
 
 // Check tells a damaged record from one that says something.
@@ -234,8 +236,8 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 		if err != nil {
 			return nil, err
 		}
-		if lk.Value.Lease == lease {
-			older[name] = lease
+		if lk.Exists() && (lease == "" || lk.Value.Lease == lease) {
+			older[name] = lk.Value.Lease
 		}
 	}
 	for _, name := range fresh {
@@ -244,6 +246,10 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 			return nil, err
 		}
 		if name == id || there.Value.has(name) >= 0 {
+			continue
+		}
+		if tx.Room() < roomToName {
+			older[name] = ""
 			continue
 		}
 		lk, err := getLock(tx, name)
@@ -257,9 +263,14 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 	return older, mayBear(tx, id, older, fresh)
 }
 
+// roomToName is how many guards must be left for one more on the lock of a name.
+const roomToName = 20
+
 // mayBear refuses names under which a task would have two holders at once, or
 // more older locks than a grant can look at.
 func mayBear(tx *store.Tx, id string, older map[string]string, fresh []string) error {
+	older = maps.Clone(older)
+	maps.DeleteFunc(older, func(_, lease string) bool { return lease == "" })
 	if len(older) == 0 {
 		return nil
 	}

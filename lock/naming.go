@@ -100,7 +100,7 @@ func (b bearer) locks(tx *store.Tx) (out []store.Entry[lockRecord], err error) {
 		if err != nil {
 			return nil, err
 		}
-		if lk.Exists() && lk.Value.Lease == b.Older[name] {
+		if lease := b.Older[name]; lk.Exists() && (lease == "" || lk.Value.Lease == lease) {
 			out = append(out, lk)
 		}
 	}

@@ -276,12 +276,12 @@ func (r *records) judgeNames() {
 				r.fault("name %s lists %s, which is not called so", name, b.ID)
 			}
 			_, isID := r.tasks[name]
-			if lk, locked := r.locks[name]; locked && !isID && b.Older[name] != lk.Lease {
+			if lk, locked := r.locks[name]; locked && !isID && !knows(b.Older, name, lk.Lease) {
 				r.fault("%s is locked by %s, and %s, which is called so, does not know", name, lk.Owner, b.ID)
 			}
-			for older, lease := range b.Older {
+			for older := range b.Older {
 				own, both := r.locks[b.ID]
-				if lk := r.locks[older]; both && lk.Lease == lease && !lock.Uses(own.Owner, lk.Owner) && !lock.Uses(lk.Owner, own.Owner) {
+				if lk, held := r.locks[older]; held && both && knows(b.Older, older, lk.Lease) && !lock.Uses(own.Owner, lk.Owner) && !lock.Uses(lk.Owner, own.Owner) {
 					r.fault("%s is locked by %s, and as %s by %s", b.ID, own.Owner, older, lk.Owner)
 				}
 			}
@@ -292,6 +292,12 @@ func (r *records) judgeNames() {
 			r.fault("name %s is that of no task", name)
 		}
 	}
+}
+
+// knows reports whether an older lock of that lease is noted.
+func knows(older map[string]string, name, lease string) bool {
+	l, noted := older[name]
+	return noted && (l == "" || l == lease)
 }
 
 // judgeTasks: dependencies are written on both sides and know what is done,

@@ -9,6 +9,15 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
+// wantNames reads at once the records of all names of tasks.
+func wantNames(tx *store.Tx, found []Task) error {
+	var keys []string
+	for _, t := range found {
+		keys = append(keys, lock.NeedNames(t.ID, t.names())...)
+	}
+	return tx.Want(keys...)
+}
+
 // IndexNames returns the writes that index the names of all tasks among the
 // records of a store from before there was an index. A task that cannot be
 // read is passed over: it has no name until it is mended.

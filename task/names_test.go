@@ -195,15 +195,16 @@ func TestAmbiguousNames(t *testing.T) {
 	w.acquire("b", "Fix bug")
 	w.holds("x a", "t1 b")
 
-	many := make([]task.New, 60)
-	for i := range many {
-		many[i].Title = "TODO"
+	var ids []string
+	for range 6 {
+		ids = append(ids, w.add(many(10, func(int) task.New { return task.New{Title: "TODO"} })...)...)
 	}
-	ids := w.add(many...)
 	_, err = w.tryAcquire(lock.AcquireRequest{Owner: "a", Keys: []string{"TODO"}})
 	as[*lock.AmbiguousError](w, err)
-	_, err = task.Delete(w.ctx, w.st, task.RemoveRequest{Tasks: ids})
-	w.must(err)
+	for _, id := range ids {
+		_, err = task.Delete(w.ctx, w.st, task.RemoveRequest{Tasks: []string{id}})
+		w.must(err)
+	}
 	w.acquire("a", "TODO")
 	w.holds("x a", "t1 b", "TODO a")
 }
@@ -252,17 +253,58 @@ func TestADamagedName(t *testing.T) {
 type frugal struct {
 	driver.Store
 	t    *testing.T
+	only string // of kinds; empty: any
 	most int
 }
 
 func (f *frugal) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	for _, g := range b.Guards {
-		if strings.HasSuffix(g.Key, "/") {
+		if strings.HasSuffix(g.Key, "/") && (f.only == "" || f.only == g.Key) {
 			f.t.Errorf("%s: guards all of %s", b.Note, g.Key)
 		}
 	}
 	f.most = max(f.most, len(b.Guards))
 	return f.Store.Commit(ctx, b)
+}
+
+// between runs fn before the next commit.
+type between struct {
+	driver.Store
+	fn func()
+}
+
+func (b *between) Commit(ctx context.Context, batch driver.Batch) (int64, error) {
+	if fn := b.fn; fn != nil {
+		b.fn = nil
+		fn()
+	}
+	return b.Store.Commit(ctx, batch)
+}
+
+// A long list is added while others take locks, one on a name in it.
+func TestManyNamesAmongLocks(t *testing.T) {
+	w := large(t)
+	commits := 0
+	b := &between{Store: w.mem}
+	st := store.New(b)
+	b.fn = func() {
+		commits++
+		w.acquire("alice", "n500")
+		w.acquire("alice", "unrelated")
+	}
+	list := many(1000, func(i int) task.New { return task.New{Title: fmt.Sprint("n", i)} })
+	f := &frugal{Store: b, t: t, only: "lock/"}
+	_, err := task.Add(w.ctx, store.New(f), task.AddRequest{Tasks: list})
+	w.must(err)
+	equal(w, "commits of others", commits, 1)
+	_, err = task.ClaimTasks(w.ctx, st, task.ClaimRequest{Tasks: []string{"t501"}, Acquire: lock.AcquireRequest{Owner: "bob"}})
+	if held := as[*lock.HeldError](w, err); held.Key != "n500" {
+		t.Errorf("%+v", held)
+	}
+	w.refused("n500", "bob", "501")
+	w.must(w.release("alice", "n500"))
+	w.claim("bob", "n500")
+	w.claim("bob", "n501")
 }
 
 // As many tasks as a lease can have, by names of which each has an older lock
@@ -327,7 +369,9 @@ func TestIndexNames(t *testing.T) {
 	w := newWorld(t)
 	w.acquire("alice", "deploy")
 	w.add(task.New{Title: "deploy"}, task.New{Title: "Fix bug"}, task.New{Title: "Fix bug"}, in("S", "x"), task.New{Title: "x"}, task.New{Title: "section:S"})
-	w.add(many(30, func(int) task.New { return task.New{Title: "TODO"} })...)
+	for range 30 { // more at once would be unsure of older locks
+		w.add(task.New{Title: "TODO"})
+	}
 	w.acquire("alice", "x")
 	snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{{}}})
 	w.must(err)

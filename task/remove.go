@@ -71,7 +71,7 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 		if err != nil {
 			return err
 		}
-		if err := wantChange(tx, found); err != nil {
+		if err := cmp.Or(wantChange(tx, found), wantNames(tx, found)); err != nil {
 			return err
 		}
 		ids := idsOf(found)

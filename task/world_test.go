@@ -49,7 +49,7 @@ func large(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.mem.asleep = true
-	w.strict.Folds = []string{"task/", "archive/", "section/", "counter/", "lock/", "lease/", "queue/"}
+	w.strict.Folds = []string{"task/", "archive/", "section/", "counter/", "name/", "lock/", "lease/", "queue/"}
 	t.Cleanup(func() {
 		for _, fault := range w.mem.judge() {
 			t.Errorf("%.1000s", fault)
