@@ -83,7 +83,7 @@ func dump(ctx context.Context, st driver.Store) (Dump, error) {
 				key += "+"
 			}
 		}
-		for _, f := range []string{"since", "renewedAt", "time", "at", "lapsed", "id", "storeId", "createdAt", "claimedAt", "updatedAt", "completedAt"} {
+		for _, f := range []string{"since", "renewedAt", "time", "at", "lapsed", "id", "call", "storeId", "createdAt", "claimedAt", "updatedAt", "completedAt"} {
 			delete(v, f)
 		}
 		all[key] = Entry{Rev: r.Rev, Value: v}
