@@ -46,9 +46,9 @@ func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err erro
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	signals.listen()
-	a.note("Watching... (Ctrl+C to end)")
 	seen := 0
-	err = lock.Watch(ctx, st, func(e lock.Event) error {
+	ready := func() { a.note("Watching... (Ctrl+C to end)") }
+	err = lock.Watch(ctx, st, ready, func(e lock.Event) error {
 		if len(keys) > 0 && !slices.ContainsFunc(e.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
 			return nil
 		}

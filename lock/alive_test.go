@@ -104,14 +104,16 @@ func sleeper(t *testing.T) *exec.Cmd {
 }
 
 func TestKeep(t *testing.T) {
+	t.Parallel() // it mostly sleeps
+	const ttl = 5 * time.Second
 	w := newWorld(t)
 	work := sleeper(t)
 	p, err := host.Find(work.Process.Pid)
 	w.must(err)
-	g := w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a", "path:src"}, Process: p, TTL: 2 * time.Second})
+	g := w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a", "path:src"}, Process: p, TTL: ttl})
 	done := make(chan error, 1)
 	go func() { done <- lock.Keep(w.ctx, w.st, g.LeaseID, p) }()
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(ttl + 2*time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if h := w.check("a"); h.Lock == nil || h.Lock.Token != g.Token {
 			t.Fatalf("lost while its process lives: %+v", h)
 		}

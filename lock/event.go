@@ -188,10 +188,10 @@ func withToken(rec driver.Record) []byte {
 	return value
 }
 
-// Watch calls fn for every event from now on, in order, until ctx ends or fn
-// returns an error. After a burst that exceeds what history keeps in one read,
+// Watch calls ready, if it is not nil, and then fn for every event since, in
+// order, until ctx ends or fn returns an error. After a burst that exceeds what history keeps in one read,
 // the oldest of it may be missing.
-func Watch(ctx context.Context, st *store.Store, fn func(Event) error) error {
+func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) error) error {
 	var seen int64 = -1
 	const window = -500
 	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: window}}}
@@ -226,6 +226,9 @@ func Watch(ctx context.Context, st *store.Store, fn func(Event) error) error {
 			if err := fn(e); err != nil {
 				return err
 			}
+		}
+		if seen < 0 && ready != nil {
+			ready()
 		}
 		seen = rev
 		if err := waitAtMost(ctx, st, watchPoll, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {

@@ -187,7 +187,7 @@ func TestWatch(t *testing.T) {
 				done := make(chan error)
 				go func() {
 					st := store.New(drivertest.NewFlaky(w.mem, c.flaky))
-					done <- lock.Watch(ctx, st, func(e lock.Event) error {
+					done <- lock.Watch(ctx, st, nil, func(e lock.Event) error {
 						if got = append(got, e.Event+" "+e.Keys[0]); len(got) == 5 {
 							return enough
 						}
@@ -206,7 +206,7 @@ func TestWatch(t *testing.T) {
 				}
 				equal(w, "events", got, []string{"acquired a", "released a", "acquired a", "taken over a", "acquired a"})
 				cancel(nil)
-				if err := lock.Watch(ctx, w.st, nil); !errors.Is(err, context.Canceled) {
+				if err := lock.Watch(ctx, w.st, nil, nil); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})

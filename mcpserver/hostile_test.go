@@ -267,7 +267,7 @@ func TestHTTPStrangers(t *testing.T) {
 		conn, err := net.Dial("tcp", h.Listener.Addr().String())
 		w.must(err)
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		_, _ = io.WriteString(conn, request)
 		answer, _ := io.ReadAll(io.LimitReader(conn, 15))
 		return string(answer)

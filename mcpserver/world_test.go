@@ -193,7 +193,7 @@ func (w *world) waiters(key string) int {
 // eventually waits for a condition that comes about by itself.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatal("never: ", what)
 		}

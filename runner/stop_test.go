@@ -256,7 +256,7 @@ func (b *brittle) Read(ctx context.Context, q driver.Query) (driver.Snapshot, er
 // wrong with the store.
 func TestStoreOutOfReach(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
+	const ttl = 6 * time.Second
 	keepers(t, func(t *testing.T, guardian []string) {
 		t.Parallel()
 		for name, breakIt := range map[string]func(*brittle){

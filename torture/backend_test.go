@@ -108,7 +108,7 @@ type place struct {
 // place makes a new store.
 func (b backend) place(t testing.TB) place {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	if b.create == nil {
 		return place{b, dir, b.at(dir)}
 	}

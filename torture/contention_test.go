@@ -13,7 +13,7 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 	t.Helper()
 	p := b.place(t)
 	c := Config{
-		URL: p.url, Dir: t.TempDir(), Env: p.only, Worker: workerProgram(t), Mode: mode, Binary: command(t),
+		URL: p.url, Dir: tempDir(t), Env: p.only, Worker: workerProgram(t), Mode: mode, Binary: command(t),
 		Jitter: true, Tries: 30, Batches: 20,
 		KillEvery: 300 * time.Millisecond, PauseEvery: 2 * time.Second,
 		Damage: func() []string { return p.wrong(t) },

@@ -221,7 +221,7 @@ func TestRestored(t *testing.T) {
 		token(fmt.Sprint("early-", i))
 	}
 	kept := token("kept")
-	file := filepath.Join(t.TempDir(), "snapshot")
+	file := filepath.Join(tempDir(t), "snapshot")
 	must(t, c.Snapshot(file))
 	highest := max(token("late"), token("later"))
 	worker, err := f.start(0, 1, time.Minute, false, "")

@@ -75,7 +75,7 @@ func newDisk(t *testing.T, b backend) *disk {
 			t.Fatalf("%s is missing; run: apt-get install %s", tool, pkg)
 		}
 	}
-	d := &disk{backend: b, binary: command(t), worker: workerProgram(t), image: filepath.Join(t.TempDir(), "image"), mount: t.TempDir()}
+	d := &disk{backend: b, binary: command(t), worker: workerProgram(t), image: filepath.Join(tempDir(t), "image"), mount: tempDir(t)}
 	must(t, os.WriteFile(d.image, nil, 0o600))
 	must(t, os.Truncate(d.image, 64<<20))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {

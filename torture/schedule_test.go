@@ -40,7 +40,7 @@ const marker = `set -C; echo > "$MARKS/$TASKLOCK_JOB.$TASKLOCK_FIRE_TIME.$TASKLO
 
 func newFleet(t *testing.T, b backend, jobs int, bug string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, place: b.place(t), binary: command(t), bug: bug, jobs: jobs, work: t.TempDir()}
+	f := &fleet{t: t, place: b.place(t), binary: command(t), bug: bug, jobs: jobs, work: tempDir(t)}
 	must(t, os.Mkdir(filepath.Join(f.work, "marks"), 0o700))
 	f.pods, f.logs = make([]*exec.Cmd, podCount), make([]*bytes.Buffer, podCount)
 	var table strings.Builder

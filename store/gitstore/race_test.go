@@ -191,7 +191,8 @@ func TestCommitsGoTogether(t *testing.T) {
 	}
 }
 
-// Somebody else keeps the branch moving all the time.
+// Somebody else keeps the branch moving, half of the time: two who do nothing but
+// push could keep a third out for as long as they like.
 func TestFalseConflicts(t *testing.T) {
 	t.Parallel()
 	remote := newRemote(t)
@@ -200,7 +201,12 @@ func TestFalseConflicts(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
+			began := time.Now()
 			_, _ = busy.Commit(ctx, put("lock/other", fmt.Sprintf(`{"n":%d}`, i)))
+			select {
+			case <-time.After(time.Since(began)):
+			case <-ctx.Done():
+			}
 		}
 	})
 	rev := int64(0)

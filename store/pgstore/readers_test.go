@@ -26,7 +26,7 @@ func TestReadersGiveUpTogether(t *testing.T) {
 		go func() { readers.Wait(); close(gone) }()
 		select {
 		case <-gone:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("round %d: readers whose time is over do not return", round)
 		}
 		cancel()

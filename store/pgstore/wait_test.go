@@ -138,13 +138,14 @@ func TestAgeCountsFromTheWriting(t *testing.T) {
 	rev, err := s.Commit(t.Context(), put("lease/a", `{}`))
 	must(t, err)
 	done := make(chan string, 1)
-	held := time.Second
+	held := 2 * time.Second
 	go func() {
 		out, err := server.Query("postgres", fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT pg_sleep(%v); COMMIT", pgstore.Turn(schemaOf(place)), held.Seconds()))
 		done <- fmt.Sprint(out, err)
 	}()
 	pgtest.Eventually(t, "the turn is taken", func() bool {
-		return server.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1)%' AND wait_event = 'PgSleep'") == "1"
+		return len(done) > 0 || // seen too late
+			server.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(2)%' AND wait_event = 'PgSleep'") == "1"
 	})
 	began := time.Now()
 	_, err = s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lease/a", Rev: rev}}, Writes: put("lease/b", `{}`).Writes})
