@@ -194,6 +194,9 @@ func (w world) killed(after time.Duration, args ...string) bool {
 	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
 	timer.Stop()
+	if strings.Contains(out.String(), "repeat the command") { // a git push of one that was killed before has arrived meanwhile
+		return false
+	}
 	if err != nil && cmd.ProcessState.ExitCode() > 0 {
 		w.t.Fatalf("%v: %s", err, out.String())
 	}
@@ -231,7 +234,11 @@ func TestRestoreKilled(t *testing.T) {
 				switch out, exit := w.run("check", "later", "--store", url); exit {
 				case 0, 3:
 				case 1: // it was killed after the last step
-					if diff := different(want, w.records(url)); diff != "" {
+					got, open := w.look(url)
+					if !open && kind == "git" { // its last push goes on without it: this one has closed the store again
+						continue
+					}
+					if diff := different(want, got); diff != "" {
 						t.Fatalf("open too early: %s", diff)
 					}
 				default:
