@@ -48,7 +48,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 	}
 	id := a.Identity()
 	if !attached { // whoever is attached needs no name that lasts
-		if id, err = a.caller(); err != nil {
+		if id, err = a.holder(); err != nil {
 			return lock.AcquireRequest{}, err
 		}
 	}

@@ -64,6 +64,10 @@ func (x *examination) folder() bool {
 // none notes that there is no store: a fault only where one was named.
 func (x *examination) none(err error) {
 	remedy := x.app.commandLine("init")
+	var lacks *driver.LacksError
+	if errors.As(err, &lacks) {
+		remedy = lacks.Remedy
+	}
 	if _, named := x.cfg.Store(); named {
 		x.fail("store", remedy, err)
 		return
@@ -193,6 +197,8 @@ func (x *examination) remedy(err error) string {
 	switch v := judge(err); {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"
+	case errors.Is(err, driver.ErrInvalid) && isGit(x.url):
+		return "git remote -v"
 	case errors.Is(err, driver.ErrOlder):
 		return x.app.commandLine("init", "--upgrade")
 	case v.exit == ExitDamaged && x.dir != "":

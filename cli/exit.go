@@ -116,7 +116,7 @@ func judge(err error) verdict {
 		return verdict{ExitSetup, "NO_PLACE"}
 	case errors.As(err, &shared):
 		return verdict{ExitSetup, "SHARED_STORE"}
-	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid), is(store.ErrSame):
+	case errors.As(err, &invalid), errors.As(err, &usage), errors.As(err, &outside), is(driver.ErrTooLarge), is(driver.ErrInvalid), is(store.ErrSame), is(store.ErrNotBackup):
 		return verdict{ExitUsage, "INVALID_ARGUMENTS"}
 	case errors.As(err, &state):
 		return verdict{ExitState, "INVALID_STATE"}
@@ -150,6 +150,8 @@ func judge(err error) verdict {
 		return verdict{ExitState, "STORE_NOT_EMPTY"}
 	case is(driver.ErrDenied):
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
+	case is(store.ErrBackupDamaged):
+		return verdict{ExitDamaged, "BACKUP_DAMAGED"}
 	case is(driver.ErrDamaged):
 		return verdict{ExitDamaged, "STORE_DAMAGED"}
 	case is(driver.ErrUnsafe):
@@ -196,6 +198,14 @@ type deniedError struct {
 }
 
 func (e *deniedError) Error() string { return e.text }
+
+// hinted is an error with the command that helps here, and nowhere else.
+type hinted struct {
+	error
+	next string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
 
 // signalError ends a command that was interrupted while it waited.
 type signalError struct{ signal os.Signal }

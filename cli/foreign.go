@@ -35,7 +35,11 @@ func (o *migrateOptions) adopt(ctx context.Context, a *App, system, place string
 	}
 	src, err := a.readForeign(ctx, system, place)
 	if err != nil {
-		return fmt.Errorf("--from %s: %w", withoutPassword(o.from), err)
+		err = fmt.Errorf("--from %s: %w", withoutPassword(o.from), err)
+		if errors.Is(err, driver.ErrMissing) {
+			return &hinted{err, "tasklock migrate --help"}
+		}
+		return err
 	}
 	id, err := a.caller()
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 	"github.com/tasklock/tasklock/lock"
 )
 
-type historyOptions struct{ limit int }
+type historyOptions struct {
+	whose
+	limit int
+}
 
 func newHistoryCmd(a *App) *cobra.Command {
 	o := &historyOptions{}
@@ -18,11 +21,13 @@ func newHistoryCmd(a *App) *cobra.Command {
 		Use:   "history [KEY]",
 		Short: "Show what happened, oldest first",
 		Long: `Show what happened: who acquired, released, took over, broke or cleaned up what,
-and why. With KEY only that key, with --owner only that owner and its children.`,
+and why. With KEY only that key; --mine and --of OWNER narrow it to one owner and
+its children.`,
 		Args:              atMostOneKey,
 		ValidArgsFunction: a.heldKeys,
 		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
+	o.whose.flags(cmd)
 	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0: all")
 	return cmd
 }
@@ -31,7 +36,7 @@ func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
 	if o.limit < 0 {
 		return usagef("--limit: must not be negative")
 	}
-	r := lock.HistoryRequest{Owner: a.Owner, Limit: o.limit}
+	r := lock.HistoryRequest{Owner: o.owner(a), Limit: o.limit}
 	if len(keys) > 0 {
 		key, err := lock.CheckKey(keys[0])
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 type listOptions struct {
-	mine      bool
+	whose
 	kind      string
 	olderThan durationFlag
 	limit     int
@@ -26,8 +26,8 @@ func newListCmd(a *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the locks",
-		Long: `List the locks, one line each; expired ones too, their state says so. With
---owner only those of this owner and its children. --older-than only warns.
+		Long: `List the locks, one line each; expired ones too, their state says so. --mine and
+--of OWNER narrow it, --owner does not. --older-than only warns.
 
 In a pipe the fields are separated by tabs: key, owner, state, token, since,
 last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
@@ -41,7 +41,7 @@ last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 	})
 	f := cmd.Flags()
 	o.olderThan = durationFlag{min: time.Second, max: 3650 * 24 * time.Hour}
-	f.BoolVar(&o.mine, "mine", false, "only what the caller holds")
+	o.whose.flags(cmd)
 	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
 	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
 	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
@@ -51,7 +51,7 @@ last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 }
 
 func (o *listOptions) run(ctx context.Context, a *App) error {
-	r := lock.ListRequest{Owner: a.Owner, Kind: lock.Kind(o.kind)}
+	r := lock.ListRequest{Owner: o.owner(a), Kind: lock.Kind(o.kind)}
 	switch r.Kind {
 	case "", lock.Task, lock.Section, lock.Job, lock.Path:
 	default:
@@ -59,9 +59,6 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 	}
 	if o.limit < 0 {
 		return usagef("--limit: must not be negative")
-	}
-	if o.mine {
-		r.Owner = a.Identity().Owner
 	}
 	st, err := a.Store(ctx, false)
 	if err != nil {
@@ -75,7 +72,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 	shown := out.Locks
 	if o.limit > 0 && len(shown) > o.limit {
 		shown = shown[:o.limit]
-		defer a.note("%d of %d locks. Narrow it with --mine, --owner ID or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
+		defer a.note("%d of %d locks. Narrow it with --mine, --of OWNER or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
 	}
 	if a.Quiet && !a.JSON {
 		p := a.printer()

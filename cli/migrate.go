@@ -67,7 +67,8 @@ func (o *migrateOptions) run(ctx context.Context, a *App) error {
 	}
 	a.leave(o.from)
 	a.leave(o.to)
-	if o.from == "" {
+	unnamed := o.from == ""
+	if unnamed {
 		if o.from, _, err = cfg.Where(); err != nil {
 			return err
 		}
@@ -76,7 +77,12 @@ func (o *migrateOptions) run(ctx context.Context, a *App) error {
 		return o.adopt(ctx, a, system, place)
 	}
 	from, err := a.storeAt(ctx, "from", o.from, false)
-	if err != nil {
+	switch {
+	case errors.Is(err, driver.ErrMissing) && unnamed: // nothing is to be moved
+		return &hinted{err, a.useStore(a.placeName(o.to))}
+	case errors.Is(err, driver.ErrMissing):
+		return &hinted{err, "tasklock migrate --help"}
+	case err != nil:
 		return err
 	}
 	to, err := a.storeAt(ctx, "to", o.to, true)

@@ -71,6 +71,10 @@ func shellQuote(s string) string {
 
 // next is the command that helps after an error, or nothing.
 func (a *App) next(err error) string {
+	var hint *hinted
+	if errors.As(err, &hint) {
+		return hint.next
+	}
 	var elsewhere *placeError
 	if errors.As(err, &elsewhere) {
 		there := *a
@@ -95,6 +99,7 @@ func (a *App) next(err error) string {
 		no      *place.Error
 		shared  *place.SharedError
 		setting *noProjectError
+		lacks   *driver.LacksError
 	)
 	switch {
 	case errors.As(err, &theirs):
@@ -137,6 +142,10 @@ func (a *App) next(err error) string {
 		return a.commandLine("doctor")
 	case errors.Is(err, lock.ErrNotFound):
 		return a.commandLine("list")
+	case errors.As(err, &lacks):
+		return a.commandLine("doctor") // init would say the same
+	case errors.Is(err, store.ErrBackupDamaged):
+		return "tasklock restore --help"
 	case errors.Is(err, driver.ErrMissing):
 		return a.commandLine("init")
 	case errors.Is(err, driver.ErrOlder):

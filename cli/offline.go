@@ -53,6 +53,10 @@ func (a *App) lookOffline(err error) string {
 	if a.cfg == nil || !a.cfg.far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || a.Special.Offline == nil {
 		return ""
 	}
+	url, _ := a.cfg.Store()
+	if _, _, err := a.Special.Offline(context.Background(), url); err != nil {
+		return "" // this machine has never seen it
+	}
 	group, _, _ := strings.Cut(a.command, " ")
 	switch {
 	case a.offline:

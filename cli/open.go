@@ -57,15 +57,24 @@ func (a *App) Identity() agent.Identity {
 	return a.id
 }
 
-// caller is the identity for commands that leave something behind under its
-// name: a name that does not last is worth a warning.
+// caller is the identity for commands that change something in its name.
 func (a *App) caller() (agent.Identity, error) {
 	id := a.Identity()
-	if id.Warning != "" && !a.warned {
-		a.warned = true
-		a.warn("%s", id.Warning)
-	}
 	return id, lock.CheckOwner(id.Owner)
+}
+
+// holder is caller for commands that leave a lock behind: a name that does not
+// last is worth a warning.
+func (a *App) holder() (agent.Identity, error) {
+	a.warnName()
+	return a.caller()
+}
+
+func (a *App) warnName() {
+	if w := a.Identity().Warning; w != "" && !a.warned {
+		a.warned = true
+		a.warn("%s", w)
+	}
 }
 
 // Store opens the store, once. Where there is none yet it is empty, until the

@@ -88,6 +88,10 @@ func (a *App) refuse(err error) Exit {
 		v.exit = ExitUnknown // 1 means free there, and nothing else
 	}
 	next := a.next(err)
+	var owner *lock.OwnerError
+	if errors.As(err, &owner) || errors.Is(err, lock.ErrLost) {
+		a.warnName() // which may be why
+	}
 	if a.JSON {
 		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}
 		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {

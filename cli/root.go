@@ -23,13 +23,19 @@ func Main(args []string, a App) (code int) {
 	if len(args) > 0 && args[0] == guardianVerb {
 		return runner.GuardianMain(args[1:])
 	}
-	if len(args) == 1 && args[0] == "--version" {
-		args = []string{"version"}
+	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(s string) bool { return !strings.HasPrefix(s, "-") }) {
+		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
+	}
+	if len(args) > 1 && args[0] == "help" { // which has no word for what there is not
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	a.words = args
 	root := a.root(args)
 	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(context.Background())
+	cmd, err := root, helpForNothing(args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(context.Background())
+	}
 	defer a.signOfLife()
 	if err == nil {
 		return int(ExitOK)
@@ -53,6 +59,25 @@ func Main(args []string, a App) (code int) {
 		code = int(ExitError) // 2 denies an action, and nothing has judged one
 	}
 	return code
+}
+
+// helpForNothing refuses to explain a command that there is not: whoever asks for
+// help on a mistyped one takes what is shown for its own.
+func helpForNothing(args []string) error {
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	words := slices.DeleteFunc(slices.Clone(args[:end]), func(s string) bool { return s == "--help" || s == "-h" })
+	if len(words) == end {
+		return nil
+	}
+	a := &App{}
+	cmd, rest, err := a.root(words).Find(words)
+	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || cmd.ParseFlags(rest) != nil {
+		return nil // said later, in better words
+	}
+	return cmd.Args(cmd, cmd.Flags().Args())
 }
 
 // inOurWords puts what the library says about flags that exclude each other.

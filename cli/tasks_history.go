@@ -15,12 +15,13 @@ import (
 
 func newTasksHistoryCmd(a *App) *cobra.Command {
 	limit := 50
+	var w whose
 	cmd := &cobra.Command{
 		Use:   "history [TASK]",
 		Short: "Show what happened to a task, or to all of them, oldest first",
 		Long: `Show what happened to tasks, oldest first. With TASK also what happened to its lock;
-a task that is gone is named by its full id. With --owner only what that owner and
-its children did.`,
+a task that is gone is named by its full id. --mine and --of OWNER narrow it to what
+one owner and its children did.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -36,7 +37,7 @@ its children did.`,
 			if err != nil {
 				return err
 			}
-			events, err := taskEvents(ctx, a, st, refs)
+			events, err := taskEvents(ctx, st, w.owner(a), refs)
 			if err != nil {
 				return err
 			}
@@ -53,12 +54,13 @@ its children did.`,
 			})
 		}),
 	}
+	w.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, the newest; 0: all")
 	return cmd
 }
 
-func taskEvents(ctx context.Context, a *App, st *store.Store, refs []string) ([]lock.Event, error) {
-	r := lock.HistoryRequest{Owner: a.Owner}
+func taskEvents(ctx context.Context, st *store.Store, owner string, refs []string) ([]lock.Event, error) {
+	r := lock.HistoryRequest{Owner: owner}
 	var missing error
 	if len(refs) > 0 {
 		i, err := task.Show(ctx, st, refs[0])

@@ -15,6 +15,7 @@ import (
 )
 
 type tasksListOptions struct {
+	whose
 	status          []string
 	section, label  string
 	ready, archived bool
@@ -29,8 +30,8 @@ func newTasksListCmd(a *App) *cobra.Command {
 		Use:   "list",
 		Short: "List the tasks and who works on them",
 		Long: `List the tasks by section, priority and age, and who works on them. A task whose
-worker is gone counts as pending again. With --owner only what this owner and its
-children work on. --older-than only warns.
+worker is gone counts as pending again. --mine and --of OWNER
+narrow it to what one owner and its children work on. --older-than only warns.
 
 In a pipe the fields are separated by tabs: id, status, priority, section, locked
 by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
@@ -48,6 +49,7 @@ by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
 	f.StringSliceVar(&o.status, "status", nil, "only with one of these statuses, separated by commas")
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
+	o.whose.flags(cmd)
 	f.BoolVar(&o.ready, "ready", false, "only what could be claimed now")
 	f.BoolVar(&o.archived, "archived", false, "what was archived instead")
 	f.Var(&o.olderThan, "older-than", "warn about work without a sign of life for longer")
@@ -65,7 +67,7 @@ func (o *tasksListOptions) defaults(a *App, cmd *cobra.Command) {
 
 func (o *tasksListOptions) run(ctx context.Context, a *App) error {
 	r := task.ListRequest{
-		Section: o.section, Label: o.label, Owner: a.Owner, Caller: a.Identity().Owner,
+		Section: o.section, Label: o.label, Owner: o.owner(a), Caller: a.Identity().Owner,
 		Ready: o.ready, Archived: o.archived, Stalled: o.stalled,
 	}
 	for _, s := range o.status {

@@ -21,7 +21,7 @@ func newWatchCmd(a *App) *cobra.Command {
 		Long: `Print events as they happen, of all keys or of those named, until Ctrl+C.
 With --json every line is one event.`,
 		ValidArgsFunction: a.heldKeys,
-		RunE:              a.does(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
+		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
 	cmd.Flags().IntVar(&o.count, "count", 0, "end after so many events; 0: never")
 	return cmd

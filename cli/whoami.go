@@ -42,7 +42,7 @@ func whoami(a *App) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.caller()
+	id, err := a.holder()
 	if err != nil {
 		return err
 	}

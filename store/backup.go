@@ -85,15 +85,25 @@ func exact(value []byte) bool {
 	return enc.Encode(json.RawMessage(value)) == nil && bytes.Equal(bytes.TrimSuffix(b.Bytes(), []byte("\n")), value)
 }
 
-// ReadBackup reads what [WriteBackup] wrote. Anything else, a file that was cut
-// off or changed, is [driver.ErrDamaged]. Now is when the backup was made.
+// What a file is that cannot be restored.
+var (
+	ErrNotBackup     = errors.New("not a backup of tasklock")
+	ErrBackupDamaged = errors.New("backup damaged")
+)
+
+// ReadBackup reads what [WriteBackup] wrote. A file that was cut off or changed
+// is [ErrBackupDamaged], one that never was a backup [ErrNotBackup]. Now is when
+// the backup was made.
 func ReadBackup(r io.Reader) (Copy, error) {
 	b := backupReader{in: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
 	c, err := b.read()
 	if errors.Is(err, driver.ErrNewer) || err == nil {
 		return c, err
 	}
-	return Copy{}, fmt.Errorf("%w: backup, line %d: %w", driver.ErrDamaged, b.line, err)
+	if b.line == 1 {
+		return Copy{}, fmt.Errorf("%w: %w", ErrNotBackup, err)
+	}
+	return Copy{}, fmt.Errorf("%w: line %d: %w", ErrBackupDamaged, b.line, err)
 }
 
 type backupReader struct {
@@ -109,7 +119,7 @@ func (b *backupReader) read() (c Copy, err error) {
 	}
 	switch {
 	case head.Backup != "tasklock" || head.Format < 1 || head.Records < 0 || head.Revision < 0:
-		return c, errors.New("this is not a backup of tasklock")
+		return c, errors.New("the first line is not that of a backup")
 	case head.Format > Format:
 		return c, driver.Newer("the backup", head.Format, Format)
 	}
@@ -162,7 +172,7 @@ func (b *backupReader) next(into any, counts bool) error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case errors.Is(err, io.EOF):
-			return errors.New("the file ends here: it was cut off, or is not a backup")
+			return errors.New("the file ends here")
 		case err != nil:
 			return err
 		}

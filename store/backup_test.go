@@ -85,7 +85,7 @@ func TestBackupThatWasChanged(t *testing.T) {
 	_, file := backupOf(t)
 	refuse := func(what string, text []byte) {
 		t.Helper()
-		if _, err := store.ReadBackup(bytes.NewReader(text)); !errors.Is(err, driver.ErrDamaged) {
+		if _, err := store.ReadBackup(bytes.NewReader(text)); !errors.Is(err, store.ErrBackupDamaged) && !errors.Is(err, store.ErrNotBackup) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -77,6 +77,17 @@ func Newer(where string, format, known int) error {
 		"go install github.com/tasklock/tasklock/cmd/...@latest", ErrNewer, where, format, known)
 }
 
+// LacksError is an [ErrMissing] that making a store does not help against: what
+// the store would be in is not there. Remedy is a command that makes it.
+type LacksError struct{ Text, Remedy string }
+
+func (e *LacksError) Error() string {
+	return fmt.Sprintf("%v: %s; make it: %s", ErrMissing, e.Text, e.Remedy)
+}
+
+// Is makes it an ErrMissing.
+func (e *LacksError) Is(target error) bool { return target == ErrMissing }
+
 // Refusal reports whether err is an answer that repeating will not change.
 func Refusal(err error) bool {
 	for _, e := range []error{ErrDamaged, ErrUnsafe, ErrNewer, ErrOlder, ErrMissing, ErrDenied, ErrTooLarge, ErrInvalid} {

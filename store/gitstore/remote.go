@@ -63,7 +63,7 @@ func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 		return place{}, err
 	}
 	if _, err := os.Stat(path); err != nil && !strings.ContainsAny(remote, `/\`) {
-		return place{}, fmt.Errorf("no remote %q in the work tree %s, and no such folder; see: git remote -v", remote, dir)
+		return place{}, fmt.Errorf("%w: there is no remote %q in %s, and no such folder; see: git remote -v", driver.ErrInvalid, remote, dir)
 	}
 	return newPlace(path), nil
 }

@@ -33,7 +33,7 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%w: %s can only be read: it is a standby, or default_transaction_read_only is on; name the primary, or add target_session_attrs=read-write to the URL",
 			driver.ErrDenied, s.where)
 	case "3D000":
-		return fmt.Errorf("%w: there is no database %s at %s; make it: createdb -E UTF8 %s", driver.ErrMissing, s.cfg.Database, s.cfg.Host, s.cfg.Database)
+		return &driver.LacksError{Text: fmt.Sprintf("there is no database %s at %s", s.cfg.Database, s.cfg.Host), Remedy: "createdb -E UTF8 " + s.cfg.Database}
 	case "3F000", "42P01", "42883", "42703", "42804", "42P07", "23502", "P0002", "P0003", "2201B", "XX001", "XX002":
 		// Our statements are fixed: if one is wrong, the tables are.
 		return fmt.Errorf("%w: %s has not our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
