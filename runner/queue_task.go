@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -210,12 +211,23 @@ func (j *job) verdict(res Result, err error) task.DoRequest {
 
 // finish writes down how the task ended, which releases it.
 func (j *job) finish(ctx context.Context, res Result, err error) error {
-	do := j.verdict(res, err)
-	_, err = task.Do(ctx, j.w.st, do)
+	do, err := j.write(ctx, j.verdict(res, err))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tried, j.do, j.err = true, do, err
 	return err
+}
+
+// write carries out the verdict. A completion that the store refuses would be
+// refused again after each repetition of the work: the task fails instead.
+func (j *job) write(ctx context.Context, do task.DoRequest) (task.DoRequest, error) {
+	_, err := task.Do(ctx, j.w.st, do)
+	if do.Verb != task.Complete || !errors.Is(err, driver.ErrTooLarge) && !errors.Is(err, driver.ErrInvalid) {
+		return do, err
+	}
+	do.Verb, do.Result, do.Reason = task.Fail, nil, fmt.Sprintf("the command succeeded, but the completion was refused: %v", err)
+	_, err = task.Do(ctx, j.w.st, do)
+	return do, err
 }
 
 // end makes sure that what came of the task is written down. Where finish could
@@ -225,14 +237,13 @@ func (j *job) end(res Result, err error) error {
 	tried, do, failed := j.tried, j.do, j.err
 	j.mu.Unlock()
 	if !tried {
-		do = j.verdict(res, err)
-		_, failed = task.Do(context.WithoutCancel(j.w.hard), j.w.st, do)
+		do, failed = j.write(context.WithoutCancel(j.w.hard), j.verdict(res, err))
 	}
 	began := time.Now()
 	for n := 1; transient(failed) && time.Since(began) < j.w.o.TTL && j.w.hard.Err() == nil; n++ {
 		j.say("trouble", "The store does not answer: %v", failed)
 		j.w.pause(n)
-		_, failed = task.Do(context.WithoutCancel(j.w.hard), j.w.st, do)
+		do, failed = j.write(context.WithoutCancel(j.w.hard), do)
 	}
 	j.report(do, res, failed)
 	var start *StartError

@@ -19,6 +19,7 @@ import (
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
 )
@@ -187,5 +188,32 @@ func TestSectionOfTheDead(t *testing.T) {
 	}()
 	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// refusing takes no completion: as if what a task makes ready fitted into no commit.
+type refusing struct{ driver.Store }
+
+func (r refusing) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if strings.Contains(b.Note, "task complete") {
+		return 0, fmt.Errorf("%w: commit of 2000000 bytes", driver.ErrTooLarge)
+	}
+	return r.Store.Commit(ctx, b)
+}
+
+// TestCompletionRefused: work whose completion is refused is not done again.
+func TestCompletionRefused(t *testing.T) {
+	st := store.New(refusing{memstore.New()})
+	if _, err := task.Add(t.Context(), st, task.AddRequest{Tasks: []task.New{{Title: "a"}}, By: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	var j journal
+	sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Name: "R", Command: []string{"true"}, Retries: 5, Max: 5, Log: j.log})
+	if err != nil || sum.Failed != 1 {
+		t.Errorf("%+v, %v\n%s", sum, err, strings.Join(j.lines, "\n"))
+	}
+	i := statusOf(t, st, "t1")
+	if i.Status != task.Failed || i.Attempts != 1 || !strings.Contains(i.Result.Summary, "completion was refused") {
+		t.Errorf("it is %s after %d attempts: %+v", i.Status, i.Attempts, i.Result)
 	}
 }

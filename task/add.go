@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -237,6 +238,9 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 	if t.ID, err = newID(tx, n); err != nil {
 		return t, false, err
 	}
+	if err := checkPlace(n.Section, t.ID); err != nil {
+		return t, false, err
+	}
 	if n.Section != "" {
 		if made, err = enterSection(tx, n.Section, t.ID, by); err != nil {
 			return t, false, err
@@ -280,6 +284,9 @@ func link(tx *store.Tx, t *Task, dep Task) error {
 	}
 	if len(t.DependsOn) >= MaxDepends || len(dep.Dependents) >= maxBatch {
 		return &lock.InvalidError{What: "dependencies of " + t.ID, Rule: fmt.Sprintf("at most %d, and at most %d tasks on one", MaxDepends, maxBatch)}
+	}
+	if err := fits(tx, *t, dep); err != nil {
+		return err
 	}
 	t.DependsOn = append(slices.Clip(t.DependsOn), dep.ID)
 	if !dep.Status.Done() {
@@ -384,5 +391,14 @@ func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, f
 	if dry {
 		return 0, st.View(ctx, need, fn)
 	}
-	return lock.Update(ctx, st, need, fn)
+	for {
+		rev, err := lock.Update(ctx, st, need, fn)
+		var b *bulky
+		if !errors.As(err, &b) {
+			return rev, err
+		}
+		if err := b.slim(ctx, st); err != nil {
+			return 0, err
+		}
+	}
 }

@@ -98,7 +98,7 @@ func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 			}
 			*claimed = append(*claimed, t)
 		}
-		return nil
+		return withTexts(tx, pointersTo(*claimed)...)
 	}
 	return within, then
 }

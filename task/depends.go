@@ -59,6 +59,9 @@ func Depends(ctx context.Context, st *store.Store, r DependsRequest) (Task, erro
 			return err
 		}
 		out = t
+		if err := withTexts(tx, &out); err != nil {
+			return err
+		}
 		return log(tx, "depends", t.ID, r.By, before.Status, t.Status, "")
 	})
 	return out, err
@@ -170,6 +173,9 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 			return err
 		}
 		out = t
+		if err := withTexts(tx, &out); err != nil {
+			return err
+		}
 		return log(tx, "edit", t.ID, r.Owner, before.Status, t.Status, "")
 	})
 	return out, err
@@ -183,7 +189,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 		return err
 	}
 	if r.Description != nil {
-		t.Description = *r.Description
+		t.Description, t.LongText = *r.Description, false
 	}
 	if r.Priority != nil {
 		t.Priority = *r.Priority
@@ -199,7 +205,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 			return err
 		}
 		if t.Section = *r.Section; t.Section != "" {
-			if err := moveInto(tx, *t); err != nil {
+			if err := cmp.Or(checkPlace(t.Section, t.ID), moveInto(tx, *t)); err != nil {
 				return err
 			}
 		}

@@ -217,8 +217,10 @@ func tasks(tx *store.Tx) ([]Task, error) {
 // Find returns the tasks that are called so.
 func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, err error) {
 	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
-		found, err = findAll(tx, refs)
-		return err
+		if found, err = findAll(tx, refs); err != nil {
+			return err
+		}
+		return withTexts(tx, pointersTo(found)...)
 	})
 	return found, err
 }

@@ -95,7 +95,11 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 			return cmp.Or(cmp.Compare(rank[a.Section], rank[b.Section]), cmp.Compare(a.Section, b.Section),
 				cmp.Compare(a.Priority, b.Priority), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 		})
-		return nil
+		var shown []*Task
+		for i := range out.Tasks {
+			shown = append(shown, &out.Tasks[i].Task)
+		}
+		return withTexts(tx, shown...)
 	})
 	return out, err
 }
@@ -142,7 +146,7 @@ func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 				}
 				if e.Exists() {
 					out = Info{Task: e.Value}
-					return nil
+					return withTexts(tx, &out.Task)
 				}
 			}
 		}
@@ -160,7 +164,7 @@ func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 		} else if err != nil {
 			return err
 		}
-		return nil
+		return withTexts(tx, &out.Task)
 	})
 	return out, err
 }

@@ -150,8 +150,11 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	var invalid *lock.InvalidError
 	switch {
 	case errors.As(err, &held):
-		r.taken[cmp.Or(held.Asked, held.Key)] = true // it may be held under an older name
-	case errors.As(err, &state) || errors.Is(err, lock.ErrNotFound):
+		taken := cmp.Or(held.Asked, held.Key)
+		if r.taken[taken] = true; taken != sectionLock(t.Section) { // it may be held under another name
+			r.taken[t.ID] = true
+		}
+	case errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lock.ErrNotFound):
 		r.taken[t.ID] = true
 	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
 		return r.again(ctx, st)
@@ -213,6 +216,7 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 				break // its other tasks come before those of the sections after it
 			}
 		}
+		missing = cmp.Or(missing, withTexts(tx, pointersTo(found[:min(len(found), 1)])...))
 		none.guards = append(none.guards, r.holds...)
 		if len(found) == 0 && missing == nil {
 			none.Closed, missing = r.openings(tx, closed)

@@ -74,8 +74,11 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 		if err := cmp.Or(wantChange(tx, found), wantNames(tx, found)); err != nil {
 			return err
 		}
-		ids := idsOf(found)
-		for _, id := range ids {
+		ids, shown := idsOf(found), slices.Clone(found)
+		if err := withTexts(tx, pointersTo(shown)...); err != nil {
+			return err
+		}
+		for i, id := range ids {
 			t, err := mustTask(tx, id) // as the one before left it
 			if err != nil {
 				return err
@@ -95,12 +98,16 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 				return err
 			}
 			tx.Delete(taskKind + t.ID)
+			if t.LongText && verb == "delete" {
+				tx.Delete(textKind + t.ID)
+			}
 			if err := lock.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
 				return err
 			}
 			if err := log(tx, verb, t.ID, r.By, t.Status, t.Status, ""); err != nil {
 				return err
 			}
+			t.Description, t.LongText = shown[i].Description, false
 			out.Tasks = append(out.Tasks, t)
 		}
 		return nil

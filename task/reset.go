@@ -60,7 +60,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 				return err
 			}
 		}
-		return nil
+		return withTexts(tx, pointersTo(out.Tasks)...)
 	})
 	if err != nil {
 		return DoResult{}, err

@@ -18,6 +18,7 @@
 // # Records
 //
 //	task/<id>            the task; archive/<id> once it left the working set
+//	text/<id>            a long description, of an archived task too
 //	section/<name>       order, dependencies, shared or exclusive
 //	ready/<section>/<priority>-<created>-<id>   open tasks whose dependencies are met, in the order of [Next]
 //	open/<section>/<id>  open tasks of a section, ready or not
@@ -70,6 +71,7 @@ type Task struct {
 	Title       string   `json:"title"`
 	Aliases     []string `json:"aliases,omitempty"` // further names
 	Description string   `json:"description,omitempty"`
+	LongText    bool     `json:"longText,omitempty"` // the description is in a record of its own: see text.go
 	Status      Status   `json:"status"`
 	Section     string   `json:"section,omitempty"`
 	Priority    int      `json:"priority"`
@@ -178,7 +180,11 @@ func save(tx *store.Tx, before Task, after *Task) error {
 	if err := reindex(tx, before, *after); err != nil {
 		return err
 	}
-	return tx.Put(taskKind+after.ID, *after)
+	stored, err := split(tx, before, *after)
+	if err != nil {
+		return err
+	}
+	return tx.Put(taskKind+after.ID, stored)
 }
 
 // names are what a task is called besides its id; nil for no task.

@@ -71,7 +71,7 @@ func Do(ctx context.Context, st *store.Store, r DoRequest) (DoResult, error) {
 			out.Tasks = append(out.Tasks, t)
 			out.Repeated = again
 		}
-		return nil
+		return withTexts(tx, pointersTo(out.Tasks)...)
 	})
 	if err != nil {
 		return DoResult{}, err
@@ -187,15 +187,21 @@ func spread(tx *store.Tx, before, after Task) error {
 	if err := tx.Want(taskKeys(after.Dependents)...); err != nil {
 		return err
 	}
+	var all []Task
 	for _, id := range after.Dependents {
 		e, err := getTask(tx, id)
 		if err != nil {
 			return err
 		}
-		if !e.Exists() {
-			continue
+		if e.Exists() {
+			all = append(all, e.Value)
 		}
-		d := e.Value.clone()
+	}
+	if err := notBulky(all); err != nil {
+		return err
+	}
+	for _, before := range all {
+		d := before.clone()
 		waits := slices.Contains(d.WaitsFor, after.ID)
 		switch {
 		case after.Status.Done() && waits:
@@ -205,7 +211,7 @@ func spread(tx *store.Tx, before, after Task) error {
 		default:
 			continue
 		}
-		if err := save(tx, e.Value, &d); err != nil {
+		if err := save(tx, before, &d); err != nil {
 			return err
 		}
 	}
@@ -264,7 +270,7 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 		}
 		t = before.clone()
 		set(&t)
-		return save(tx, before, &t)
+		return cmp.Or(save(tx, before, &t), withTexts(tx, &t))
 	})
 	return t, err
 }

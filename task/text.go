@@ -1,0 +1,180 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A long description is a record of its own, text/<id>: the completion of a task
+// writes every task that depends on it, and all of them must fit into one commit.
+// Rules work on tasks without their long texts; whoever shows a task adds it.
+
+const (
+	textKind = "text/"
+
+	maxInline = 1 << 10             // bytes of a description within the task's record
+	maxSpread = driver.MaxBatch / 2 // bytes of the tasks that depend on one: the rest is for what they grow by
+	maxPlace  = 900                 // bytes of section and id: both are part of a key in an index
+)
+
+type textRecord struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+}
+
+// split returns a task as it is stored, and writes or deletes its long text.
+func split(tx *store.Tx, before, t Task) (Task, error) {
+	switch {
+	case len(t.Description) > maxInline:
+		text := textRecord{ID: t.ID, Description: t.Description}
+		t.Description, t.LongText = "", true
+		return t, tx.Put(textKind+t.ID, text)
+	case t.Description != "":
+		t.LongText = false
+	}
+	if before.LongText && !t.LongText {
+		tx.Delete(textKind + t.ID)
+	}
+	return t, nil
+}
+
+// withTexts adds the long texts of tasks that are shown.
+func withTexts(tx *store.Tx, list ...*Task) error {
+	var keys []string
+	for _, t := range list {
+		if t.LongText {
+			keys = append(keys, textKind+t.ID)
+		}
+	}
+	if err := tx.Want(keys...); err != nil {
+		return err
+	}
+	for _, t := range list {
+		if !t.LongText {
+			continue
+		}
+		text, err := store.Peek[textRecord](tx, textKind+t.ID)
+		if err != nil {
+			return err
+		}
+		t.Description, t.LongText = text.Value.Description, false
+	}
+	return nil
+}
+
+// pointersTo is the arguments of withTexts for a list.
+func pointersTo(list []Task) (out []*Task) {
+	for i := range list {
+		out = append(out, &list[i])
+	}
+	return out
+}
+
+// checkPlace refuses a task whose place in an index would be too long a key: not
+// the task, but what it waits for could never be completed.
+func checkPlace(section, id string) error {
+	if n := len(section) + len(id); n > maxPlace {
+		return &lock.InvalidError{What: "section and id", Rule: fmt.Sprintf("have %d bytes together, at most %d", n, maxPlace)}
+	}
+	return nil
+}
+
+// fits refuses a dependency whose completion could not be written in one commit
+// with all tasks that depend on it.
+func fits(tx *store.Tx, t, dep Task) error {
+	const certain = maxSpread / driver.MaxValue // so many fit whatever they are
+	if len(dep.Dependents) < certain {
+		return nil
+	}
+	if err := tx.Want(taskKeys(dep.Dependents)...); err != nil {
+		return err
+	}
+	size := t.size()
+	for _, id := range dep.Dependents {
+		other, err := store.Peek[Task](tx, taskKind+id)
+		if err != nil {
+			return err
+		}
+		size += other.Value.size()
+	}
+	if size > maxSpread {
+		return &lock.InvalidError{What: "dependencies on " + dep.ID, Rule: fmt.Sprintf(
+			"the %d tasks that depend on it have %d bytes, at most %d: put a task between it and some of them", len(dep.Dependents)+1, size, maxSpread)}
+	}
+	return nil
+}
+
+// size bounds what a change of the task writes: the record without its long text,
+// and two places in indexes.
+func (t Task) size() int {
+	n := 1000 + 2*(len(t.Section)+len(t.ID)) + len(t.Title) + min(len(t.Description), maxInline) + len(t.Progress) + len(t.BlockedReason)
+	for _, list := range [][]string{t.DependsOn, t.WaitsFor, t.Dependents, t.Labels} {
+		for _, s := range list {
+			n += len(s) + 3
+		}
+	}
+	if t.Result != nil {
+		n += lock.MaxText
+	}
+	return n
+}
+
+// bulky stops a change of tasks from before there were long texts: their
+// descriptions must leave their records first, or the change fits into no commit.
+type bulky struct{ ids []string }
+
+func (b *bulky) Error() string {
+	return "the descriptions of dependent tasks are too long for one commit"
+}
+
+// notBulky refuses to write tasks with long descriptions in their records, if
+// those are many.
+func notBulky(list []Task) error {
+	size := 0
+	var long []string
+	for _, t := range list {
+		if len(t.Description) > maxInline {
+			size += len(t.Description)
+			long = append(long, t.ID)
+		}
+	}
+	if size < driver.MaxBatch/4 {
+		return nil
+	}
+	return &bulky{ids: long}
+}
+
+// slim gives each task's description a record of its own, some in each commit.
+func (b *bulky) slim(ctx context.Context, st *store.Store) error {
+	const atOnce = 8
+	for some := range slices.Chunk(b.ids, atOnce) {
+		_, err := st.Update(ctx, query(taskKeys(some)...), func(tx *store.Tx) error {
+			for _, id := range some {
+				e, err := getTask(tx, id)
+				if err != nil {
+					return err
+				}
+				if !e.Exists() || len(e.Value.Description) <= maxInline {
+					continue
+				}
+				stored, err := split(tx, e.Value, e.Value)
+				if err != nil {
+					return err
+				}
+				if err := tx.Put(e.Key, stored); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
