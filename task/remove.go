@@ -75,7 +75,11 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 			return err
 		}
 		ids, shown := idsOf(found), slices.Clone(found)
-		if err := withTexts(tx, pointersTo(shown)...); err != nil {
+		var names []string
+		for _, t := range found {
+			names = append(names, lock.NeedNames(t.ID, t.names())...)
+		}
+		if err := cmp.Or(withTexts(tx, pointersTo(shown)...), tx.Want(names...)); err != nil {
 			return err
 		}
 		for i, id := range ids {

@@ -145,6 +145,5 @@ func TestBoundsOfACompletion(t *testing.T) {
 	if !refused {
 		t.Error("400 tasks of 5 KB depend on one")
 	}
-	w.strict.Folds = []string{"task/"}
 	w.must(w.do(task.Complete, "A", 0, "hub"))
 }

@@ -32,24 +32,19 @@ type world struct {
 	ctx context.Context
 	mem *judged
 	st  *store.Store
-
-	strict *drivertest.Strict
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	mem := newJudged(t.Errorf, time.Now)
-	strict := drivertest.NewStrict(t, mem)
-	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(strict), strict: strict}
+	return &world{T: t, ctx: context.Background(), mem: mem, st: store.New(drivertest.NewStrict(t, mem))}
 }
 
-// large returns a world that is judged in the end only, and in which one commit
-// may change more tasks than it can guard by themselves.
+// large returns a world that is judged in the end only.
 func large(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.mem.asleep = true
-	w.strict.Folds = []string{"task/", "archive/", "section/", "counter/", "name/", "lock/", "lease/", "queue/"}
 	t.Cleanup(func() {
 		for _, fault := range w.mem.judge() {
 			t.Errorf("%.1000s", fault)

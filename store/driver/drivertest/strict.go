@@ -14,16 +14,12 @@ import (
 // a way that works in a small store and starves or fails in a large or busy one:
 //
 //   - A commit whose guards were folded into a guard on a whole kind: any other
-//     change of that kind refuses it.
+//     change of that kind refuses it. Only one that changes many tasks may.
 //   - A transaction that asks for its records one by one, and so reads again and
 //     again.
 type Strict struct {
 	driver.Store
 	t testing.TB
-
-	// Folds lists kinds on which a guard is allowed besides those that rules
-	// ask for by name.
-	Folds []string
 
 	mu   sync.Mutex
 	runs []run
@@ -34,8 +30,8 @@ type Strict struct {
 const maxDepth = 15
 
 // wholeKinds are those of which a rule is about absence: a path that overlaps,
-// a task that comes into a section, a job's name.
-var wholeKinds = []string{"path/", "open/", "job/"}
+// a task that comes into a section, a job's name, a circle of sections.
+var wholeKinds = []string{"path/", "open/", "job/", "section/"}
 
 // run is the last read of a transaction under way.
 type run struct {
@@ -79,9 +75,16 @@ func begins[T comparable](all, first []T) bool {
 }
 
 func (s *Strict) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	moves := slices.ContainsFunc(b.Writes, func(w driver.Write) bool { return w.Key == "meta/store" })
+	const many = 16
+	tasks, moves := 0, false
+	for _, w := range b.Writes {
+		moves = moves || w.Key == "meta/store"
+		if driver.Kind(w.Key) == "task/" {
+			tasks++
+		}
+	}
 	for _, g := range b.Guards {
-		if g.IsKind() && !moves && !slices.Contains(wholeKinds, g.Key) && !slices.Contains(s.Folds, g.Key) {
+		if g.IsKind() && !moves && tasks <= many && !slices.Contains(wholeKinds, g.Key) {
 			s.t.Errorf("commit %q guards all of %s because it read more than %d records: it starves where others are at work",
 				shorten(b.Note), g.Key, driver.MaxGuards)
 		}
