@@ -124,8 +124,12 @@ func (a *App) detach(args []string) error {
 	if err != nil {
 		return err
 	}
-	if a.StoreURL != "" {
-		args = append(args, "--store", a.StoreURL)
+	switch url := a.StoreURL; {
+	case url != "":
+		args = append(args, "--store", url)
+	case a.cfg != nil && a.cfg.ofLease: // it is about no key, so it would not ask there
+		url, _ = a.cfg.Store()
+		args = append(args, "--store", url)
 	}
 	if a.UnsafeFS {
 		args = append(args, "--allow-unsafe-fs")
