@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -105,7 +106,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	switch missing := errors.Is(err, driver.ErrMissing); {
 	case missing && cfg.ofLease:
 		return nil, &leaseStoreGone{url}
-	case missing:
+	case missing, err != nil && cfg.users() && !place.Has(cfg.place.Folder): // a home that is a file, say
 		if no := a.unmade(cfg); no != nil {
 			return nil, no
 		}

@@ -99,6 +99,11 @@ func (p Place) Usable(unsafeFS bool) error {
 		return cannot("there is no folder %s", p.base)
 	}
 	above := repo.Existing(p.Folder)
+	for dir := filepath.Dir(p.Folder); dir != above && len(dir) > len(above); dir = filepath.Dir(dir) {
+		if repo.Exists(dir) { // a file, or a link to nothing
+			return cannot("%s is not a folder", dir)
+		}
+	}
 	if err := host.Writable(above); err != nil {
 		return cannot("%s cannot be written (%v)", above, err)
 	}
