@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 func newBackupCmd(a *App) *cobra.Command {
@@ -76,7 +78,9 @@ func backup(ctx context.Context, a *App, file string, force bool) error {
 	}
 	r := backupResult{file, c.From, len(c.Records), c.Rev, c.Now.UTC()}
 	if !a.DryRun {
-		if err := writeBackup(path, c); err != nil {
+		if err := writeBackup(path, c); host.NoSpace(err) {
+			return fmt.Errorf("%w: %w; make room, or name a file on another disk", driver.ErrFull, err)
+		} else if err != nil {
 			return err
 		}
 	}

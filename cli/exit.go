@@ -148,6 +148,8 @@ func judge(err error) verdict {
 		return verdict{ExitSetup, "STORE_INCOMPLETE"}
 	case is(store.ErrNotEmpty):
 		return verdict{ExitState, "STORE_NOT_EMPTY"}
+	case is(driver.ErrFull) && !is(store.ErrUnknown):
+		return verdict{ExitUnsafe, "DISK_FULL"}
 	case is(driver.ErrDenied):
 		return verdict{ExitDenied, "PERMISSION_DENIED"}
 	case is(store.ErrBackupDamaged):

@@ -59,6 +59,7 @@ func TestJudge(t *testing.T) {
 		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN"},
 		{store.ErrUnreachable, 8, "STORE_UNREACHABLE"},
 		{driver.ErrDamaged, 9, "STORE_DAMAGED"},
+		{driver.ErrFull, 10, "DISK_FULL"},
 		{driver.ErrUnsafe, 10, "UNSAFE_ENVIRONMENT"},
 		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED"},
 		{&signalError{os.Interrupt}, 130, "INTERRUPTED"},

@@ -164,6 +164,8 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			}
 		case driver.Refusal(err):
 			return 0, err
+		case errors.Is(err, driver.ErrFull):
+			return 0, a.final(&readError{err})
 		default:
 			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
 				return rev, err
@@ -321,11 +323,11 @@ func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// readError marks an error of Read, after which nothing has happened.
+// readError marks an error of Read, or of a full disk, after which nothing has happened.
 type readError struct{ err error }
 
 func (e *readError) Error() string {
-	if e.answer() || errors.Is(e.err, ErrUnreachable) {
+	if e.answer() || errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, driver.ErrFull) {
 		return e.err.Error()
 	}
 	return ErrUnreachable.Error() + ": " + e.err.Error()

@@ -101,7 +101,7 @@ func (t *tx) run(group []*driver.Pending) error {
 	s := t.s
 	st, err := s.settle(t.tree)
 	if err != nil {
-		return err
+		return local.Full(err)
 	}
 	t.state = st
 	t.state.Kinds = maps.Clone(st.Kinds)
@@ -192,7 +192,7 @@ func (t *tx) commit(st state) error {
 	if st.End+size > start+s.limit {
 		var err error
 		if st, err = s.empty(t.tree, st); err != nil {
-			return err
+			return local.Full(err)
 		}
 		if st.End+size > halfStart(st.Generation)+halfSize {
 			return fmt.Errorf("%w: too many kinds of records in %s", driver.ErrTooLarge, s.dir)
@@ -201,7 +201,7 @@ func (t *tx) commit(st state) error {
 	b := encodeEntry(st.Generation, next.Revision, commitEntry, st.End, t.payload)
 	fault.Point("file.append")
 	if _, err := s.journal.WriteAt(b, st.End); err != nil {
-		return s.explain(err, journalFile)
+		return local.Full(s.explain(err, journalFile)) // without its end it counts for nothing
 	}
 	fault.Point("file.sync")
 	if err := syncData(s.journal); err != nil {

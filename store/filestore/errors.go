@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/local"
 )
@@ -31,7 +32,7 @@ func (s *Store) explain(err error, name string) error {
 	case errors.Is(err, errNoJournal), errors.Is(err, errNoBase), errors.Is(err, errMiddle),
 		errors.Is(err, errBadEntry), errors.Is(err, errBadGeneration), errors.Is(err, errLost):
 		return fmt.Errorf("%w: %s %w; %s", driver.ErrDamaged, path, err, mendJournal)
-	case noSpace(err):
+	case host.NoSpace(err):
 		return fmt.Errorf("disk full at %s: %w", path, err)
 	case errors.Is(local.Denied(err), driver.ErrDenied):
 		return fmt.Errorf("%s: %w", path, local.Denied(err))

@@ -252,7 +252,7 @@ func TestFullDisk(t *testing.T) {
 	for i := range 60 {
 		rev, err := s.Commit(t.Context(), put("lock/"+strings.Repeat("a", i+1), value))
 		if err != nil {
-			if !strings.Contains(err.Error(), "disk full") || !strings.Contains(err.Error(), dir) {
+			if !errors.Is(err, driver.ErrFull) || !strings.Contains(err.Error(), dir) {
 				t.Fatalf("got %v", err)
 			}
 			break

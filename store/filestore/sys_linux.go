@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"errors"
 	"os"
 	"strconv"
 
@@ -28,8 +27,4 @@ func mount(f *os.File) string {
 		return ""
 	}
 	return strconv.FormatUint(st.Mnt_id, 36)
-}
-
-func noSpace(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

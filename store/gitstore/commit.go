@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Pauses after a lost race are random, up to a bound that doubles each time
@@ -188,6 +190,9 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 	}
 	alone := !w.whole && w.store.due(v.history+1)
 	if a.commit, err = d.write(ctx, alone); err != nil {
+		if len(w.tried) == 0 { // nothing was sent
+			err = local.Full(err)
+		}
 		return false, err
 	}
 	result, err := w.store.server.push(ctx, v.id, a.commit.id)
@@ -198,11 +203,17 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 		_, _ = w.store.adopt(w.store.life.Context(), a.commit)
 		return false, nil
 	case failed, lost, refused:
+		if result == refused && strings.Contains(err.Error(), noSpaceText) {
+			err = fmt.Errorf("%w: the server has no room: %w", driver.ErrFull, err)
+		}
 		a.sure = result != failed
 		w.tried = append(w.tried, a)
 	}
 	return w.lookAgain(ctx, v, result, err, alone)
 }
+
+// noSpaceText is what git says, on both sides, when a disk is full.
+const noSpaceText = "No space left on device"
 
 // due reports whether the history is to be cut at a commit that would be the
 // n-th. If the server refuses, not every commit after it tries again.

@@ -53,7 +53,7 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	defer stop()
 	if !fault.Bug("deferred_transaction") {
 		if err := s.enter(ctx); err != nil {
-			return nil, driver.Left(ctx, err)
+			return nil, driver.Left(ctx, local.Full(err))
 		}
 		defer s.gate.Unlock()
 	}

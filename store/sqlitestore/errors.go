@@ -3,9 +3,11 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -31,13 +33,40 @@ func explain(err error, path string) error {
 		if !readable(path) {
 			return fmt.Errorf("%w: %s cannot be read: %w", driver.ErrDenied, path, err)
 		}
-	case sqlite.ResultFull:
-		return fmt.Errorf("disk full at %s: %w", path, err)
+	case sqlite.ResultFull: // it was rolled back
+		return full(err, path)
+	}
+	if code == sqlite.ResultIOErrWrite && noRoom(path) { // so SQLite calls a quota that is used up
+		return full(err, path)
 	}
 	if code == sqlite.ResultIOErrShortRead {
 		return fmt.Errorf("%w: %s is cut short: %w; restore it from a backup", driver.ErrDamaged, path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+func full(err error, path string) error {
+	return fmt.Errorf("%w: %s: %w; make room and repeat the command", driver.ErrFull, path, err)
+}
+
+// explainRead is explain for what writes no record. SQLite needs room for the
+// memory that readers share with writers, and tells no other reason.
+func explainRead(err error, path string) error {
+	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultIOErr && noRoom(path) {
+		return full(err, path)
+	}
+	return explain(err, path)
+}
+
+// noRoom tries whether there is room for a file beside the database.
+func noRoom(path string) bool {
+	f, err := os.CreateTemp(path+".d", "room-*")
+	if err != nil {
+		return host.NoSpace(err)
+	}
+	_, err = f.WriteAt(make([]byte, 2*pageSize), 0)
+	_, _ = f.Close(), os.Remove(f.Name())
+	return host.NoSpace(err)
 }
 
 // busy reports that another connection stands in the way, for now.

@@ -50,11 +50,11 @@ func Inspect(ctx context.Context, path string) (Report, error) {
 	}
 	c, err := connect(path)
 	if err != nil {
-		return r, explain(err, path)
+		return r, explainRead(err, path)
 	}
 	defer func() { _ = c.Close() }()
 	n := s.last.read()
-	return r, explain(retry(ctx, func() error {
+	return r, explainRead(retry(ctx, func() error {
 		if err := r.examine(c); err != nil {
 			return err
 		}

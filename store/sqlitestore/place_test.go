@@ -165,7 +165,7 @@ func TestFullDisk(t *testing.T) {
 	for range 20 {
 		rev, err := s.Commit(t.Context(), big)
 		if err != nil {
-			if !strings.Contains(err.Error(), "disk full") {
+			if !errors.Is(err, driver.ErrFull) || !strings.Contains(err.Error(), path) {
 				t.Fatalf("got %v", err)
 			}
 			break

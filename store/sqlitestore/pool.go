@@ -47,7 +47,7 @@ func openConns(ctx context.Context, path string, safeFS bool) (*conns, error) {
 		err = p.readFrozen(func(conn) error { return nil })
 	}
 	if err != nil {
-		return nil, explain(err, path)
+		return nil, explainRead(err, path)
 	}
 	return p, nil
 }
@@ -89,12 +89,12 @@ func (p *conns) read(ctx context.Context, fn func(conn) error) error {
 		return err
 	}
 	if p.frozen {
-		return explain(p.readFrozen(fn), p.path)
+		return explainRead(p.readFrozen(fn), p.path)
 	}
 	if !p.crowded.Load() {
 		if p.main.TryLock() {
 			defer p.main.Unlock()
-			return explain(retry(ctx, func() error { return fn(p.writer) }), p.path)
+			return explainRead(retry(ctx, func() error { return fn(p.writer) }), p.path)
 		}
 		p.crowded.Store(true)
 	}
@@ -106,10 +106,10 @@ func (p *conns) read(ctx context.Context, fn func(conn) error) error {
 	}
 	c, err := p.reader(ctx)
 	if err != nil {
-		return explain(err, p.path)
+		return explainRead(err, p.path)
 	}
 	defer func() { p.idle <- c }()
-	return explain(retry(ctx, func() error { return fn(c) }), p.path)
+	return explainRead(retry(ctx, func() error { return fn(c) }), p.path)
 }
 
 func (p *conns) reader(ctx context.Context) (c conn, err error) {

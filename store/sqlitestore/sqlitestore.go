@@ -125,7 +125,7 @@ func beside(path, name string) string { return filepath.Join(path+".d", name) }
 func (s *Store) enter(ctx context.Context) error {
 	if !s.made {
 		if err := os.Mkdir(s.path+".d", 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return local.Denied(err)
+			return local.Full(local.Denied(err))
 		}
 		s.made = true
 	}
@@ -238,7 +238,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) error {
 // it is whole, so that an empty file is never one that is about to be filled.
 func (s *Store) create(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
-		return err
+		return local.Full(err)
 	}
 	defer s.gate.Unlock()
 	if found, err := s.look(); err != nil || found != nil {

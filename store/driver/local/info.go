@@ -1,9 +1,11 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -25,3 +27,12 @@ func CheckDir(path string, fi fs.FileInfo) error { return checkDirInfo(path, fi)
 // Denied marks an error that means "not allowed" with driver.ErrDenied, and
 // leaves others alone.
 func Denied(err error) error { return denied(err) }
+
+// Full marks an error that means a full disk, and leaves others alone. It is for
+// what fails before anything of a commit can be seen.
+func Full(err error) error {
+	if err == nil || !host.NoSpace(err) || errors.Is(err, driver.ErrFull) {
+		return err
+	}
+	return fmt.Errorf("%w: %w; make room and repeat the command", driver.ErrFull, err)
+}
