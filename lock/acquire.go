@@ -67,12 +67,14 @@ type AcquireRequest struct {
 	written   leaseRecord                  // by the attempt that succeeded
 	requested bool
 	used      []string // by an earlier call of this request, see noteUse
+	user      bool     // it works for as long as it holds: see users.go
 	attached  bool     // the owner is this call's alone: nobody can go on with its ticket
 	ttlGiven  bool
 	fresh     string               // the id to use when no ticket of an earlier call is adopted
 	call      string               // this call's own mark on what it writes: see theirs
 	wanted    []string             // keys that the owner does not hold yet, in this run
 	past      []string             // keys whose queues this call joined when its names meant others
+	busy      []string             // keys that it holds, and under which somebody else works, in this run
 	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
 	queued    bool                 // this call has joined the queues
 	now       func() moment        // the clocks of this machine
@@ -193,7 +195,7 @@ func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	before := slices.Concat(done.Value.Keys, own.Value.Keys, own.Value.WaitsFor)
+	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
 	switch {
 	case done.Value.Broke != nil || slices.ContainsFunc(without(before, r.Keys), r.asks):
 		return false, usedBefore(r.ID)
@@ -201,7 +203,7 @@ func (r *AcquireRequest) grantedBefore(tx *store.Tx) (bool, error) {
 		return false, r.over(r.Keys[0], done.Value.Ended)
 	}
 	r.used = done.Value.Used
-	return len(own.Value.Keys) > 0 || r.used != nil, nil
+	return own.Value.holds() || r.used != nil, nil
 }
 
 // noteUse leaves the receipt of a request that was granted what its owner had
@@ -211,7 +213,7 @@ func (r *AcquireRequest) noteUse(tx *store.Tx, leases []string) error {
 		return nil
 	}
 	own, err := getLease(tx, r.lease())
-	if err != nil || own.Value.Keys != nil {
+	if err != nil || own.Value.holds() {
 		return err
 	}
 	return tx.PutTTL(requestKind+r.lease(), receipt{Keys: r.asked, Used: leases}, keepTokens)
@@ -407,7 +409,8 @@ func (r *AcquireRequest) abandon(st *store.Store) {
 		case own.Value.ticket():
 			tx.Delete(own.Key)
 		case !r.requested:
-			return endLease(tx, r.lease(), ending{event: "released", why: "gave up waiting"})
+			_, err := giveBack(tx, own, ending{event: "released", why: "gave up waiting"})
+			return err
 		}
 		return nil
 	})

@@ -95,7 +95,7 @@ func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) er
 	owner := leaseOwner(lease)
 	for {
 		if ended(p) {
-			_, err := Release(ctx, st, ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended", process: &p})
+			_, err := Release(ctx, st, ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended", process: &p, leave: true})
 			return err
 		}
 		next, guards, err := keepOnce(ctx, st, owner, lease)

@@ -108,16 +108,24 @@ func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
 	if stateOf(ls) == Held {
 		how = ending{event: "broken", by: r.By, why: "silent for " + ls.Age.Round(time.Second).String()}
 	}
-	keys := ls.Value.Keys
+	keys := ls.Value.all()
 	if !ls.Exists() {
 		keys = []string{key}
 	}
 	return endKeys(tx, ls, keys, how)
 }
 
-// tickets drops the waiters that did not come back in time, and the places of
-// those whose record the store has dropped.
+// tickets drops the waiters that did not come back in time, the places of those
+// whose record the store has dropped, and users that are over.
 func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
+	for name, u := range leases { // nothing else leads to who only uses what others hold
+		if u.Value.holds() && len(u.Value.Keys) == 0 && r.over(u) && tx.Room() > cost(u.Value) {
+			n++
+			if err := r.end(tx, "", name); err != nil {
+				return n, err
+			}
+		}
+	}
 	for name, t := range leases {
 		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && roomToDrop(tx) {
 			n++

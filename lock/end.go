@@ -30,7 +30,7 @@ func endLease(tx *store.Tx, name string, how ending) error {
 	if err != nil {
 		return err
 	}
-	return endKeys(tx, ls, ls.Value.Keys, how)
+	return endKeys(tx, ls, ls.Value.all(), how)
 }
 
 // endKeys ends some keys of a lease, and with the last of them the lease.
@@ -60,10 +60,10 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	switch {
 	case err != nil:
 		return err
-	case len(l.Keys) > 0 && len(l.Keys) == len(ls.Value.Keys):
+	case l.holds() && len(l.all()) == len(ls.Value.all()):
 		return nil // nothing of it was meant
-	case len(l.Keys) > 0:
-		err = refresh(tx, name, l)
+	case l.holds():
+		err = endPart(tx, name, l, keys, how)
 	case ls.Exists() || len(ended) > 0: // else it has ended before
 		err = endRecord(tx, ls, ended, how)
 	}
@@ -76,7 +76,24 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
 }
 
-// endRecord ends a lease that has no keys any more, and those that rely on it.
+// endPart rewrites a lease that goes on, and ends who relied on the keys that
+// it has lost.
+func endPart(tx *store.Tx, name string, l leaseRecord, keys []string, how ending) error {
+	if err := refresh(tx, name, l); err != nil || len(l.UsedBy) == 0 {
+		return err
+	}
+	ls, err := getLease(tx, name)
+	if err != nil {
+		return err
+	}
+	inside, err := users(tx, ls)
+	if err != nil {
+		return err
+	}
+	return cascade(tx, ls, inside, keys, how)
+}
+
+// endRecord ends a lease that has nothing any more, and those that rely on it.
 func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how ending) error {
 	inside, err := users(tx, ls)
 	if err != nil {
@@ -90,7 +107,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 			return err
 		}
 	}
-	return cascade(tx, ls, inside, how)
+	return cascade(tx, ls, inside, nil, how)
 }
 
 func lockKeys(keys []string) []string {

@@ -62,6 +62,7 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 		r.Holder, r.attached = NewID(), true
 	}
 	r.Owner += "/" + r.Holder
+	r.user = true
 	if r.Times == (Times{}) {
 		r.Times = Near
 	}
@@ -82,9 +83,9 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
 	for _, k := range g.Keys {
 		l.renew.tokens[k.Key] = k.Token
-		if !k.Reentrant {
-			l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
-		}
+	}
+	if r.written.holds() {
+		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 	}
 	l.limit, l.full = r.MaxHold, r.TTL
 	l.ctx, l.end = context.WithCancelCause(ctx)
@@ -149,11 +150,12 @@ func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) erro
 
 func (l *Lease) release(ctx context.Context) error {
 	if l.own != "" {
-		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own, likely: l.renew.record.Keys})
+		var found bool
+		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own, likely: l.renew.record.Keys, leave: true, found: &found})
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		if !l.gaveBack(out) {
+		if !l.gaveBack(out) || !found && len(l.renew.record.Using) > 0 {
 			l.lose(l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token}))
 		}
 	}
@@ -175,9 +177,9 @@ func (l *Lease) lost() error {
 }
 
 // gaveBack reports whether every key that this lease took was still its own.
-// An outer key may stay behind for others who use it.
+// A key may stay behind for others who use it.
 func (l *Lease) gaveBack(out ReleaseResult) bool {
-	for _, key := range without(l.renew.record.Keys, l.renew.record.Auto) {
+	for _, key := range without(without(l.renew.record.Keys, l.renew.record.Auto), out.Left) {
 		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
 			return false
 		}

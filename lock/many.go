@@ -100,7 +100,7 @@ func endVictim(tx *store.Tx, v victim, how ending) error {
 	if err != nil {
 		return err
 	}
-	keys := ls.Value.Keys
+	keys := ls.Value.all()
 	if !ls.Exists() { // dropped by the store, or ended before
 		keys = []string{v.key}
 	}
@@ -120,7 +120,7 @@ func cost(l leaseRecord) int {
 	if locks > MaxKeys {
 		locks = 0 // see lockOf
 	}
-	return 2 + locks + len(l.Outer) + 3*len(l.Uses) + len(l.WaitsFor)
+	return 2 + locks + len(l.Using) + len(l.Outer) + 3*len(l.Uses) + len(l.WaitsFor)
 }
 
 // wantLeases reads at once what the end of leases looks at: their locks, the
@@ -150,7 +150,7 @@ func wantLinks(tx *store.Tx, names []string) (around []string, err error) {
 			_, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
 			missing = cmp.Or(missing, err)
 		}
-		more = append(more, lockKeys(ls.Value.Keys)...)
+		more = append(more, lockKeys(slices.Concat(ls.Value.all(), ls.Value.needs()))...)
 		more = append(more, leaseKeys(slices.Concat(ls.Value.Uses, ls.Value.UsedBy))...)
 		around = append(around, ls.Value.Uses...)
 	}

@@ -95,7 +95,8 @@ func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 
 // ReleaseKey gives back one key, whoever holds it; its lease goes on with the
 // others, unless it was over: only its owner can give it new life. Nothing
-// happens if the key is free.
+// happens if the key is free. Whoever works under it must be the one who gives
+// it back: [InUseError].
 func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
@@ -106,8 +107,11 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 		return err
 	}
 	keys := []string{key}
+	if err := inUseBut(tx, ls, keys, by); err != nil {
+		return err
+	}
 	if stateOf(ls) != Held && !usable(lk.Value.Owner, by) {
-		keys = append(keys, without(ls.Value.Keys, keys)...)
+		keys = append(keys, without(ls.Value.all(), keys)...)
 	}
 	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
 }

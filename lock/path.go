@@ -97,8 +97,9 @@ func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err er
 
 // rivals looks at the locks of others that overlap a key, or are older locks on
 // a name of its task: live ones are in the way, the rest is taken over, or their
-// owners could still renew them.
-func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, victims []victim, err error) {
+// owners could still renew them. Whoever has the key already is not queued for
+// it.
+func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers []blocker, victims []victim, err error) {
 	locks, err := overlapping(tx, key)
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +113,12 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, v
 		return nil, nil, err
 	}
 	for _, lk := range locks {
-		if usable(lk.Value.Owner, r.Owner) {
+		if usable(lk.Value.Owner, r.Owner) { // but somebody else may work under it
+			others, over, err := r.usersOf(tx, key, lk, false)
+			if err != nil {
+				return nil, nil, err
+			}
+			blockers, victims = append(blockers, others...), append(victims, over...)
 			continue
 		}
 		ls, err := peekLease(tx, lk.Value.Lease)
@@ -123,7 +129,7 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string) (blockers []blocker, v
 			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: state})
 			continue
 		}
-		if len(blockers) > 0 {
+		if len(blockers) > 0 || !queued {
 			blockers = append(blockers, *heldBy(key, lk, ls))
 			continue
 		}

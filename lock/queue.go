@@ -206,7 +206,7 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 	}
 	l := r.record()
 	joined := false
-	l.WaitsFor = r.wanted
+	l.WaitsFor = slices.Concat(r.wanted, r.busy)
 	for _, key := range r.wanted {
 		place, wrote, err := r.joinQueue(tx, key)
 		if err != nil {

@@ -48,11 +48,13 @@ type leaseRecord struct {
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
 	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
 
-	// See within.go.
+	// See users.go and within.go.
+	Using  []string          `json:"using,omitempty"`  // keys of other leases that this one works under
 	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
 	Auto   []string          `json:"auto,omitempty"`   // keys that were taken only as such
 	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
 	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
+	Direct []string          `json:"direct,omitempty"` // those of them that are using a key of it
 
 	kept bool // one of UsedBy is in force
 }
@@ -83,13 +85,19 @@ func (l leaseRecord) Check(key string) error {
 		return errors.New("no lease of that owner")
 	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
 		return errors.New("time out of range")
-	case (len(l.Keys) == 0) == (len(l.WaitsFor) == 0):
+	case !l.holds() == (len(l.WaitsFor) == 0):
 		return errors.New("neither holder nor ticket")
 	}
 	return nil
 }
 
 func (l leaseRecord) ticket() bool { return len(l.WaitsFor) > 0 }
+
+// holds reports whether somebody works under the lease.
+func (l leaseRecord) holds() bool { return len(l.Keys)+len(l.Using) > 0 }
+
+// all is what the lease stands for: the keys it took and those it uses.
+func (l leaseRecord) all() []string { return slices.Concat(l.Keys, l.Using) }
 
 func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
 
@@ -135,6 +143,9 @@ func keptBy(ls store.Entry[leaseRecord], get func(name string) (store.Entry[leas
 	}
 	for _, name := range ls.Value.UsedBy {
 		user, err := get(name)
+		if err == nil {
+			user, err = keptBy(user, get)
+		}
 		if err != nil {
 			return ls, err
 		}

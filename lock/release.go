@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/fault"
@@ -27,6 +28,8 @@ type ReleaseRequest struct {
 	DryRun bool
 
 	process *host.Process // with Lease: only if it ends with this process
+	found   *bool         // with Lease: set if it was there
+	leave   bool          // with Lease: what is in use is left to those who use it
 	likely  []string      // keys of Lease, if the caller knows them: they are read with it
 }
 
@@ -34,6 +37,11 @@ type ReleaseRequest struct {
 type ReleaseResult struct {
 	Released []Released `json:"released"`
 	Free     []string   `json:"free,omitempty"`
+	Left     []string   `json:"left,omitempty"` // given back, but somebody works under them: free when that ends
+}
+
+func (out *ReleaseResult) add(more ReleaseResult) {
+	out.Released, out.Free, out.Left = append(out.Released, more.Released...), append(out.Free, more.Free...), append(out.Left, more.Left...)
 }
 
 // Released is one key that was given back.
@@ -71,7 +79,7 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 			}
 			return r.keys(tx, keys, &out)
 		})
-		all.Released, all.Free = append(all.Released, out.Released...), append(all.Free, out.Free...)
+		all.add(out)
 		return err
 	})
 	if err != nil {
@@ -203,34 +211,46 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
 		return err
 	}
-	keys := ls.Value.Keys
-	if inside, err := users(tx, ls); err != nil {
-		return err
-	} else if len(inside) > 0 && !r.All { // an outer key stays for those who use it
-		keys = without(keys, ls.Value.Auto)
-		if err := inUse(tx, ls, keys); err != nil {
+	if r.found != nil {
+		*r.found = true
+	}
+	if !r.All && !r.leave { // an outer key stays for those who use it
+		if err := inUse(tx, ls, without(ls.Value.Keys, ls.Value.Auto)); err != nil {
 			return err
 		}
 	}
-	for _, key := range keys {
+	var mine []Released
+	for _, key := range ls.Value.Keys {
 		lk, err := lockOf(tx, ls, key)
 		if err != nil {
 			return err
 		}
 		if lk.Exists() && lk.Value.Lease == name {
-			out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
+			mine = append(mine, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
 		}
 	}
-	return endKeys(tx, ls, keys, r.how())
+	left, err := giveBack(tx, ls, r.how())
+	if err != nil {
+		return err
+	}
+	for _, m := range mine {
+		if slices.Contains(left, m.Key) {
+			out.Left = append(out.Left, m.Key)
+		} else {
+			out.Released = append(out.Released, m)
+		}
+	}
+	return nil
 }
 
 // all releases everything of an owner, some leases at a time: what one commit
 // can hold is bounded, what a session holds is not.
 func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
 	var all ReleaseResult
-	for {
+	for done := []string(nil); ; {
 		var out ReleaseResult
 		var more bool
+		var names []string
 		prefix := leaseKind + r.Owner + "/"
 		_, err := update(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
 			out = ReleaseResult{}
@@ -241,8 +261,8 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 			if recs, err = r.ofSession(tx, recs); err != nil {
 				return err
 			}
-			names, err := r.some(tx, recs)
-			if err != nil {
+			recs = slices.DeleteFunc(slices.Clone(recs), func(rec driver.Record) bool { return slices.Contains(done, rec.Key) })
+			if names, err = r.some(tx, recs); err != nil {
 				return err
 			}
 			more = len(names) < len(recs)
@@ -259,7 +279,8 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 		if err != nil {
 			return ReleaseResult{}, err
 		}
-		all.Released = append(all.Released, out.Released...)
+		done = append(done, leaseKeys(names)...) // some stay for those who use them
+		all.add(out)
 		if !more {
 			return all, nil
 		}

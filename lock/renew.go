@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -270,19 +271,6 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 		}
 		token = max(token, lk.Rev)
 	}
-	held, err := heldFor(tx, l)
-	if err != nil {
-		return err
-	}
-	window, err := renewAround(tx, l, l.window(held))
-	if err != nil {
-		return err
-	}
-	if window == 0 {
-		lost := maxHoldOver(l.Keys[0], token, seconds(l.MaxHold))
-		lost.Owner, lost.Now = owner, token
-		return lost
-	}
 	if r.Worktree != nil {
 		l.Worktree = *r.Worktree
 	}
@@ -292,23 +280,32 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	if r.process != nil {
 		l.Process = *r.process
 	}
+	window, err := touch(tx, name, l)
+	var lost *LostError
+	if errors.As(err, &lost) && lost.MaxHold > 0 {
+		lost.Token, lost.Owner, lost.Now = token, owner, token
+	}
+	if err != nil {
+		return err
+	}
 	out.Leases = append(out.Leases, Renewed{
 		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,
 		ExpiresAt: tx.Now().Add(window).UTC(), window: window,
 	})
-	return putLease(tx, name, l, held)
+	return nil
 }
 
 // current is the lease as stored, or as the holder remembers it where the
 // store has dropped the record though nobody took the locks.
 func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
 	switch {
-	case ls.Exists() && len(ls.Value.Keys) > 0:
+	case ls.Value.holds():
 		return ls.Value, nil
 	case r.own != "" && ls.Key == leaseKind+r.own:
 		l := r.record
 		var err error
 		l.UsedBy, err = users(tx, ls)
+		l.Direct = l.UsedBy
 		return l, err
 	}
 	name := ls.Key[len(leaseKind):]
@@ -327,35 +324,4 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 		return l, noLease(tx, name, r.Owner)
 	}
 	return l, nil
-}
-
-// renewAround keeps the outer keys that a lease uses: it ends with the first of
-// them.
-func renewAround(tx *store.Tx, l leaseRecord, window time.Duration) (time.Duration, error) {
-	for _, key := range l.Keys {
-		outer := l.Outer[key]
-		if outer == "" || slices.Contains(l.Keys, outer) {
-			continue
-		}
-		lk, err := getLock(tx, outer)
-		if err != nil {
-			return 0, err
-		}
-		ls, err := getLease(tx, lk.Value.Lease)
-		if err != nil {
-			return 0, err
-		}
-		if !slices.Contains(l.Uses, lk.Value.Lease) || !ls.Exists() {
-			return 0, &LostError{Key: outer, Owner: lk.Value.Owner, Now: lk.Rev}
-		}
-		held, err := heldFor(tx, ls.Value)
-		if err != nil {
-			return 0, err
-		}
-		window = min(window, ls.Value.window(held))
-		if err := refresh(tx, lk.Value.Lease, ls.Value); err != nil {
-			return 0, err
-		}
-	}
-	return window, nil
 }

@@ -91,7 +91,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r.lapsed, r.wanted = map[string]time.Time{}, nil
+	r.lapsed, r.wanted, r.busy = map[string]time.Time{}, nil, nil
 	g := &Grant{LeaseID: r.lease(), Owner: r.Owner, AcquiredAt: tx.Now().UTC(), TookOver: []TakenOver{}}
 	var (
 		blockers []blocker
@@ -122,6 +122,13 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 				if !slices.Contains(renew, lk.Value.Lease) {
 					renew = append(renew, lk.Value.Lease)
 				}
+				others, over, err := r.besides(tx, key, lk)
+				if err != nil {
+					return nil, nil, err
+				}
+				if victims = append(victims, over...); len(others) > 0 {
+					blockers, r.busy = append(blockers, others...), append(r.busy, key)
+				}
 				continue
 			}
 			if state == Held && !repeated {
@@ -138,7 +145,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 			return nil, nil, r.over(key, "not held any more")
 		}
 		r.wanted = append(r.wanted, key)
-		around, over, err := r.rivals(tx, key)
+		around, over, err := r.rivals(tx, key, true)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -168,7 +175,9 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if err := r.takeOver(tx, victims); err != nil {
 		return nil, nil, err
 	}
-	guardPaths(tx, fresh)
+	if guardPaths(tx, fresh); r.user {
+		guardPaths(tx, r.asked)
+	}
 	for _, name := range renew {
 		if ls, err := getLease(tx, name); err != nil || !ls.Exists() { // it relied on one of those
 			again, blockers, err := take(tx, r)
@@ -275,14 +284,20 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		}
 		g.LeaseID = name
 	}
-	g.leases = renew
-	if len(fresh) == 0 {
+	g.leases, r.written = renew, leaseRecord{}
+	using, err := r.using(tx)
+	if err != nil {
+		return err
+	}
+	if len(fresh)+len(using) == 0 {
 		if err := cmp.Or(r.noteUse(tx, renew), r.leaveQueues(tx)); err != nil {
 			return err
 		}
 		return r.then(tx, g)
 	}
-	g.LeaseID = r.lease()
+	if len(fresh) > 0 {
+		g.LeaseID = r.lease()
+	}
 	if !slices.Contains(renew, r.lease()) {
 		g.leases = append(g.leases, r.lease())
 	}
@@ -297,10 +312,20 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		return err
 	}
 	l.Keys, l.Since = append(own.Value.Keys, fresh...), g.AcquiredAt
-	l.Outer, l.Auto, l.Uses, l.UsedBy = maps.Clone(own.Value.Outer), own.Value.Auto, own.Value.Uses, own.Value.UsedBy
+	l.Using = append(own.Value.Using, without(using, own.Value.Using)...)
+	l.Outer, l.Auto, l.Uses = maps.Clone(own.Value.Outer), own.Value.Auto, own.Value.Uses
+	l.UsedBy, l.Direct = own.Value.UsedBy, own.Value.Direct
 	if err := r.embed(tx, &l, fresh); err != nil {
 		return err
 	}
+	if err := r.enter(tx, &l, using); err != nil {
+		return err
+	}
+	window, err := sustain(tx, r.lease(), l)
+	if err != nil {
+		return err
+	}
+	l.TTL = min(l.TTL, window.Seconds())
 	if fault.Bug("empty_is_free") {
 		r.second = &l
 	} else if err := putLease(tx, r.lease(), l, 0); err != nil {
@@ -312,6 +337,9 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 	}
 	if err := r.leaveQueues(tx); err != nil {
 		return err
+	}
+	if len(fresh) == 0 {
+		return r.then(tx, g)
 	}
 	if err := Log(tx, Event{Event: "acquired", Keys: fresh, Owner: r.Owner, Lease: r.lease(), Reason: r.Reason}); err != nil {
 		return err
@@ -342,27 +370,29 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 	case l.Owner == r.Owner:
 		l.Call = r.call
 		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
+			if r.TTL.Seconds() < l.TTL { // nobody who works under it is given less time
+				if err := inUse(tx, ls, l.Keys); err != nil {
+					return until, err
+				}
+			}
 			l.TTL = r.TTL.Seconds()
 		}
 		if r.Process.PID != 0 && l.Group == 0 { // it lives with another process now
 			l.Process = r.Process
 		}
 	}
-	held, err := heldFor(tx, l)
-	if err != nil {
-		return until, err
-	}
-	if l.window(held) == 0 {
-		return until, maxHoldOver(l.Keys[0], 0, seconds(l.MaxHold))
-	}
-	return tx.Now().Add(l.window(held)).UTC(), putLease(tx, name, l, held)
+	window, err := touch(tx, name, l)
+	return tx.Now().Add(window).UTC(), err
 }
 
 // heldFor is how long a lease has been held, by the store's clock. Only max
 // hold asks.
 func heldFor(tx *store.Tx, l leaseRecord) (time.Duration, error) {
-	if l.MaxHold == 0 || len(l.Keys) == 0 {
+	if l.MaxHold == 0 || !l.holds() {
 		return 0, nil
+	}
+	if len(l.Keys) == 0 { // it took no lock
+		return max(0, tx.Now().Sub(l.Since)), nil
 	}
 	lk, err := getLock(tx, l.Keys[0])
 	return lk.Age, err

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/tasklock/tasklock/fault"
@@ -14,22 +13,8 @@ import (
 //
 //   - In the same lease, if nobody holds the outer key. It then leaves with
 //     the last inner key.
-//   - If the owner or a parent holds it already, the new lease uses that one,
-//     and both records say so. The outer key cannot be given back while it is
-//     used; if it is taken away, the leases that use it end in the same commit.
-//
-// The lease around is written only by those who may give it life. So it goes
-// on naming leases that have ended, until the next one that uses it.
-
-// InUseError: the key cannot be released while keys within it are held.
-type InUseError struct {
-	Key    string
-	Inside []string // keys that are held within
-}
-
-func (e *InUseError) Error() string {
-	return fmt.Sprintf("%s: still in use by %s", e.Key, e.Inside[0])
-}
+//   - If the owner or a parent holds it already, the new lease uses that one:
+//     see users.go.
 
 // surround adds the keys around those asked for.
 func (r *AcquireRequest) surround(tx *store.Tx) error {
@@ -84,27 +69,12 @@ func (r *AcquireRequest) embed(tx *store.Tx, l *leaseRecord, fresh []string) err
 			}
 		case !slices.Contains(l.Uses, around):
 			l.Uses = append(l.Uses, around)
-			if err := usedBy(tx, around, r.lease()); err != nil {
+			if err := usedBy(tx, around, r.lease(), false); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// usedBy notes in a lease that another one relies on it, which is a sign of
-// life too: only its owner or a child of it comes here.
-func usedBy(tx *store.Tx, around, name string) error {
-	ls, err := getLease(tx, around)
-	if err != nil {
-		return err
-	}
-	users, err := users(tx, ls)
-	if err != nil {
-		return err
-	}
-	ls.Value.UsedBy = append(slices.Clip(users), name)
-	return refresh(tx, around, ls.Value)
 }
 
 // refresh rewrites a lease as a sign of life.
@@ -116,60 +86,7 @@ func refresh(tx *store.Tx, name string, l leaseRecord) error {
 	return putLease(tx, name, l, held)
 }
 
-// users returns the leases that rely on one. If the store has dropped its
-// record, they are among those of its owner and the owner's children.
-func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
-	name, names := around.Key[len(leaseKind):], around.Value.UsedBy
-	if !around.Exists() {
-		recs, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, rec := range recs {
-			names = append(names, rec.Key[len(leaseKind):])
-		}
-	}
-	if err := tx.Want(leaseKeys(names)...); err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, user := range names { // not guarded: whoever begins to use the lease, or renews for it, writes it
-		ls, err := peekLease(tx, user)
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(ls.Value.Uses, name) {
-			out = append(out, user)
-		}
-	}
-	return out, nil
-}
-
-// within returns the keys that are held within outer once the lease around it
-// has lost keys.
-func within(tx *store.Tx, around store.Entry[leaseRecord], outer string, keys []string) ([]string, error) {
-	names, err := users(tx, around)
-	if err != nil {
-		return nil, err
-	}
-	inside := around.Value.within(outer, keys)
-	for _, name := range names {
-		ls, err := peekLease(tx, name)
-		if err != nil {
-			return nil, err
-		}
-		more := ls.Value.within(outer, nil)
-		if len(inside) == 0 && len(more) > 0 { // one is witness enough: the last two to leave must see each other
-			if ls, err = getLease(tx, name); err != nil {
-				return nil, err
-			}
-		}
-		inside = append(inside, more...)
-	}
-	slices.Sort(inside)
-	return inside, nil
-}
-
+// within returns the keys of the lease that lie within outer, without keys.
 func (l leaseRecord) within(outer string, keys []string) (inside []string) {
 	for _, key := range without(l.Keys, keys) {
 		if l.Outer[key] == outer {
@@ -179,26 +96,12 @@ func (l leaseRecord) within(outer string, keys []string) (inside []string) {
 	return inside
 }
 
-// inUse refuses to give back a key that others rely on.
-func inUse(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) error {
-	for _, key := range keys {
-		inside, err := within(tx, ls, key, keys)
-		if err != nil {
-			return err
-		}
-		if len(inside) > 0 {
-			return &InUseError{Key: key, Inside: inside}
-		}
-	}
-	return nil
-}
-
 // idle returns those of the lease's keys that were taken only as outer keys
 // and around which nothing is left once keys are gone.
 func idle(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) ([]string, error) {
 	var out []string
 	for _, auto := range without(ls.Value.Auto, keys) {
-		inside, err := within(tx, ls, auto, keys)
+		inside, err := uses(tx, ls, auto, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -243,14 +146,15 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 // it does not use any more then.
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
-	rest.Keys, rest.Auto, rest.Uses, rest.Outer = without(l.Keys, keys), without(l.Auto, keys), nil, map[string]string{}
+	rest.Keys, rest.Auto, rest.Using = without(l.Keys, keys), without(l.Auto, keys), without(l.Using, keys)
+	rest.Uses, rest.Outer = nil, map[string]string{}
 	for _, key := range rest.Keys {
-		outer := l.Outer[key]
-		if outer == "" {
-			continue
+		if outer := l.Outer[key]; outer != "" {
+			rest.Outer[key] = outer
 		}
-		rest.Outer[key] = outer
-		lk, err := getLock(tx, outer)
+	}
+	for _, key := range rest.needs() {
+		lk, err := getLock(tx, key)
 		if err != nil {
 			return rest, nil, err
 		}
@@ -274,49 +178,11 @@ func leave(tx *store.Tx, around []string) error {
 			return err
 		}
 		if len(keys) > 0 && stateOf(ls) != Held {
-			keys = ls.Value.Keys
+			keys = ls.Value.all()
 		}
 		if err := endKeys(tx, ls, keys, ending{event: "released"}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// cascade ends the leases that rely on one that was taken away. If they are too
-// many for this commit, they end before it.
-func cascade(tx *store.Tx, around store.Entry[leaseRecord], names []string, how ending) error {
-	if err := wantLeases(tx, names); err != nil {
-		return err
-	}
-	need, users := 0, []victim(nil)
-	for _, name := range names {
-		ls, err := peekLease(tx, name)
-		if err != nil {
-			return err
-		}
-		need, users = need+cost(ls.Value), append(users, victim{lease: name})
-	}
-	if tx.Room() < need && len(users) > 0 {
-		return &crowded{victims: users, how: how, still: endsToo(around)}
-	}
-	for _, name := range names {
-		if err := endLease(tx, name, how); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endsToo says, guarded by the lease around, whether that is still to end: it is
-// there, if it was taken away in force, and else nobody gave it new life.
-func endsToo(around store.Entry[leaseRecord]) func(*store.Tx, victim) (bool, error) {
-	inForce := stateOf(around) == Held
-	return func(tx *store.Tx, _ victim) (bool, error) {
-		now, err := getLease(tx, around.Key[len(leaseKind):])
-		if inForce {
-			return now.Exists(), err
-		}
-		return stateOf(now) != Held, err
-	}
 }

@@ -119,6 +119,12 @@ func Get[T any](tx *Tx, key string) (Entry[T], error) {
 
 // RevOf returns the revision of a record, 0 if it is absent. It guards nothing.
 func (tx *Tx) RevOf(key string) (int64, error) {
+	if w, ok := tx.writes[key]; ok {
+		if w.Value == nil {
+			return 0, nil
+		}
+		return Pending, nil
+	}
 	rec, ok := tx.known[key]
 	if !ok {
 		tx.miss(key)

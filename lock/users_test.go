@@ -1,0 +1,339 @@
+package lock_test
+
+import (
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/lock"
+)
+
+// tryHold is an attached holder that does not wait.
+func (w *world) tryHold(owner string, keys ...string) error {
+	l, err := lock.Hold(w.ctx, w.st, minute(owner, keys...))
+	if err == nil {
+		w.must(l.Release(w.ctx))
+	}
+	return err
+}
+
+// waitHold is an attached holder that waits.
+func (w *world) waitHold(owner string, keys ...string) chan *lock.Lease {
+	got := make(chan *lock.Lease, 1)
+	go func() {
+		r := minute(owner, keys...)
+		r.Wait = 24 * time.Hour
+		l, err := lock.Hold(w.ctx, w.st, r)
+		if err != nil {
+			w.Error(err)
+		}
+		got <- l
+	}()
+	w.settle()
+	return got
+}
+
+func (w *world) releaseErr(owner string, keys ...string) error {
+	_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
+	return err
+}
+
+// While somebody works under a lock, its owner can neither give it back nor
+// have it for a shorter time; when that ends all is as before.
+func TestLockInUse(t *testing.T) {
+	bubble(t, func(w *world) {
+		g := w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
+		l := w.hold(minute("alice", "a"))
+		if k := l.Grant().Keys[0]; !k.Reentrant || k.Token != g.Token || k.Lease != g.LeaseID {
+			t.Errorf("granted %+v", k)
+		}
+		w.unchanged("what is refused", func() {
+			used := as[*lock.InUseError](w, w.releaseErr("alice", "a"))
+			equal(w, "error", used, &lock.InUseError{Key: "a", Inside: []string{"a"}, By: []string{l.Owner()}})
+			_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "alice", Lease: g.LeaseID})
+			as[*lock.InUseError](w, err)
+			_, err = lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Second})
+			as[*lock.InUseError](w, err)
+			w.refused("bob", "a")
+			as[*lock.HeldError](w, w.tryHold("bob", "a"))
+		})
+		w.release("alice", "b") // nobody is using it
+		w.acquire("alice", "a") // again
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 2 * time.Hour})
+		w.must(l.Release(w.ctx))
+		if !w.locked("a") || len(w.kinds("lease/")) != 1 {
+			t.Errorf("not as before: %v", w.kinds("lease/"))
+		}
+		w.release("alice", "a")
+	})
+}
+
+// A user keeps what it uses, whatever its owner asked for.
+func TestUserKeepsWhatItUses(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 5 * time.Second})
+		r := minute("alice", "a")
+		r.TTL = time.Hour
+		l := w.hold(r)
+		inner := w.hold(minute(l.Owner(), "a"))
+		for range 200 {
+			time.Sleep(time.Second)
+			if l.Err() != nil || inner.Err() != nil || !w.locked("a") {
+				t.Fatalf("%v, %v", l.Err(), inner.Err())
+			}
+		}
+		w.must(inner.Release(w.ctx))
+		w.must(l.Release(w.ctx))
+		time.Sleep(6 * time.Second)
+		if w.locked("a") {
+			t.Error("nobody gives it life any more")
+		}
+	})
+}
+
+// Who works under one lock excludes each other, and never waits for a parent
+// or behind those who have nothing.
+func TestUsersExcludeEachOther(t *testing.T) {
+	for name, outer := range map[string]func(w *world) (owner string, end func()){
+		"under a plain lock": func(w *world) (string, func()) {
+			w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour})
+			return "alice", func() { w.release("alice", "a") }
+		},
+		"under an attached holder": func(w *world) (string, func()) {
+			l := w.hold(minute("alice", "a"))
+			return l.Owner(), func() { w.must(l.Release(w.ctx)) }
+		},
+		"under a user": func(w *world) (string, func()) {
+			w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour})
+			l := w.hold(minute("alice", "a"))
+			return l.Owner(), func() { w.must(l.Release(w.ctx)); w.release("alice", "a") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				owner, end := outer(w)
+				bob := w.wait("bob", "a")
+				one := w.hold(minute(owner, "a")) // does not stand behind bob
+				if held := as[*lock.HeldError](w, w.tryHold(owner, "a")); held.Owner != one.Owner() || held.Key != "a" {
+					t.Errorf("in the way is %+v", held)
+				}
+				inner := w.hold(minute(one.Owner(), "a")) // a parent is not in the way
+				two, three := w.waitHold(owner, "a"), w.waitHold(owner, "a")
+				equal(w, "queue", w.waiters("a"), []string{"bob"})
+				time.Sleep(5 * time.Minute)
+				w.must(inner.Release(w.ctx))
+				w.settle()
+				if len(two)+len(three) > 0 {
+					t.Fatal("two at once")
+				}
+				w.must(one.Release(w.ctx))
+				w.settle()
+				if len(two)+len(three) != 1 {
+					t.Fatalf("%d were served", len(two)+len(three))
+				}
+				if len(two) == 0 {
+					two, three = three, two
+				}
+				w.must((<-two).Release(w.ctx))
+				w.must((<-three).Release(w.ctx))
+				w.waiting(bob)
+				end()
+				w.served(bob)
+			})
+		})
+	}
+}
+
+// Overlapping paths of one owner are one place to work in.
+func TestUsersOfOverlappingPaths(t *testing.T) {
+	for _, c := range []struct {
+		held         []string
+		first, other string
+		both         bool
+	}{
+		{[]string{"path:src"}, "path:src", "path:src/a", false},
+		{[]string{"path:src"}, "path:src/a", "path:src", false},
+		{[]string{"path:src"}, "path:src/a", "path:src/b", true},
+		{[]string{"path:src"}, "path:src/a", "path:src/a/b", false},
+		{[]string{"path:src", "path:src/a"}, "path:src", "path:src/a", false},
+		{[]string{"path:src", "path:src/a"}, "path:src/a", "path:src", false},
+		{[]string{"path:src/a", "path:src/b"}, "path:src/a", "path:src/b", true},
+		{[]string{"path:src/a"}, "path:src/a", "path:src", false},
+	} {
+		bubble(t, func(w *world) {
+			for _, key := range c.held {
+				w.acquire("alice", key)
+			}
+			l := w.hold(minute("alice", c.first))
+			if err := w.tryHold("alice", c.other); (err == nil) != c.both {
+				t.Errorf("%v held, %s and %s: %v", c.held, c.first, c.other, err)
+			}
+			w.must(w.tryHold(l.Owner(), c.other))
+			w.must(l.Release(w.ctx))
+			w.must(w.tryHold("alice", c.other))
+		})
+	}
+}
+
+// The lock is taken away: who works under it ends with it.
+func TestLossOfWhatIsUsed(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"broken":      func(w *world) { w.breakKeys(lock.BreakRequest{By: "root", Keys: []string{"b"}}) },
+		"session end": func(w *world) { w.endSession("alice", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
+				l := w.hold(minute("alice", "a", "c"))
+				lose(w)
+				equal(w, "left", append(w.kinds("lock/"), w.kinds("lease/")...), nil)
+				w.acquire("bob", "a", "c")
+				w.lostAfter(l)
+				w.want(l.Release(w.ctx), lock.ErrLost)
+				if w.holder("a") != "bob" || w.holder("c") != "bob" {
+					t.Error("a lost user gave back what is bob's")
+				}
+			})
+		})
+	}
+}
+
+func (w *world) endSession(owner, session string) lock.ReleaseResult {
+	w.Helper()
+	out, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: owner, All: true, Of: session})
+	w.must(err)
+	return out
+}
+
+// The end of a session leaves a lock to those of another one who work under
+// it. So does the end of an attached holder.
+func TestLeftToItsUsers(t *testing.T) {
+	for name, leave := range map[string]func(w *world) (child string, leave func()){
+		"session end": func(w *world) (string, func()) {
+			w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour, Session: "one"})
+			return "alice", func() {
+				out := w.endSession("alice", "one")
+				equal(w, "left", out.Left, []string{"a"})
+				equal(w, "again", w.endSession("alice", "one").Left, []string{"a"})
+			}
+		},
+		"attached": func(w *world) (string, func()) {
+			l := w.hold(minute("alice", "a", "b"))
+			return l.Owner(), func() { w.must(l.Release(w.ctx)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				owner, leave := leave(w)
+				l := w.hold(minute(owner, "a"))
+				leave()
+				w.acquire("bob", "b")
+				for range 200 {
+					time.Sleep(time.Minute)
+					w.refused("bob", "a")
+				}
+				w.must(l.Err())
+				w.must(l.Release(w.ctx))
+				w.acquire("bob", "a")
+			})
+		})
+	}
+	bubble(t, func(w *world) { // its owner wants it after all
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour, Session: "one"})
+		l := w.hold(minute("alice", "a"))
+		w.endSession("alice", "one")
+		w.acquire("alice", "a")
+		w.must(l.Release(w.ctx))
+		w.refused("bob", "a")
+	})
+}
+
+// A user that is over is in nobody's way, and does not come back.
+func TestUserThatIsOver(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 24 * time.Hour})
+		o := &outage{Store: w.mem}
+		l := w.through(o).hold(minute("alice", "a"))
+		o.state.Store("fails")
+		time.Sleep(50 * time.Second)
+		as[*lock.HeldError](w, w.tryHold("alice", "a"))
+		time.Sleep(15 * time.Second)
+		two := w.hold(minute("alice", "a"))
+		equal(w, "took over", two.Grant().TookOver, []lock.TakenOver{{Key: "a", Owner: l.Owner(), Why: lock.Expired}})
+		o.state.Store("")
+		w.want(l.Release(w.ctx), lock.ErrLost)
+		time.Sleep(10 * time.Minute)
+		w.must(two.Release(w.ctx))
+		w.release("alice", "a")
+	})
+	bubble(t, func(w *world) { // it does not keep its owner from giving the lock back
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 24 * time.Hour})
+		o := &outage{Store: w.mem}
+		l := w.through(o).hold(minute("alice", "a"))
+		o.state.Store("fails")
+		time.Sleep(65 * time.Second)
+		w.release("alice", "a")
+		o.state.Store("")
+		w.want(l.Release(w.ctx), lock.ErrLost)
+		equal(w, "left", w.kinds("lease/"), nil)
+	})
+}
+
+// The death of a user is proved as that of a holder, and while it lives that of
+// the process under whose lock it works does not count.
+func TestDeathOfAUser(t *testing.T) {
+	w := newWorld(t)
+	process := func() (*exec.Cmd, host.Process) {
+		cmd := sleeper(t)
+		p, err := host.Find(cmd.Process.Pid)
+		w.must(err)
+		return cmd, p
+	}
+	kill := func(cmd *exec.Cmd) {
+		w.must(cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	outer, p1 := process()
+	w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour, Process: p1})
+	user, p2 := process()
+	r := minute("alice", "a")
+	r.Process = p2
+	l := w.hold(r)
+	kill(outer)
+	w.refused("bob", "a")
+	kill(user)
+	w.acquire("bob", "a")
+	w.want(l.Release(w.ctx), lock.ErrLost)
+
+	outer, p1 = process()
+	w.grant(lock.AcquireRequest{Owner: "carol", Keys: []string{"b"}, TTL: time.Hour, Process: p1})
+	user, p2 = process()
+	r = minute("carol", "b")
+	r.Process = p2
+	l = w.hold(r)
+	as[*lock.InUseError](w, w.releaseErr("carol", "b"))
+	kill(user)
+	w.must(w.tryHold("carol", "b"))
+	_ = l.Release(w.ctx)
+	w.release("carol", "b")
+	kill(outer)
+}
+
+// Cleanup finds users that are over, too.
+func TestCleanupOfUsers(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 24 * time.Hour})
+		o := &outage{Store: w.mem}
+		l := w.through(o).hold(minute("alice", "a"))
+		o.state.Store("fails")
+		time.Sleep(2 * time.Minute)
+		_, err := lock.Cleanup(w.ctx, w.st, lock.CleanupRequest{By: "root"})
+		w.must(err)
+		if n := w.kinds("lease/"); len(n) != 1 || slices.Contains(n, "lease/"+l.Owner()) {
+			t.Errorf("left: %v", n)
+		}
+		_ = l.Release(w.ctx)
+	})
+}
