@@ -153,7 +153,7 @@ func (r *AcquireRequest) record() leaseRecord {
 	return leaseRecord{
 		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
 		Host: host.Name(), Process: r.Process, Group: r.Group,
-		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Call: r.call,
+		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Attached: r.user, Call: r.call,
 	}
 }
 

@@ -115,16 +115,32 @@ func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
 	return endKeys(tx, ls, keys, how)
 }
 
+// users ends those who only use what others hold: no lock leads to them.
+func (r *CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
+	for name, u := range leases {
+		if !u.Value.holds() || len(u.Value.Keys) > 0 || !r.over(u) || tx.Room() < cost(u.Value) {
+			continue
+		}
+		now, err := getLease(tx, name)
+		if err != nil {
+			return n, err
+		}
+		if now.Exists() && r.over(now) {
+			n++
+			err = endKeys(tx, now, now.Value.all(), ending{event: "expired", by: r.By})
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
 // tickets drops the waiters that did not come back in time, the places of those
 // whose record the store has dropped, and users that are over.
 func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
-	for name, u := range leases { // nothing else leads to who only uses what others hold
-		if u.Value.holds() && len(u.Value.Keys) == 0 && r.over(u) && tx.Room() > cost(u.Value) {
-			n++
-			if err := r.end(tx, "", name); err != nil {
-				return n, err
-			}
-		}
+	if n, err = r.users(tx, leases); err != nil {
+		return n, err
 	}
 	for name, t := range leases {
 		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && roomToDrop(tx) {

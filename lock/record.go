@@ -46,6 +46,7 @@ type leaseRecord struct {
 	Session      string    `json:"session,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
 	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
 
 	// See users.go and within.go.

@@ -377,7 +377,7 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 			}
 			l.TTL = r.TTL.Seconds()
 		}
-		if r.Process.PID != 0 && l.Group == 0 { // it lives with another process now
+		if r.Process.PID != 0 && l.Group == 0 && !l.Attached { // it lives with another process now
 			l.Process = r.Process
 		}
 	}

@@ -273,6 +273,11 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 	if len(left) == 0 {
 		return nil, endKeys(tx, ls, l.all(), how)
 	}
+	for _, key := range left {
+		if outer := l.Outer[key]; slices.Contains(l.Keys, outer) && !slices.Contains(left, outer) {
+			left = append(left, outer)
+		}
+	}
 	if l.Auto = append(l.Auto, without(left, l.Auto)...); len(l.Auto) > len(ls.Value.Auto) {
 		if err := refresh(tx, ls.Key[len(leaseKind):], l); err != nil {
 			return nil, err

@@ -98,7 +98,6 @@ func (m *model) acquire(name, owner string, asked []string) string {
 	lease := &modelLease{name: name, owner: owner, keys: map[string]bool{}, auto: map[string]bool{}, uses: map[string]bool{}, ttl: ttl, seen: m.now}
 	for _, k := range keys {
 		if l := m.leases[m.locks[k].lease]; l != nil {
-			l.seen = m.now
 			if l.owner == owner {
 				for _, a := range asked {
 					delete(l.auto, a)
@@ -107,6 +106,7 @@ func (m *model) acquire(name, owner string, asked []string) string {
 					l.ttl = max(l.ttl, ttl)
 				}
 			}
+			m.renew(l)
 			continue
 		}
 		lease.keys[k] = true
@@ -120,6 +120,7 @@ func (m *model) acquire(name, owner string, asked []string) string {
 	}
 	if len(lease.keys) > 0 {
 		m.leases[name] = lease
+		m.renew(lease)
 	}
 	return ""
 }
@@ -144,6 +145,13 @@ func (m *model) end(l *modelLease, keys map[string]bool) {
 		if auto && l.keys[a] && len(m.inside(l, a)) == 0 {
 			delete(l.keys, a)
 			delete(m.locks, a)
+		}
+	}
+	for k := range keys { // a section that was given back, and those in it who were over
+		for _, in := range m.inside(l, k) {
+			if user := m.leases[m.locks[in].lease]; user != nil && user != l {
+				m.end(user, maps.Clone(user.keys))
+			}
 		}
 	}
 	before := maps.Clone(l.uses)
@@ -190,10 +198,12 @@ func (m *model) free(key, by string) {
 	}
 }
 
+// renew is a heartbeat, of what the lease uses too; it lasts no longer than that.
 func (m *model) renew(l *modelLease) {
 	l.seen = m.now
 	for name := range l.uses {
-		m.leases[name].seen = m.now
+		m.renew(m.leases[name])
+		l.ttl = min(l.ttl, m.leases[name].ttl)
 	}
 }
 
@@ -378,7 +388,7 @@ func (m *model) release(owner string, keys []string) string {
 			continue
 		}
 		for _, in := range m.inside(l, k) {
-			if !slices.Contains(keys, in) {
+			if by := m.leases[m.locks[in].lease]; !slices.Contains(keys, in) && (by == l || m.live(by)) {
 				return "in use"
 			}
 		}
