@@ -32,8 +32,10 @@ func newRunCmd(a *App) *cobra.Command {
 		Short: "Run a command while keys are held",
 		Long: `Take the keys, run the command, renew the lock while it runs, and release the
 keys when the command and everything in its process group has ended. Two runs
-of one user exclude each other. If the lock expires, the command is stopped
-before anyone else can get the keys. If someone breaks the lock, the keys are
+of one user exclude each other, also inside a run that holds the same key: of
+run K a | run K b the second waits until the first has ended.
+
+If the lock expires, the command is stopped before anyone else can get the keys. If someone breaks the lock, the keys are
 free at once and the command is stopped within a second or two (git: five). On
 Linux that includes descendants outside the process group, as under timeout.
 The exit code is 7 then, and the message says who ended the lock.
