@@ -35,10 +35,11 @@ keys when the command and everything in its process group has ended. Two runs
 of one user exclude each other, also inside a run that holds the same key: of
 run K a | run K b the second waits until the first has ended.
 
-If the lock expires, the command is stopped before anyone else can get the keys. If someone breaks the lock, the keys are
-free at once and the command is stopped within a second or two (git: five). On
-Linux that includes descendants outside the process group, as under timeout.
-The exit code is 7 then, and the message says who ended the lock.
+If the lock expires, the command is stopped before anyone else can get the
+keys. If someone breaks the lock, the keys are free at once and the command is
+stopped within a second or two (git: five). On Linux that includes descendants
+outside the process group, as under timeout. The exit code is 7 then, and the
+message says who ended the lock.
 
 The command finds TASKLOCK_KEY (one key a line), TASKLOCK_TOKEN, TASKLOCK_LEASE,
 TASKLOCK_OWNER and TASKLOCK_LEASE_STORE in its environment: commands about that key
