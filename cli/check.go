@@ -63,7 +63,11 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 	err = a.answer(out, func(p *printer) {
 		switch {
 		case out.Locked && out.Lock.Key != out.Key:
-			p.line("%s is locked as part of %s by %s, token %d, expires %s.", out.Key, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
+			as := "as part of " // another path
+			if kind, _ := lock.KindOf(out.Key); kind == lock.Task {
+				as = "as " // a name that was locked before the task had it
+			}
+			p.line("%s is locked %s%s by %s, token %d, expires %s.", out.Key, as, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
 		case out.Locked:
 			p.line("%s is locked by %s, token %d, expires %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
 		default:
