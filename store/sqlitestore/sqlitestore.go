@@ -124,7 +124,11 @@ func beside(path, name string) string { return filepath.Join(path+".d", name) }
 // the gate elsewhere: SQLite's own lock keeps them and us apart.
 func (s *Store) enter(ctx context.Context) error {
 	if !s.made {
-		if err := os.Mkdir(s.path+".d", 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		_, err := os.Lstat(s.path + ".d")
+		if errors.Is(err, fs.ErrNotExist) {
+			err = os.Mkdir(s.path+".d", 0o700)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return local.Full(local.Denied(err))
 		}
 		s.made = true
