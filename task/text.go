@@ -112,7 +112,7 @@ func fits(tx *store.Tx, t, dep Task) error {
 // size bounds what a change of the task writes: the record without its long text,
 // and two places in indexes.
 func (t Task) size() int {
-	n := 1000 + 2*(len(t.Section)+len(t.ID)) + len(t.Title) + min(len(t.Description), maxInline) + len(t.Progress) + len(t.BlockedReason)
+	n := 450 + 2*(len(t.Section)+len(t.ID)) + len(t.Title) + min(len(t.Description), maxInline) + len(t.Progress) + len(t.BlockedReason)
 	for _, list := range [][]string{t.DependsOn, t.WaitsFor, t.Dependents, t.Labels} {
 		for _, s := range list {
 			n += len(s) + 3
