@@ -303,7 +303,7 @@ func (tx *Tx) batch() (driver.Batch, error) {
 	}
 	if fault.Bug("no_compare") {
 		maps.DeleteFunc(tx.guards, func(key string, _ int64) bool {
-			return slices.Contains([]string{"lock/", "lease/", "queue/", "task/", "counter/"}, driver.Kind(key))
+			return slices.Contains([]string{"lock/", "lease/", "queue/", "task/", "counter/", "name/"}, driver.Kind(key))
 		})
 	}
 	for _, k := range tx.order {
