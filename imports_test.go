@@ -16,7 +16,6 @@ var layers = [][]string{
 	{"fault"},
 	{"host", "repo"},
 	{"place"},
-	{"place/placetest"},
 	{"store/driver"},
 	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store"},
 	{"store/pgstore/pgtest", "store/etcdstore/etcdtest"},

@@ -29,12 +29,8 @@ func user(env func(string) string, system string) Place {
 		if home != "" && within(home, named) {
 			p.base = home
 		}
-		if usual != "" && twoStores(p.Folder, filepath.Join(usual, "tasklock")) {
-			p.err = &Error{
-				Msg: fmt.Sprintf("your user has two stores: %s by XDG_STATE_HOME, and %s, which whoever lacks that variable uses, cron for one; name one with --store, or move one away",
-					p.Folder, filepath.Join(usual, "tasklock")),
-				Stores: []string{"sqlite:" + filepath.Join(p.Folder, Database), "sqlite:" + filepath.Join(usual, "tasklock", Database)},
-			}
+		if usual != "" {
+			p.err = apart(p.Folder, filepath.Join(usual, "tasklock"))
 		}
 	case usual != "":
 		p.Folder, p.base = filepath.Join(usual, "tasklock"), home
@@ -76,14 +72,32 @@ func within(root, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// twoStores reports whether there are stores in both folders, and they are not one.
-func twoStores(a, b string) bool {
-	if filepath.Clean(a) == filepath.Clean(b) || !Has(a) || !Has(b) {
-		return false
+// apart is the error where a store is in the usual folder and XDG_STATE_HOME
+// names another one: whoever lacks the variable, cron for one, would not see the
+// locks that are taken there. So none is made there either.
+func apart(named, usual string) error {
+	if !Has(usual) || sameFolder(named, usual) {
+		return nil
 	}
+	const others = "which every command without that variable uses, cron for one"
+	of := func(folder string) string { return "sqlite:" + filepath.Join(folder, Database) }
+	if Has(named) {
+		return &Error{
+			Msg:    fmt.Sprintf("your user has two stores: %s by XDG_STATE_HOME, and %s, %s; name one with --store, or move one away", named, usual, others),
+			Stores: []string{of(named), of(usual)},
+		}
+	}
+	return &Error{
+		Msg: fmt.Sprintf("XDG_STATE_HOME says that your user's store is %s, where there is none, and there is one in %s, %s; name it with --store, or move it",
+			named, usual, others),
+		Stores: []string{of(usual)},
+	}
+}
+
+func sameFolder(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
-	return errX != nil || errY != nil || !os.SameFile(x, y)
+	return filepath.Clean(a) == filepath.Clean(b) || errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // Usable says why no store can be made in a user's place where there is none.
