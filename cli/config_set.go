@@ -91,7 +91,9 @@ func (a *App) fileFor(p place.Place, key, text string, o *setOptions) (path stri
 	case o.user:
 		path, err = editable(userConfigFile(a.Env), true, a.DryRun, a.Env)
 	case key == "store" && !o.local && file != "":
-		file = filepath.Join(p.Tree.Top, sharedName) // of the branch that is checked out here
+		if p.Tree.Top != p.Tree.Git {
+			file = filepath.Join(p.Tree.Top, sharedName) // of the branch that is checked out here
+		}
 		if hasPassword(text) {
 			return "", false, usagef("store: holds a password, and %s is for everybody who has the repository; name the store without it, or keep it in this clone: config set --local", sharedName)
 		}

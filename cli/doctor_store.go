@@ -177,7 +177,7 @@ func (x *examination) files(ctx context.Context) {
 	}
 	facts := r.Facts
 	if facts == "" {
-		facts = fmt.Sprintf("format %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
+		facts = fmt.Sprintf("layout %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
 	}
 	switch {
 	case len(r.Problems) > 0:
@@ -216,7 +216,11 @@ func (x *examination) copyAside() string {
 	if x.dir == "" {
 		return x.app.commandLine("config", "show")
 	}
-	return "cp -a " + shellQuote(x.dir) + " " + shellQuote(x.dir+".damaged")
+	dir, err := filepath.Abs(x.dir) // the folder may be "."
+	if err != nil {
+		dir = x.dir
+	}
+	return "cp -a " + shellQuote(dir) + " " + shellQuote(dir+".damaged")
 }
 
 // records reads the locks as every command does.

@@ -30,13 +30,18 @@ const maxShared = 64 << 10
 var mayShare = []string{"store", "locking.taskTimeout", "locking.sectionTimeout", "locking.jobTimeout", "locking.pathTimeout", "locking.waitTimeout", "hooks.strict"}
 
 // sharedFile is the file that counts in a folder: that of its worktree, or where
-// its branch has none, that of the main worktree. Empty: not in a repository.
+// its branch has none, or in .git, that of the main worktree. Empty: not in a
+// repository, or in a bare one.
 func sharedFile(p place.Place) string {
-	if p.Kind != place.Repository || p.Tree.Top == p.Tree.Git {
+	top, home := p.Tree.Top, p.Tree.Home
+	if top == p.Tree.Git {
+		top = home
+	}
+	if p.Kind != place.Repository || top == p.Tree.Git {
 		return ""
 	}
-	file := filepath.Join(p.Tree.Top, sharedName)
-	if of := filepath.Join(p.Tree.Home, sharedName); !repo.Exists(file) && p.Tree.Home != p.Tree.Git && repo.Exists(of) {
+	file := filepath.Join(top, sharedName)
+	if of := filepath.Join(home, sharedName); !repo.Exists(file) && home != p.Tree.Git && repo.Exists(of) {
 		return of
 	}
 	return file
