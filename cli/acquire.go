@@ -95,6 +95,7 @@ type acquireOptions struct {
 	keepAlive keepAliveFlag
 	endsWith  keepAliveFlag
 	attach    bool
+	apart     bool // --independent
 	makes     bool // --worktree makes one: see worktree.go
 }
 
@@ -124,7 +125,9 @@ With --ends-with it ends with the process as well, but nobody renews it.
 
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each
-other. With --json it prints a line for each event: acquired, then released or
+other. If one waits, its owner is taken to wait with all that it holds, and a
+circle of such waits is refused; a program that does several things at once adds
+--independent: then each counts by itself. With --json it prints a line for each event: acquired, then released or
 lost (exit 7), and for every empty line it reads one that says how long the lock
 may still be trusted.`,
 		Example: `  tasklock acquire fix-bug

@@ -21,8 +21,22 @@ import (
 
 func (o *acquireOptions) attachFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold until the end of input, and renew meanwhile")
+	cmd.Flags().BoolVar(&o.apart, "independent", false, "with --attach: the owner goes on with other work while this waits")
 	cmd.MarkFlagsMutuallyExclusive("attach", "keep-alive")
 	cmd.MarkFlagsMutuallyExclusive("attach", "ends-with")
+}
+
+// actor is who works while an attached holder holds, and cannot while it waits:
+// whoever has the other end of the pipes, which is the owner, with all its
+// holders. Empty: each holder by itself.
+func (o *acquireOptions) actor(owner string) (string, error) {
+	switch {
+	case o.apart && !o.attach:
+		return "", usagef("--independent goes with --attach")
+	case o.apart || !o.attach:
+		return "", nil
+	}
+	return owner, nil
 }
 
 // attached: a dry run holds nothing.

@@ -147,6 +147,40 @@ func TestAttachHoldsWhileItsInputIsOpen(t *testing.T) {
 	}
 }
 
+// Holders of one owner count as one when a circle of waiters is looked for,
+// unless each of them works by itself.
+func TestAttachInACircle(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--independent"}} {
+		s := newSession(t)
+		hold := func(owner, key string) *attached {
+			return s.attach(append([]string{"acquire", key, "--owner", owner, "--wait", "10m"}, flags...)...)
+		}
+		one, two := hold("dora", "one"), hold("emil", "two")
+		one.says("acquired")
+		two.says("acquired")
+		waits := func(key string) {
+			for strings.Count(s.pipe("show", key, "--json"), `"leaseId"`) < 2 {
+			}
+		}
+		dora := hold("dora", "two")
+		waits("two")
+		emil := hold("emil", "one")
+		if flags == nil {
+			if code := emil.says("").Error.Code; code != "DEADLOCK" {
+				t.Errorf("%q, want DEADLOCK", code)
+			}
+			emil.exits(6)
+		} else {
+			waits("one")
+			one.in.Close()
+			emil.says("acquired")
+		}
+		two.in.Close()
+		dora.says("acquired")
+	}
+}
+
 func TestAttachIsRenewed(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)

@@ -67,6 +67,9 @@ func (o *acquireOptions) bind(a *App, req *lock.AcquireRequest) (err error) {
 	if o.keepAlive.given() && req.MaxHold == 0 {
 		req.MaxHold = maxKept
 	}
+	if req.For, err = o.actor(req.Owner); err != nil {
+		return err
+	}
 	req.Process, err = o.process(a)
 	return err
 }

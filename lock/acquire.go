@@ -27,6 +27,11 @@ type AcquireRequest struct {
 	// stays when its wait was too short.
 	Holder string
 
+	// For, with Hold, is the owner, or a parent of it, who works while this is
+	// held, and does nothing while this waits. Empty: the holder works by itself.
+	// The search for circles of waiters goes by it.
+	For string
+
 	Times   Times         // defaults; zero: Near
 	TTL     time.Duration // without a sign of life the lease ends so soon; 0: by the kind of the keys
 	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound
@@ -131,6 +136,8 @@ func (r *AcquireRequest) check() (err error) {
 	switch {
 	case r.MaxHold < 0 || r.MaxHold > maxMaxHold:
 		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
+	case r.For != "" && !descends(r.Owner, r.For):
+		return &InvalidError{What: "for " + quote(r.For), Rule: "must be the owner or a parent of it"}
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
@@ -153,7 +160,7 @@ func (r *AcquireRequest) record() leaseRecord {
 	return leaseRecord{
 		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
 		Host: host.Name(), Process: r.Process, Group: r.Group,
-		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Attached: r.user, Call: r.call,
+		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Attached: r.user, For: r.For, Call: r.call,
 	}
 }
 

@@ -17,7 +17,7 @@ const maxCircle = 256
 func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
 	var found *CycleError
 	err := st.View(ctx, r.query(), func(tx *store.Tx) error {
-		s := search{tx: tx, me: r.lease(), owner: r.Owner, seen: map[string]bool{}, queues: map[string]queueRecord{}}
+		s := search{tx: tx, me: r.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
 		var err error
 		found, err = s.run()
 		return err
@@ -28,24 +28,35 @@ func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
 	return err
 }
 
-// search walks from ticket to ticket: from a waiter to the owners of what it
-// waits for, and to their own tickets; and to the batches ahead of it in a
+// search walks from ticket to ticket: from a waiter to whoever works under what
+// it waits for, and to their own tickets; and to the batches ahead of it in a
 // queue. A single-key ticket ahead is not followed: it waits for nothing that
 // the caller does not wait for itself.
+//
+// Whoever works is the actor of a lease or ticket. While a ticket waits, its
+// actor stands still, and so do the parents of that one. But an actor may have
+// holders that wait for each other, which shows that it does not stand still: a
+// ticket that waits for a lease of such a parent holds up only those below it.
 type search struct {
 	tx    *store.Tx
 	me    string // lease name
-	owner string
-	seen  map[string]bool
+	actor string
+	above string // the nearest parent of actor, or itself, that the caller waits for
+	seen  map[reached]bool
 
 	queues map[string]queueRecord // decoded once: they may be long
 }
 
+// reached is a ticket and the actor through whom it was found; none: it is ahead
+// in a queue.
+type reached struct{ name, through string }
+
 // step is a ticket on the way, with how it was reached.
 type step struct {
-	ticket store.Entry[leaseRecord]
-	key    string // for which the previous one waits
-	prev   *step
+	ticket  store.Entry[leaseRecord]
+	key     string // for which the previous one waits
+	through string
+	prev    *step
 }
 
 // run goes outwards one level at a time, so that what a level lacks is read
@@ -55,21 +66,16 @@ func (s *search) run() (*CycleError, error) {
 	if err != nil || !me.Value.ticket() {
 		return nil, err
 	}
-	s.seen[s.me] = true
+	s.actor = me.Value.actor()
 	for level := []*step{{ticket: me}}; len(level) > 0 && len(s.seen) < maxCircle; {
 		var next []*step
 		var missing error
 		for _, at := range level {
-			for _, key := range at.ticket.Value.WaitsFor {
-				ahead, closing, err := s.edges(at, key)
-				missing = cmp.Or(missing, err)
-				if closing && missing == nil {
-					if e := s.name(at, key); e != nil {
-						return e, nil
-					}
-				}
-				next = append(next, ahead...) // someone younger will leave
+			ahead, found, err := s.expand(at)
+			if missing = cmp.Or(missing, err); found != nil && missing == nil {
+				return found, nil
 			}
+			next = append(next, ahead...) // someone younger will leave
 		}
 		if missing != nil {
 			return nil, missing
@@ -79,12 +85,56 @@ func (s *search) run() (*CycleError, error) {
 	return nil, nil
 }
 
-// edges returns the tickets that at waits for because of key, and whether it
-// waits for the caller itself.
-func (s *search) edges(at *step, key string) (next []*step, closing bool, err error) {
-	holders, closing, missing := s.held(at, key)
-	if closing {
-		return nil, true, missing
+// expand returns the tickets that at waits for, or the circle that it closes.
+func (s *search) expand(at *step) (next []*step, found *CycleError, missing error) {
+	keys, above := at.ticket.Value.WaitsFor, ""
+	held := make([][]leaseRecord, len(keys))
+	for i, key := range keys {
+		var err error
+		held[i], err = s.inWay(at.ticket, key)
+		missing = cmp.Or(missing, err)
+		for _, l := range held[i] {
+			if a := l.actor(); descends(at.ticket.Value.actor(), a) && len(a) > len(above) {
+				above = a
+			}
+		}
+	}
+	if at.prev == nil {
+		s.above = above
+	}
+	if missing == nil && at.through != "" && !holdsUp(at.ticket.Value.actor(), above, at.through) {
+		return nil, nil, nil
+	}
+	for i, key := range keys {
+		ahead, closing, err := s.edges(at, key, held[i])
+		if missing = cmp.Or(missing, err); closing && missing == nil {
+			if e := s.name(at, key); e != nil {
+				return nil, e, nil
+			}
+		}
+		next = append(next, ahead...)
+	}
+	return next, nil, missing
+}
+
+// holdsUp reports whether an actor that waits, maybe for one above, holds up the
+// work of another: of itself or a parent, as far as they are below that one.
+func holdsUp(actor, above, other string) bool {
+	return descends(actor, other) && (above == "" || !descends(above, other))
+}
+
+// edges returns the tickets that at waits for because of a key, which these
+// leases keep from it, and whether it waits for the caller itself.
+func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, closing bool, missing error) {
+	for _, l := range held {
+		if at.prev != nil && holdsUp(s.actor, s.above, l.actor()) {
+			return nil, true, missing
+		}
+		found, err := s.ticketsOf(l.actor())
+		missing = cmp.Or(missing, err)
+		for _, t := range found {
+			next = append(next, &step{ticket: t, key: key, through: l.actor(), prev: at})
+		}
 	}
 	ahead, closing, err := s.batchesAhead(at, key)
 	missing = cmp.Or(missing, err)
@@ -94,7 +144,7 @@ func (s *search) edges(at *step, key string) (next []*step, closing bool, err er
 		missing = cmp.Or(missing, err)
 		ahead = append(ahead, more...)
 	}
-	for _, t := range append(holders, ahead...) {
+	for _, t := range ahead {
 		next = append(next, &step{ticket: t, key: key, prev: at})
 	}
 	return next, closing, missing
@@ -108,57 +158,65 @@ func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord
 		switch {
 		case t.Key == leaseKind+s.me:
 			return out, true, err
-		case s.fresh(t):
+		case s.fresh(t, ""):
 			out = append(out, t)
 		}
 	}
 	return out, false, err
 }
 
-// held returns the tickets of whoever holds the key.
-func (s *search) held(at *step, key string) ([]store.Entry[leaseRecord], bool, error) {
+// inWay returns the leases that keep a ticket from the key: of who holds it, or
+// of others who work under what the ticket's owner may use.
+func (s *search) inWay(t store.Entry[leaseRecord], key string) (out []leaseRecord, err error) {
 	if err := s.tx.Want(needMeant([]string{key})...); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	locks, err := rivalsOf(s.tx, key)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	lk, err := getLock(s.tx, key)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	locks = append(locks, lk)
 	if err := wantHolders(s.tx, locks); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	var out []store.Entry[leaseRecord]
-	var missing error
 	for _, lk := range locks {
-		if !lk.Exists() || usable(lk.Value.Owner, at.ticket.Value.Owner) {
-			continue
-		}
-		ls, err := getLease(s.tx, lk.Value.Lease)
+		found, err := s.keepers(t, key, lk)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		if stateOf(ls) != Held {
-			continue
+		for _, ls := range found {
+			if stateOf(ls) == Held {
+				out = append(out, ls.Value)
+			}
 		}
-		if at.prev != nil && usable(lk.Value.Owner, s.owner) {
-			return nil, true, nil
-		}
-		found, err := s.ticketsOf(lk.Value.Owner)
-		missing = cmp.Or(missing, err)
-		out = append(out, found...)
 	}
-	return out, false, missing
+	return out, nil
 }
 
-// ticketsOf returns the live tickets of an owner and its children: while one
-// of them waits, the owner is taken to wait.
-func (s *search) ticketsOf(owner string) ([]store.Entry[leaseRecord], error) {
-	recs, err := s.tx.Scan(leaseKind+owner+"/", 0)
+// keepers returns the leases that keep a ticket from one lock.
+func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[lockRecord]) ([]store.Entry[leaseRecord], error) {
+	exact := lk.Value.Key == key
+	switch {
+	case !lk.Exists():
+		return nil, nil
+	case !usable(lk.Value.Owner, t.Value.Owner):
+		ls, err := getLease(s.tx, lk.Value.Lease)
+		return []store.Entry[leaseRecord]{ls}, err
+	case exact && !t.Value.Attached:
+		return nil, nil
+	}
+	all := exact && !slices.Contains(t.Value.Auto, key)
+	return workingUnder(s.tx, lk, all, t.Value.Owner, t.Key[len(leaseKind):])
+}
+
+// ticketsOf returns the live tickets of an actor and its children: while one
+// of them waits, the actor is taken to wait.
+func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
+	recs, err := s.tx.Scan(leaseKind+actor+"/", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +226,7 @@ func (s *search) ticketsOf(owner string) ([]store.Entry[leaseRecord], error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.fresh(t) {
+		if descends(t.Value.actor(), actor) && s.fresh(t, actor) {
 			out = append(out, t)
 		}
 	}
@@ -184,7 +242,7 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 	}
 	place := slices.Index(q.Tickets, at.ticket.Key[len(leaseKind):])
 	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
-		return s.seen[name] && name != s.me || !slices.Contains(q.Batches, name)
+		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
 	})
 	batches = batches[:min(len(batches), maxCircle)]
 	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
@@ -214,7 +272,7 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 		case over:
 		case name == s.me:
 			return out, true, nil
-		case s.fresh(t):
+		case s.fresh(t, ""):
 			out = append(out, t)
 		}
 	}
@@ -232,13 +290,14 @@ func (s *search) queue(key string) (queueRecord, error) {
 	return q.Value, err
 }
 
-// fresh reports whether this is a live ticket that was not looked at before.
-func (s *search) fresh(t store.Entry[leaseRecord]) bool {
-	name := t.Key[len(leaseKind):]
-	if !t.Value.ticket() || s.seen[name] || stateOf(t) != Held {
+// fresh reports whether this is another's live ticket that was not found in the
+// same way before.
+func (s *search) fresh(t store.Entry[leaseRecord], through string) bool {
+	r := reached{t.Key[len(leaseKind):], through}
+	if !t.Value.ticket() || r.name == s.me || s.seen[r] || stateOf(t) != Held {
 		return false
 	}
-	s.seen[name] = true
+	s.seen[r] = true
 	return true
 }
 

@@ -88,7 +88,7 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 	}
 	l.limit, l.full = r.MaxHold, r.TTL
-	l.ctx, l.end = context.WithCancelCause(ctx)
+	l.ctx, l.end = context.WithCancelCause(context.WithValue(ctx, holderKey{}, r.Owner))
 	l.leave = st.Follow(slices.Collect(l.followed()), l.look)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
@@ -113,7 +113,7 @@ func (l *Lease) TTL() time.Duration {
 }
 
 // Context is cancelled when the lease is lost, with a cause that is [ErrLost],
-// and when it is released.
+// and when it is released. A [Locker] that is given it works under this lease.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err is nil while the lease may be trusted.
@@ -315,7 +315,11 @@ type Options struct {
 	Reason  string
 }
 
-// A Locker takes locks for this process.
+// A Locker takes locks for this process. Many goroutines may share it: their
+// leases are independent of each other. Only a call that is given the context of
+// a lease is part of the work under that lease: it uses what that has, and where
+// its wait closes a circle of waiters, the youngest of them gets a [*CycleError].
+// A circle through leases with independent contexts is not seen.
 type Locker struct {
 	st  *store.Store
 	opt Options
@@ -362,9 +366,10 @@ func (l *Locker) WithLock(ctx context.Context, keys []string, fn func(context.Co
 		return err
 	}
 	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
-	return fn(context.WithValue(lease.Context(), holderKey{}, lease.Owner()))
+	return fn(lease.Context())
 }
 
+// holderKey is for the holder under whom a context works.
 type holderKey struct{}
 
 func (l *Locker) hold(ctx context.Context, wait time.Duration, keys []string) (*Lease, error) {

@@ -206,7 +206,7 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 	}
 	l := r.record()
 	joined := false
-	l.WaitsFor = slices.Concat(r.wanted, r.busy)
+	l.WaitsFor, l.Auto = slices.Concat(r.wanted, r.busy), without(r.busy, r.asked)
 	for _, key := range r.wanted {
 		place, wrote, err := r.joinQueue(tx, key)
 		if err != nil {
@@ -221,7 +221,8 @@ func (r *AcquireRequest) join(tx *store.Tx, blocked []blocker) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Age < r.Times.Ticket/3 && own.Value.Process == r.Process && !r.theirs(own.Value) {
+	if !joined && own.Exists() && own.Age < r.Times.Ticket/3 && own.Value.Process == r.Process && !r.theirs(own.Value) &&
+		slices.Equal(own.Value.WaitsFor, l.WaitsFor) {
 		return nil
 	}
 	l.TTL, l.MaxHold, l.Since = r.Times.Ticket.Seconds(), 0, tx.Now().UTC()

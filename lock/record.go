@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -47,12 +48,13 @@ type leaseRecord struct {
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
 	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
+	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see cycle.go
 	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
 
 	// See users.go and within.go.
 	Using  []string          `json:"using,omitempty"`  // keys of other leases that this one works under
 	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
-	Auto   []string          `json:"auto,omitempty"`   // keys that were taken only as such
+	Auto   []string          `json:"auto,omitempty"`   // keys that were taken, or are waited for, only as such
 	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
 	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
 	Direct []string          `json:"direct,omitempty"` // those of them that are using a key of it
@@ -84,6 +86,8 @@ func (l leaseRecord) Check(key string) error {
 	switch {
 	case l.Owner == "" || l.Owner != leaseOwner(key[len(leaseKind):]):
 		return errors.New("no lease of that owner")
+	case l.For != "" && !descends(l.Owner, l.For):
+		return errors.New("held for a stranger")
 	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
 		return errors.New("time out of range")
 	case !l.holds() == (len(l.WaitsFor) == 0):
@@ -99,6 +103,9 @@ func (l leaseRecord) holds() bool { return len(l.Keys)+len(l.Using) > 0 }
 
 // all is what the lease stands for: the keys it took and those it uses.
 func (l leaseRecord) all() []string { return slices.Concat(l.Keys, l.Using) }
+
+// actor is who works while the lease is held, and cannot while a ticket waits.
+func (l leaseRecord) actor() string { return cmp.Or(l.For, l.Owner) }
 
 func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
 

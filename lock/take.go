@@ -313,7 +313,9 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 	}
 	l.Keys, l.Since = append(own.Value.Keys, fresh...), g.AcquiredAt
 	l.Using = append(own.Value.Using, without(using, own.Value.Using)...)
-	l.Outer, l.Auto, l.Uses = maps.Clone(own.Value.Outer), own.Value.Auto, own.Value.Uses
+	if l.Outer, l.Uses = maps.Clone(own.Value.Outer), own.Value.Uses; own.Value.holds() {
+		l.Auto = own.Value.Auto
+	}
 	l.UsedBy, l.Direct = own.Value.UsedBy, own.Value.Direct
 	if err := r.embed(tx, &l, fresh); err != nil {
 		return err

@@ -127,27 +127,9 @@ func (r *AcquireRequest) besides(tx *store.Tx, key string, lk store.Entry[lockRe
 // usersOf looks at the users of one lock who are no parents of the request's
 // owner: those that are using it, and with all also those within it.
 func (r *AcquireRequest) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecord], all bool) (blockers []blocker, victims []victim, err error) {
-	ls, err := getLease(tx, lk.Value.Lease)
-	if err != nil {
-		return nil, nil, err
-	}
-	names := ls.Value.Direct
-	if all {
-		names = ls.Value.UsedBy
-	}
-	if err := tx.Want(leaseKeys(names)...); err != nil {
-		return nil, nil, err
-	}
-	for _, name := range names {
-		u, err := peekLease(tx, name) // one that comes back to life writes the lease that it uses
-		if err != nil {
-			return nil, nil, err
-		}
-		v := u.Value
-		inside := slices.Contains(v.Using, lk.Value.Key) || all && len(v.within(lk.Value.Key, nil)) > 0
-		if name == r.lease() || !inside || usable(v.Owner, r.Owner) {
-			continue
-		}
+	users, err := workingUnder(tx, lk, all, r.Owner, r.lease())
+	for _, u := range users {
+		name, v := u.Key[len(leaseKind):], u.Value
 		if state := stateOf(u); state != Held {
 			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: state})
 			continue
@@ -156,7 +138,34 @@ func (r *AcquireRequest) usersOf(tx *store.Tx, key string, lk store.Entry[lockRe
 		b.held.Owner, b.held.Lease, b.held.Since = v.Owner, name, v.Since
 		blockers = append(blockers, *b)
 	}
-	return blockers, victims, nil
+	return blockers, victims, err
+}
+
+// workingUnder returns the leases that are using a lock, with all also those
+// within it, except that of me and those that the owner may use itself.
+func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me string) (out []store.Entry[leaseRecord], err error) {
+	ls, err := getLease(tx, lk.Value.Lease)
+	if err != nil {
+		return nil, err
+	}
+	names := ls.Value.Direct
+	if all {
+		names = ls.Value.UsedBy
+	}
+	if err := tx.Want(leaseKeys(names)...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		u, err := peekLease(tx, name) // one that comes back to life writes the lease that it uses
+		if err != nil {
+			return nil, err
+		}
+		inside := slices.Contains(u.Value.Using, lk.Value.Key) || all && len(u.Value.within(lk.Value.Key, nil)) > 0
+		if name != me && inside && !usable(u.Value.Owner, owner) {
+			out = append(out, u)
+		}
+	}
+	return out, nil
 }
 
 // users returns the leases that rely on one. If the store has dropped its

@@ -152,6 +152,7 @@ func (s *Server) failure(err error) Result {
 		several *task.AmbiguousError
 		names   *lock.AmbiguousError
 		wrong   *handleError
+		circle  *lock.CycleError
 	)
 	r := Result{State: refused, Code: s.o.Code(err)}
 	switch {
@@ -163,6 +164,10 @@ func (s *Server) failure(err error) Result {
 		r.State, r.Message = lost, "the lease was lost and nothing was changed: stop what you do under it"
 	case errors.As(err, &missing), errors.As(err, &several), errors.As(err, &names):
 		r.Message = "no task or section, or more than one, has that name"
+		r.UntrustedText = untrusted(err.Error())
+	case errors.As(err, &circle):
+		r.Message = "waiting would never end: someone waits for what you hold"
+		r.Next = "call release with a lease that you hold, then try again"
 		r.UntrustedText = untrusted(err.Error())
 	case errors.As(err, &state):
 		r.Message = "the task is in a state that does not allow it"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/mcpserver"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -115,6 +116,29 @@ func TestQueue(t *testing.T) {
 		t.Errorf("%d still wait", n)
 	}
 	w.want(bob.call("release", args{"lease": got.Lease}), "released")
+}
+
+// Two sessions that wait for each other's leases would wait for ever.
+func TestCircle(t *testing.T) {
+	w := newWorld(t)
+	alice, bob := w.stdio("alice"), w.stdio("bob")
+	w.want(alice.call("acquire", args{"keys": []string{"a"}}), "acquired")
+	mine := w.want(bob.call("acquire", args{"keys": []string{"b"}}), "acquired")
+	served := make(chan mcpserver.Result, 1)
+	go func() {
+		r, err := alice.try(t.Context(), "acquire", args{"keys": []string{"b"}, "wait_seconds": 45})
+		if err != nil {
+			t.Error(err)
+		}
+		served <- r
+	}()
+	w.eventually("alice waits", func() bool { return w.waiters("b") == 1 })
+	r := w.want(bob.call("acquire", args{"keys": []string{"a"}, "wait_seconds": 45}), "error")
+	if !strings.Contains(r.Message, "never end") || !strings.Contains(r.Next, "release") {
+		t.Errorf("%+v", r)
+	}
+	w.want(bob.call("release", args{"lease": mine.Lease}), "released")
+	w.want(<-served, "acquired")
 }
 
 func TestClaimWaitsInLine(t *testing.T) {

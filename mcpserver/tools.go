@@ -189,6 +189,9 @@ func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) 
 		Owner: s.owner, Holder: h.holder, Session: s.o.Session, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold,
 		Wait: time.Duration(min(wait, maxWait.Seconds()) * float64(time.Second)),
 	}
+	if s.private { // the one client works, whichever of its leases it holds
+		r.For = s.owner
+	}
 	p := c.progress(ctx, r.Wait)
 	r.Waiting = p.waiting
 	life, end := context.WithCancel(s.ctx) // a lease outlives the call that took it; only the wait ends with it

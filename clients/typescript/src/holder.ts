@@ -223,7 +223,7 @@ export async function hold(o: HoldOptions, verb: string[], flags: string[], name
   o.signal?.throwIfAborted();
   const options: CommandOptions = { ...o, owner: await ownerOf(o) };
   o.signal?.throwIfAborted();
-  const child = start(options, verb, ["--attach", ...flags, ...holdFlags(o)], names);
+  const child = start(options, verb, ["--attach", "--independent", ...flags, ...holdFlags(o)], names);
   let on: (e: Envelope) => void = () => {};
   let abort = (): void => {};
   const early: Envelope[] = [];
