@@ -73,7 +73,7 @@ func readShared(path string) ([]configEntry, error) {
 	for _, e := range entries {
 		switch {
 		case !slices.Contains(mayShare, e.key):
-			return nil, &ConfigError{File: path, Line: e.line, Msg: e.key + " may not stand in a file that strangers write; put it into your own: tasklock config set --user"}
+			return nil, &ConfigError{File: path, Line: e.line, Msg: e.key + " is not allowed in this file, because others can change it; set it for yourself: tasklock config set --user"}
 		case e.key == "store" && hasPassword(e.text):
 			return nil, &ConfigError{File: path, Line: e.line, Msg: "store: holds a password, which everybody who has the repository could read; name the store without it"}
 		}
@@ -187,5 +187,5 @@ type UntrustedError struct {
 }
 
 func (e *UntrustedError) Error() string {
-	return fmt.Sprintf("%s names the store %s, which whoever writes to this repository has chosen and you have not trusted yet; if it is right: tasklock config trust", e.File, withoutPassword(e.Value))
+	return fmt.Sprintf("%s names the store %s; others can change that file, and you have not trusted this store yet; to trust it: tasklock config trust", e.File, withoutPassword(e.Value))
 }

@@ -70,7 +70,7 @@ var (
 	// ErrTooLarge: the batch exceeds a limit above.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: the batch cannot be meant, whatever the store holds.
-	ErrInvalid = errors.New("invalid batch")
+	ErrInvalid = errors.New("bad input")
 )
 
 // Newer is an [ErrNewer] about a place that has a format of which this program
