@@ -72,8 +72,10 @@ func helpForNothing(args []string) error {
 	if len(words) == end {
 		return nil
 	}
-	a := &App{}
-	cmd, rest, err := a.root(words).Find(words)
+	root := new(App).root(words)
+	root.InitDefaultHelpCmd() // which Execute would add
+	root.InitDefaultCompletionCmd(words...)
+	cmd, rest, err := root.Find(words)
 	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || cmd.ParseFlags(rest) != nil {
 		return nil // said later, in better words
 	}
