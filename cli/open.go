@@ -15,6 +15,7 @@ import (
 	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Config is the configuration, read once when it is first asked for. That is
@@ -195,7 +196,7 @@ func (l *lateStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, 
 func (l *lateStore) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	d, err := l.get(ctx, l.write)
 	if err != nil {
-		return 0, err
+		return 0, local.Full(err)
 	}
 	return d.Commit(ctx, b)
 }

@@ -148,7 +148,7 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 			return fmt.Errorf("%w: no store in %s", driver.ErrMissing, s.dir)
 		}
 		if err := s.create(ctx); err != nil {
-			return err
+			return local.Full(err)
 		}
 	}
 	if err := s.openJournal(); err != nil {

@@ -264,6 +264,10 @@ func TestFullDisk(t *testing.T) {
 	if snap.Rev != last || last == 0 || len(snap.Records) != int(last) {
 		t.Errorf("%d records at revision %d, acknowledged %d", len(snap.Records), snap.Rev, last)
 	}
+	if _, err := filestore.Open(t.Context(), filepath.Join(disk, "another"), &filestore.Options{Create: true}); !errors.Is(err, driver.ErrFull) {
+		t.Errorf("a new store: %v", err)
+	}
+	must(t, os.RemoveAll(filepath.Join(disk, "another")))
 	must(t, os.Remove(ballast))
 	if _, err := s.Commit(t.Context(), put("lock/last", value)); err != nil {
 		t.Errorf("with room again: %v", err)

@@ -50,7 +50,7 @@ func Dir(path string, o DirOptions) (safeFS bool, err error) {
 		if safeFS, err = fileSystem(path, o.AllowUnsafeFS); err != nil {
 			return false, err
 		}
-		if err := makeDir(path); err != nil {
+		if err := Full(makeDir(path)); err != nil {
 			return false, err
 		}
 		return safeFS, checkDir(path)
