@@ -68,6 +68,12 @@ func (a *App) initStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.insists && wasNamed && url != cfg.place.URL() { // which may be a branch that others share
+		return &hinted{
+			usagef("--local makes this clone's own store, and another one is %s: %s; change that first", cfg.Why(), withoutPassword(url)),
+			a.commandLine("config", "set", "--local", "store", cfg.place.URL()),
+		}
+	}
 	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
 	r := initResult{Store: withoutPassword(url)}
 	d, err := a.Open(ctx, url, o)
