@@ -27,6 +27,9 @@ func (l *Lease) followed() iter.Seq[string] {
 				return
 			}
 		}
+		if len(l.renew.record.Using) > 0 { // it took no lock that would show its end
+			yield(leaseKind + l.own)
+		}
 	}
 }
 
@@ -54,7 +57,19 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 		lost := &LostError{Key: key, Token: token, Now: rev, Why: ev.ending()}
 		return func() { l.lose(lost) }, nil
 	}
+	if len(l.renew.record.Using) > 0 {
+		if rev, err := tx.RevOf(leaseKind + l.own); err != nil || rev != 0 {
+			return nil, err
+		}
+		return func() { l.lose(l.useEnded()) }, nil
+	}
 	return nil, nil
+}
+
+// useEnded is the loss of a lease that is using keys of another one: that one may
+// go on, and others may work under it now.
+func (l *Lease) useEnded() error {
+	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "its own lease, " + l.own + ", was ended"}
 }
 
 // explain adds to a loss that a heartbeat found who brought it about.

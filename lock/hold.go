@@ -155,8 +155,11 @@ func (l *Lease) release(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		if !l.gaveBack(out) || !found && len(l.renew.record.Using) > 0 {
+		switch {
+		case !l.gaveBack(out):
 			l.lose(l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token}))
+		case !found && len(l.renew.record.Using) > 0:
+			l.lose(l.useEnded())
 		}
 	}
 	return l.lost()

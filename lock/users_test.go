@@ -1,8 +1,10 @@
 package lock_test
 
 import (
+	"context"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +40,70 @@ func (w *world) waitHold(owner string, keys ...string) chan *lock.Lease {
 func (w *world) releaseErr(owner string, keys ...string) error {
 	_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
 	return err
+}
+
+// Whoever works under a lock of its parent is told when its own part ends: the
+// lock stays, and the next one may work under it at once.
+func TestToldOfTheEndOfAUse(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("alice", "a")
+		r := minute("alice", "a")
+		r.TTL = time.Hour
+		l := w.hold(r)
+		time.Sleep(5 * time.Second)
+		w.must(l.Err())
+		w.endSession(l.Owner(), "")
+		if after := w.lostAfter(l); after > 2*time.Second {
+			t.Errorf("noticed after %s", after)
+		}
+		if lost := as[*lock.LostError](w, l.Err()); !strings.Contains(lost.Why, l.Owner()) {
+			t.Errorf("the reason is %q", lost.Why)
+		}
+		w.want(l.Release(w.ctx), lock.ErrLost)
+		w.must(w.tryHold("alice", "a"))
+	})
+}
+
+// Two who work under locks of one owner, and each waits for the other: the
+// younger is told at once.
+func TestCircleOfUsers(t *testing.T) {
+	for name, keys := range map[string][3]string{ // what the parent holds, the one uses, and the other's child asks for
+		"one key":            {"a", "a", "a"},
+		"paths that overlap": {"path:src/**", "path:src/**", "path:src/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, usedFirst := range []bool{true, false} {
+				bubble(t, func(w *world) {
+					w.acquire("alice", keys[0])
+					user, holder := w.hold(minute("alice", keys[1])), w.hold(minute("alice", "b"))
+					owners, asks := []string{user.Owner(), holder.Owner()}, []string{"b", keys[2]}
+					if !usedFirst {
+						slices.Reverse(owners)
+						slices.Reverse(asks)
+					}
+					ctx, stop := context.WithCancel(w.ctx)
+					older := make(chan error, 1)
+					wait := func(i int) error {
+						r := minute(owners[i], asks[i])
+						r.Wait = 24 * time.Hour
+						_, err := lock.Hold(ctx, w.st, r)
+						return err
+					}
+					go func() { older <- wait(0) }()
+					w.settle()
+					time.Sleep(time.Second)
+					e := as[*lock.CycleError](w, wait(1))
+					if len(e.Chain) != 2 || e.Chain[0].Key != asks[1] || e.Chain[1].Key != asks[0] {
+						t.Error(e)
+					}
+					stop()
+					w.want(<-older, context.Canceled)
+					w.must(user.Release(w.ctx))
+					w.must(holder.Release(w.ctx))
+				})
+			}
+		})
+	}
 }
 
 // While somebody works under a lock, its owner can neither give it back nor
