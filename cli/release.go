@@ -79,10 +79,11 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 type releaseData struct {
 	Released []lock.Released `json:"released"`
 	Free     []string        `json:"free"`
+	Left     []string        `json:"left,omitempty"` // free when those who work under them end
 }
 
 func newReleaseData(r lock.ReleaseResult) releaseData {
-	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...)}
+	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...), Left: r.Left}
 }
 
 func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) {
@@ -96,7 +97,10 @@ func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) 
 	for _, k := range out.Free {
 		p.line("%s was free already.", k)
 	}
-	if len(out.Released)+len(out.Free) == 0 {
+	for _, k := range out.Left {
+		p.line("%s stays locked until those who work under it end.", k)
+	}
+	if len(out.Released)+len(out.Free)+len(out.Left) == 0 {
 		p.line("Nothing was held.")
 	}
 }

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +147,18 @@ func TestMaxHoldIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same for whoever works under a lock of its parent that ends so.
+func TestMaxHoldOfWhatIsUsed(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour, MaxHold: time.Minute})
+		l := w.hold(minute("alice", "a"))
+		w.lostAfter(l)
+		if lost := as[*lock.LostError](w, l.Err()); !strings.Contains(lost.Why, "max hold") {
+			t.Error(lost)
+		}
+	})
 }
 
 // TestNamedHolder: who comes back under its name goes on where it stood, before

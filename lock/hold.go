@@ -33,6 +33,8 @@ type Lease struct {
 	full  time.Duration // the ttl without it
 	leave func()        // nobody is told of a loss any more
 
+	granted time.Duration // the ttl at first
+
 	ctx  context.Context
 	end  context.CancelCauseFunc
 	stop context.CancelFunc
@@ -87,7 +89,7 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 	if r.written.holds() {
 		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
 	}
-	l.limit, l.full = r.MaxHold, r.TTL
+	l.limit, l.full, l.granted = r.MaxHold, r.TTL, l.ttl
 	l.ctx, l.end = context.WithCancelCause(context.WithValue(ctx, holderKey{}, r.Owner))
 	l.leave = st.Follow(slices.Collect(l.followed()), l.look)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -300,8 +302,11 @@ func (l *Lease) Overdue() error {
 func (l *Lease) overdue(why string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.limit > 0 && l.ttl < l.full {
+	switch {
+	case l.limit > 0 && l.ttl < l.full:
 		return maxHoldOver(l.grant.Keys[0].Key, l.grant.Token, l.limit)
+	case len(l.renew.record.Using) > 0 && l.ttl < l.granted:
+		return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "the max hold of a lock that it uses is over"}
 	}
 	if l.failed != nil {
 		why = "no heartbeat reached the store in time: " + l.failed.Error()
