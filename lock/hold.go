@@ -157,11 +157,14 @@ func (l *Lease) release(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		switch {
-		case !l.gaveBack(out):
-			l.lose(l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token}))
-		case !found && len(l.renew.record.Using) > 0:
-			l.lose(l.useEnded())
+		unused := !found && len(l.renew.record.Using) > 0
+		if unused || !l.gaveBack(out) {
+			err := l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token})
+			var lost *LostError
+			if errors.As(err, &lost) && lost.Why == "" && unused {
+				err = l.useEnded()
+			}
+			l.lose(err)
 		}
 	}
 	return l.lost()

@@ -82,8 +82,16 @@ func (r *AcquireRequest) underOlder(tx *store.Tx, b bearer) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if again, err := r.again(tx, lk, ls, stateOf(ls)); err != nil || again {
-			return lk.Value.Key, err
+		again, err := r.again(tx, lk, ls, stateOf(ls))
+		if err != nil {
+			return "", err
+		}
+		if again {
+			own, err := getLock(tx, b.ID)
+			if err != nil || own.Exists() { // a child of that owner has the task itself
+				return b.ID, err
+			}
+			return lk.Value.Key, nil
 		}
 	}
 	return b.ID, nil

@@ -136,6 +136,20 @@ func TestAnOlderLockOnAName(t *testing.T) {
 		w.must(w.release("alice", "deploy"))
 		w.refused("t1", "bob", "deploy")
 	})
+	bubble(t, func(w *world) { // one of its children may, and then has it alone
+		w.acquire("alice", "deploy")
+		w.add(task.New{Title: "deploy"})
+		w.claim("alice/one", "t1")
+		for _, name := range []string{"deploy", "1", "t1"} {
+			w.refused("t1", "alice/two", name)
+			_, err := lock.Hold(w.ctx, w.st, lock.AcquireRequest{Owner: "alice", Keys: []string{name}})
+			as[*lock.HeldError](w, err)
+			if g := w.acquire("alice/one", name); !g.Keys[0].Reentrant && g.Keys[0].Key != "t1" {
+				t.Errorf("%s: %+v", name, g)
+			}
+		}
+		w.holds("deploy alice", "t1 alice/one")
+	})
 	bubble(t, func(w *world) { // a task that is held is not given the name of another lock
 		w.add(task.New{Title: "x"})
 		w.acquire("alice", "deploy")
