@@ -379,7 +379,7 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 			}
 			l.TTL = r.TTL.Seconds()
 		}
-		if r.Process.PID != 0 && l.Group == 0 && !l.Attached { // it lives with another process now
+		if (r.Process.PID != 0 || l.kept) && l.Group == 0 && !l.Attached { // it lives with another process now, or if its own is dead, with none
 			l.Process = r.Process
 		}
 	}

@@ -385,6 +385,15 @@ func TestDeathOfAUser(t *testing.T) {
 	_ = l.Release(w.ctx)
 	w.release("carol", "b")
 	kill(outer)
+
+	outer, p1 = process() // who takes it again while only its user lives has it beyond that
+	w.grant(lock.AcquireRequest{Owner: "dave", Keys: []string{"c"}, TTL: time.Hour, Process: p1})
+	l = w.hold(minute("dave", "c"))
+	kill(outer)
+	w.acquire("dave", "c")
+	w.must(l.Release(w.ctx))
+	w.refused("bob", "c")
+	w.release("dave", "c")
 }
 
 // Cleanup finds users that are over, too.
