@@ -39,6 +39,7 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 	if fault.Bug("renew_unchecked") { // or it would end before its heartbeat shows the bug
 		return nil, nil
 	}
+	peace := false
 	for key, token := range l.renew.tokens {
 		rev, err := tx.RevOf(recordOf(key))
 		switch {
@@ -52,12 +53,13 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 			return nil, err
 		}
 		if rev == 0 && ev.Event == "released" && strings.HasPrefix(ev.By, l.grant.Owner+"/") {
-			continue // by its own command, which may end in peace while nobody else has come
+			peace = true // by its own command, which may end so while nobody else has come
+			continue
 		}
 		lost := &LostError{Key: key, Token: token, Now: rev, Why: ev.ending()}
 		return func() { l.lose(lost) }, nil
 	}
-	if len(l.renew.record.Using) > 0 {
+	if len(l.renew.record.Using) > 0 && !peace {
 		if rev, err := tx.RevOf(leaseKind + l.own); err != nil || rev != 0 {
 			return nil, err
 		}

@@ -81,24 +81,29 @@ func TestToldOnlyByTheStore(t *testing.T) {
 // TestOwnEnd: who gives back under its own holder is let to its end, unless
 // somebody else has come.
 func TestOwnEnd(t *testing.T) {
-	bubble(t, func(w *world) {
-		r := minute("alice", "a")
-		r.TTL = 24 * time.Hour
-		l := w.hold(r)
-		_, err := w.st.Update(w.ctx, driver.Query{}, func(tx *store.Tx) error {
-			return lock.ReleaseKey(tx, "a", l.Owner()+"/cmd", "done")
+	for _, outer := range []bool{false, true} { // or under a lock of its parent, which ends with it
+		bubble(t, func(w *world) {
+			if outer {
+				w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 24 * time.Hour})
+			}
+			r := minute("alice", "a")
+			r.TTL = 24 * time.Hour
+			l := w.hold(r)
+			_, err := w.st.Update(w.ctx, driver.Query{}, func(tx *store.Tx) error {
+				return lock.ReleaseKey(tx, "a", l.Owner()+"/cmd", "done")
+			})
+			w.must(err)
+			time.Sleep(time.Hour)
+			if l.Err() != nil {
+				t.Fatal(l.Err())
+			}
+			w.acquire("bob", "a")
+			if after := w.lostAfter(l); after > 2*time.Second {
+				t.Errorf("noticed after %s", after)
+			}
+			w.want(l.Release(w.ctx), lock.ErrLost)
 		})
-		w.must(err)
-		time.Sleep(time.Hour)
-		if l.Err() != nil {
-			t.Fatal(l.Err())
-		}
-		w.acquire("bob", "a")
-		if after := w.lostAfter(l); after > 2*time.Second {
-			t.Errorf("noticed after %s", after)
-		}
-		w.want(l.Release(w.ctx), lock.ErrLost)
-	})
+	}
 }
 
 // TestFollowersShareOneRead: a thousand holders of one process cost one read a
