@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/tasklock/tasklock/fault"
@@ -77,12 +78,18 @@ func (r *AcquireRequest) embed(tx *store.Tx, l *leaseRecord, fresh []string) err
 	return nil
 }
 
-// refresh rewrites a lease as a sign of life.
+// refresh rewrites a lease as a heartbeat, also for what it uses. It lasts no
+// longer than that: if that is over, so is this one.
 func refresh(tx *store.Tx, name string, l leaseRecord) error {
+	window, err := sustain(tx, name, l)
+	if err != nil && !errors.Is(err, ErrLost) {
+		return err
+	}
 	held, err := heldFor(tx, l)
 	if err != nil {
 		return err
 	}
+	l.TTL = min(l.TTL, window.Seconds())
 	return putLease(tx, name, l, held)
 }
 

@@ -161,7 +161,9 @@ func (m *model) end(l *modelLease, keys map[string]bool) {
 			l.uses[m.locks[outer].lease] = true
 		}
 	}
-	if l.seen = m.now; len(l.keys) == 0 {
+	if len(l.keys) > 0 {
+		m.renew(l)
+	} else {
 		delete(m.leases, l.name)
 		for _, user := range m.leases { // a section is gone, and who was in it
 			if user.uses[l.name] {
