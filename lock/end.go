@@ -63,7 +63,7 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	case l.holds() && len(l.all()) == len(ls.Value.all()):
 		return nil // nothing of it was meant
 	case l.holds():
-		err = endPart(tx, name, l, keys, how)
+		err = endPart(tx, name, l, without(ls.Value.Keys, l.Keys), how)
 	case ls.Exists() || len(ended) > 0: // else it has ended before
 		err = endRecord(tx, ls, ended, how)
 	}
@@ -76,10 +76,10 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
 }
 
-// endPart rewrites a lease that goes on, and ends who relied on the keys that
-// it has lost.
+// endPart rewrites a lease that goes on, and ends those who relied on the keys
+// that it has lost. Keys that it only used are still there for others.
 func endPart(tx *store.Tx, name string, l leaseRecord, keys []string, how ending) error {
-	if err := refresh(tx, name, l); err != nil || len(l.UsedBy) == 0 {
+	if err := refresh(tx, name, l); err != nil || len(l.UsedBy) == 0 || len(keys) == 0 {
 		return err
 	}
 	ls, err := getLease(tx, name)
