@@ -102,7 +102,7 @@ type LostError struct {
 	Why   string // what became of the lease, where that is known
 	Never string // the caller, if it did not hold the key before either
 
-	MaxHold time.Duration // set if it ended because it was held for so long
+	MaxHold time.Duration // set if the lease ended because max hold was over
 }
 
 func (e *LostError) Error() string {

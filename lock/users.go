@@ -80,7 +80,7 @@ func (r *AcquireRequest) enter(tx *store.Tx, l *leaseRecord, using []string) err
 }
 
 // usedBy notes in a lease that another one relies on it, and forgets those that
-// are gone. It is a sign of life too: only its owner or a child comes here.
+// are gone. It counts as a heartbeat: only its owner or a child comes here.
 func usedBy(tx *store.Tx, around, name string, direct bool) error {
 	ls, err := getLease(tx, around)
 	if err != nil {
@@ -298,7 +298,7 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 	return left, endKeys(tx, ls, without(l.all(), left), how)
 }
 
-// touch is a sign of life for a lease and for all that it uses. It returns for
+// touch is a heartbeat for a lease and for all that it uses. It returns for
 // how long the lease lasts: no longer than those.
 func touch(tx *store.Tx, name string, l leaseRecord) (time.Duration, error) {
 	window, err := sustain(tx, name, l)
