@@ -98,6 +98,11 @@ func (o *fenceOptions) fill(a *App, cmd *cobra.Command, keys []string) error {
 	if o.lease == "" && cmd.Flags().Changed("lease") {
 		return usagef("--lease: must not be empty")
 	}
+	for _, k := range keys { // before a store is looked for
+		if _, err := lock.CheckKey(k); err != nil {
+			return err
+		}
+	}
 	env := a.leaseEnv()
 	if o.token != 0 || o.lease != "" || !env.has(keys) {
 		return nil
