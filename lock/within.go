@@ -149,8 +149,8 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 	return order, nil
 }
 
-// without returns the lease as it is when keys are gone, and the leases that
-// it does not use any more then.
+// without returns the lease as it is when keys are gone, and the leases of which
+// it uses less then.
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
 	rest.Keys, rest.Auto, rest.Using = without(l.Keys, keys), without(l.Auto, keys), without(l.Using, keys)
@@ -169,11 +169,14 @@ func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, lef
 			rest.Uses = append(rest.Uses, around)
 		}
 	}
+	if len(rest.needs()) < len(l.needs()) { // one that it goes on using may have kept a key for it too
+		return rest, l.Uses, nil
+	}
 	return rest, without(l.Uses, rest.Uses), nil
 }
 
-// leave ends the outer keys that were kept only for a lease that does not use
-// them any more; of a lease that is over anyway, all.
+// leave ends the keys that were kept only for a lease that does not use them any
+// more; of a lease that is over anyway, all.
 func leave(tx *store.Tx, around []string) error {
 	for _, name := range around {
 		ls, err := getLease(tx, name)
