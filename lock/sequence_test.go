@@ -23,6 +23,10 @@ const (
 	seqSeeds = 200
 )
 
+// seqCaught are seeds that have shown a fault: a lease that outlived what it
+// uses, users ended with a stranger's key, a key kept for users that were gone.
+var seqCaught = []uint64{719, 727, 1003, 1872}
+
 // TestSequences does random things one after another, with locks, attached
 // holders, holders within those, sections, keepers and waiters, and after each
 // looks at what must hold between the records, and at whether somebody lost
@@ -33,8 +37,12 @@ func TestSequences(t *testing.T) {
 	if count == 0 {
 		count = seqSeeds
 	}
-	done := map[string]int{}
+	seeds := slices.Clone(seqCaught)
 	for seed := first; seed < first+count; seed++ {
+		seeds = append(seeds, seed)
+	}
+	done := map[string]int{}
+	for _, seed := range seeds {
 		s := newSequence(t, seed)
 		for i := 0; i < seqSteps && len(s.faults) == 0; i++ {
 			s.step()
