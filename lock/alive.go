@@ -52,7 +52,7 @@ func (l Life) Due(snap driver.Snapshot) (names []string) {
 
 func (l Life) wants(ls store.Entry[leaseRecord]) bool {
 	v := ls.Value
-	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && ls.Age > v.ttl()/3 && (l.Late || ls.Age <= v.ttl()) && (v.PID == 0 || v.Process == l.Process)
+	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && ls.Age > v.ttl()/3 && (l.Late || ls.Age < v.ttl()) && (v.PID == 0 || v.Process == l.Process)
 }
 
 func (l Life) adopts(v leaseRecord) bool {

@@ -123,7 +123,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // is gone is expired: some stores drop it by themselves.
 func stateOf(e store.Entry[leaseRecord]) State {
 	switch {
-	case !e.Exists(), e.Value.TTL == 0, e.Age > e.Value.ttl():
+	case !e.Exists(), e.Age >= e.Value.ttl():
 		return Expired
 	case e.Value.gone():
 		return Dead

@@ -63,7 +63,7 @@ func (m *model) around(key string) string {
 	return ""
 }
 
-func (m *model) live(l *modelLease) bool { return m.now.Sub(l.seen) <= l.ttl }
+func (m *model) live(l *modelLease) bool { return m.now.Sub(l.seen) < l.ttl }
 
 // holder returns the lease that has a key, if it still keeps others out.
 func (m *model) holder(key string) *modelLease {
