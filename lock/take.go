@@ -178,8 +178,8 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 	if guardPaths(tx, fresh); r.user {
 		guardPaths(tx, r.asked)
 	}
-	for _, name := range renew {
-		if ls, err := getLease(tx, name); err != nil || !ls.Exists() { // it relied on one of those
+	for _, k := range g.Keys {
+		if lk, err := getLock(tx, k.Key); err != nil || k.Token != store.Pending && lk.Rev != k.Token { // it was kept for one of those
 			again, blockers, err := take(tx, r)
 			if again != nil {
 				again.TookOver = g.TookOver

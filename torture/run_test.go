@@ -90,6 +90,14 @@ func (f *field) start(key, row int, hold time.Duration, deaf bool, bug string, b
 	return j, nil
 }
 
+// successor starts a command that takes over, and keeps what it takes, however
+// busy the machine is.
+func (f *field) successor(key, row int, hold time.Duration) (*job, error) {
+	patient := *f
+	patient.ttl = time.Minute
+	return patient.start(key, row, hold, false, "")
+}
+
 func (j *job) follow(lines *bufio.Scanner) {
 	for lines.Scan() {
 		j.mu.Lock()
@@ -191,7 +199,7 @@ func (f *field) stopRound(whole, deaf bool) error {
 	if err != nil {
 		return err
 	}
-	next, err := f.start(0, 2, time.Minute, false, "")
+	next, err := f.successor(0, 2, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -302,9 +310,7 @@ func replyLate(t *testing.T, bug string) (late *job) {
 			break
 		}
 	}
-	taker := *f
-	taker.ttl = time.Minute // it shall keep what it takes, however busy the machine is
-	next, err := taker.start(0, 2, 4*time.Second, false, "")
+	next, err := f.successor(0, 2, 4*time.Second)
 	must(t, err)
 	defer next.end()
 	if err := within(2*time.Minute, next.in); err != nil {
