@@ -76,6 +76,14 @@ func (a *App) writeJSON(v any) error {
 	return err
 }
 
+// byName says whether the caller was refused for its name, which may be another
+// one with each command. A token is refused whoever shows it.
+func byName(err error) bool {
+	var owner *lock.OwnerError
+	var lost *lock.LostError
+	return errors.As(err, &owner) || errors.As(err, &lost) && lost.Token == 0
+}
+
 // refuse prints an error and returns the exit code: one line that says what is
 // wrong, what is known about it, and the command that helps.
 func (a *App) refuse(err error) Exit {
@@ -88,9 +96,8 @@ func (a *App) refuse(err error) Exit {
 		v.exit = ExitUnknown // 1 means free there, and nothing else
 	}
 	next := a.next(err)
-	var owner *lock.OwnerError
-	if errors.As(err, &owner) || errors.Is(err, lock.ErrLost) {
-		a.warnName() // which may be why
+	if byName(err) {
+		a.warnName()
 	}
 	if a.JSON {
 		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}

@@ -15,7 +15,10 @@ func newSessionCmd(a *App) *cobra.Command {
 		Use:   "end",
 		Short: "Release everything that the owner and its children hold",
 		Long: `Release everything that the owner and its children hold, and leave every queue.
-The owner is the caller, or the one given with --owner.`,
+The owner is the caller, or the one given with --owner.
+
+A run that holds a key itself stops within a second or two. A run that works under
+a lock which the session acquired before goes on: the key is free when it ends.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return endSession(ctx, a, of) }),
 	}

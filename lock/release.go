@@ -258,7 +258,7 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 			if err != nil {
 				return err
 			}
-			if recs, err = r.ofSession(tx, recs); err != nil {
+			if recs, err = r.ending(tx, recs); err != nil {
 				return err
 			}
 			recs = slices.DeleteFunc(slices.Clone(recs), func(rec driver.Record) bool { return slices.Contains(done, rec.Key) })
@@ -287,18 +287,19 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 	}
 }
 
-// ofSession leaves out what was taken in other sessions.
-func (r *ReleaseRequest) ofSession(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
-	if r.Of == "" {
-		return recs, nil
-	}
+// ending leaves out what was taken in other sessions, and attached holders that
+// work under a lock which is given back here: that lock is free when they end.
+func (r *ReleaseRequest) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
 	var out []driver.Record
 	for _, rec := range recs {
-		l, err := store.Decode[leaseRecord](tx, rec)
+		ls, err := store.Decode[leaseRecord](tx, rec)
 		if err != nil {
 			return nil, err
 		}
-		if l.Value.Session == r.Of {
+		l := ls.Value
+		given := slices.ContainsFunc(l.Uses, func(used string) bool { return descends(leaseOwner(used), r.Owner) })
+		working := len(l.Using) > 0 && given && stateOf(ls) == Held
+		if (r.Of == "" || l.Session == r.Of) && !working {
 			out = append(out, rec)
 		}
 	}

@@ -245,25 +245,18 @@ func TestUsersOfOverlappingPaths(t *testing.T) {
 
 // The lock is taken away: who works under it ends with it.
 func TestLossOfWhatIsUsed(t *testing.T) {
-	for name, lose := range map[string]func(w *world){
-		"broken":      func(w *world) { w.breakKeys(lock.BreakRequest{By: "root", Keys: []string{"b"}}) },
-		"session end": func(w *world) { w.endSession("alice", "") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w *world) {
-				w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
-				l := w.hold(minute("alice", "a", "c"))
-				lose(w)
-				equal(w, "left", append(w.kinds("lock/"), w.kinds("lease/")...), nil)
-				w.acquire("bob", "a", "c")
-				w.lostAfter(l)
-				w.want(l.Release(w.ctx), lock.ErrLost)
-				if w.holder("a") != "bob" || w.holder("c") != "bob" {
-					t.Error("a lost user gave back what is bob's")
-				}
-			})
-		})
-	}
+	bubble(t, func(w *world) {
+		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
+		l := w.hold(minute("alice", "a", "c"))
+		w.breakKeys(lock.BreakRequest{By: "root", Keys: []string{"b"}})
+		equal(w, "left", append(w.kinds("lock/"), w.kinds("lease/")...), nil)
+		w.acquire("bob", "a", "c")
+		w.lostAfter(l)
+		w.want(l.Release(w.ctx), lock.ErrLost)
+		if w.holder("a") != "bob" || w.holder("c") != "bob" {
+			t.Error("a lost user gave back what is bob's")
+		}
+	})
 }
 
 func (w *world) endSession(owner, session string) lock.ReleaseResult {
@@ -273,8 +266,8 @@ func (w *world) endSession(owner, session string) lock.ReleaseResult {
 	return out
 }
 
-// The end of a session leaves a lock to those of another one who work under
-// it. So does the end of an attached holder.
+// The end of a session leaves a lock to those who work under it, whether they
+// belong to it or not. So does the end of an attached holder.
 func TestLeftToItsUsers(t *testing.T) {
 	for name, leave := range map[string]func(w *world) (child string, leave func()){
 		"session end": func(w *world) (string, func()) {
@@ -283,6 +276,14 @@ func TestLeftToItsUsers(t *testing.T) {
 				out := w.endSession("alice", "one")
 				equal(w, "left", out.Left, []string{"a"})
 				equal(w, "again", w.endSession("alice", "one").Left, []string{"a"})
+			}
+		},
+		"end of all": func(w *world) (string, func()) {
+			w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a", "b"}, TTL: time.Hour})
+			return "alice", func() {
+				out := w.endSession("alice", "")
+				equal(w, "left", out.Left, []string{"a"})
+				equal(w, "again", w.endSession("alice", "").Left, []string{"a"})
 			}
 		},
 		"attached": func(w *world) (string, func()) {
