@@ -124,6 +124,13 @@ func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 // nothing it read has changed, else runs it again. It returns the revision of
 // the commit, or that of the snapshot if fn wrote nothing. fn must have no
 // effect besides its Tx and variables that each run sets anew.
+//
+// fn runs again whenever it asked for what was not read, on a new snapshot with
+// a later [Tx.Now] and perhaps another [Tx.Rev]. So which records it asks for
+// must follow from what it read, not from the clock, the revision or chance: else
+// each run asks for others, and on a store that takes its time none is the last.
+// A time that becomes part of a key is chosen once for all runs; chance is [Tx.Lot].
+// That what it read has expired by now may of course make it ask for more.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need), guess: true}
 	return a.update(ctx, fn)
@@ -185,6 +192,17 @@ type attempt struct {
 	older    bool // the last run was on records that were converted on the way
 	sent     bool // a commit without receipt may have been applied
 	failures int
+	drawn    *uint64 // [Tx.Lot], once it was asked for
+}
+
+func (a *attempt) lot() uint64 {
+	if a.drawn == nil {
+		a.s.mu.Lock()
+		n := a.s.jitter.Uint64()
+		a.s.mu.Unlock()
+		a.drawn = &n
+	}
+	return *a.drawn
 }
 
 // run reads what is needed and runs fn, again and again until fn has asked
@@ -216,7 +234,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		} else if err != nil && !a.passes(err) {
 			return nil, err
 		}
-		tx.view = a.read
+		tx.view, tx.lot = a.read, a.lot
 		fault.Point("store.fn")
 		err = fn(tx)
 		if len(tx.missing.Keys)+len(tx.missing.Ranges) == 0 {

@@ -37,6 +37,7 @@ type Tx struct {
 	floor   int64
 	notes   []string
 	receipt string
+	lot     func() uint64 // see Lot
 }
 
 func newTx(snap driver.Snapshot, q driver.Query) *Tx {
@@ -81,6 +82,11 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 
 // Now is the store's clock at the snapshot: one time for the whole transaction.
 func (tx *Tx) Now() time.Time { return tx.snap.Now }
+
+// Lot is a random number that is drawn once for each Update or View: all runs of
+// its function get the same one. It decides what is left to chance, see
+// [Store.Update].
+func (tx *Tx) Lot() uint64 { return tx.lot() }
 
 // Rev is the newest revision of the snapshot.
 func (tx *Tx) Rev() int64 { return tx.snap.Rev }
