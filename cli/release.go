@@ -98,7 +98,7 @@ func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) 
 		p.line("%s was free already.", k)
 	}
 	for _, k := range out.Left {
-		p.line("%s stays locked until those who work under it end.", k)
+		p.line("%s stays locked until those who work under it end (tasklock show %s names them).", k, k)
 	}
 	if len(out.Released)+len(out.Free)+len(out.Left) == 0 {
 		p.line("Nothing was held.")

@@ -14,7 +14,7 @@ import (
 func newShowCmd(a *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show KEY",
-		Short:             "Show everything about one key: its lock and who waits",
+		Short:             "Show everything about one key: its lock, who works under it and who waits",
 		Args:              oneKey,
 		ValidArgsFunction: a.heldKeys,
 		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return show(ctx, a, keys[0]) }),
@@ -66,12 +66,18 @@ func (p *printer) show(s lock.ShowResult) {
 		add("session", l.Session)
 		add("reason", l.Reason)
 	}
-	for i, w := range s.Waiters {
+	party := func(what string, i int, w lock.Waiter) {
 		state := ""
 		if w.State != lock.Held {
 			state = ", " + string(w.State)
 		}
-		add("waiter "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.when(w.Since), p.relative(w.LastSeen), state))
+		add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.when(w.Since), p.relative(w.LastSeen), state))
+	}
+	for i, u := range s.Users {
+		party("used by", i, lock.Waiter(u))
+	}
+	for i, w := range s.Waiters {
+		party("waiter", i, w)
 	}
 	p.fields(rows)
 }

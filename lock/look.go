@@ -144,8 +144,12 @@ func Look(tx *store.Tx, key string) (*Info, error) {
 type ShowResult struct {
 	Key     string   `json:"key"`
 	Lock    *Info    `json:"lock"`
+	Users   []User   `json:"users,omitempty"` // who works under the lock, beside its holder
 	Waiters []Waiter `json:"waiters"`
 }
+
+// User is a lease that relies on the lock.
+type User Waiter
 
 // Waiter is one place in a queue.
 type Waiter struct {
@@ -186,16 +190,31 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 			if err != nil {
 				return err
 			}
-			out.Waiters = append(out.Waiters, Waiter{
-				Owner: leaseOwner(name), LeaseID: name, Since: t.Value.Since, LastSeen: t.Time.UTC(),
-				State: stateOf(t), Host: t.Value.Host, PID: t.Value.PID,
-			})
+			out.Waiters = append(out.Waiters, newWaiter(name, t))
 		}
 		if out.Lock == nil && len(out.Waiters) == 0 {
 			return ErrNotFound
 		}
-		return nil
+		out.Users, err = showUsers(tx, key)
+		return err
 	})
+	return out, err
+}
+
+func newWaiter(name string, ls store.Entry[leaseRecord]) Waiter {
+	l := ls.Value
+	return Waiter{Owner: leaseOwner(name), LeaseID: name, Since: l.Since, LastSeen: ls.Time.UTC(), State: stateOf(ls), Host: l.Host, PID: l.PID}
+}
+
+func showUsers(tx *store.Tx, key string) (out []User, err error) {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return nil, err
+	}
+	leases, err := workingUnder(tx, lk, true, "", "")
+	for _, ls := range leases {
+		out = append(out, User(newWaiter(ls.Key[len(leaseKind):], ls)))
+	}
 	return out, err
 }
 

@@ -125,6 +125,11 @@ func TestLockInUse(t *testing.T) {
 			w.refused("bob", "a")
 			as[*lock.HeldError](w, w.tryHold("bob", "a"))
 		})
+		shown, err := lock.Show(w.ctx, w.st, "a")
+		w.must(err)
+		if len(shown.Users) != 1 || shown.Users[0].Owner != l.Owner() || shown.Users[0].State != lock.Held {
+			t.Errorf("shown with users %+v", shown.Users)
+		}
 		w.release("alice", "b") // nobody is using it
 		w.acquire("alice", "a") // again
 		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: 2 * time.Hour})
