@@ -230,6 +230,26 @@ func anchor(url, dir string) string {
 	return strings.TrimPrefix(scheme+":"+filepath.Join(dir, path), ":")
 }
 
+// reanchor makes a URL whose path starts at one folder mean the same in a file
+// whose paths start at another; without that one the path is absolute.
+func reanchor(url, from, to string) string {
+	full := anchor(url, from)
+	if full == url {
+		return url
+	}
+	scheme, path, ok := strings.Cut(full, ":")
+	if !ok || len(scheme) == 1 {
+		scheme, path = "", full
+	}
+	if rel, err := filepath.Rel(to, path); err == nil && to != "" {
+		path = filepath.ToSlash(rel)
+		if scheme == "git" && !strings.HasPrefix(path, ".") {
+			path = "./" + path
+		}
+	}
+	return strings.TrimPrefix(scheme+":"+path, ":")
+}
+
 // Owner is the owner that flag, environment or a file names; empty if none.
 func (c *Config) Owner() string { return c.values["owner"].text }
 

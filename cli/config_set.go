@@ -53,6 +53,16 @@ func (a *App) configSet(ctx context.Context, key, value string, o *setOptions) e
 	if err != nil {
 		return err
 	}
+	if key == "store" {
+		base := filepath.Dir(path)
+		switch {
+		case o.user:
+			base = ""
+		case shared:
+			base = p.Tree.Top // which is the main worktree to all that read it
+		}
+		text = reanchor(text, a.Dir, base)
+	}
 	left := []string(nil)
 	if key == "store" && !o.user {
 		left = a.leaves(ctx, text)

@@ -136,6 +136,24 @@ func TestAnchor(t *testing.T) {
 			t.Errorf("anchor(%q) = %q, want %q", url, got, want)
 		}
 	}
+	for _, c := range [][4]string{ // typed, where, in a file whose paths start there, written
+		{"sqlite:.tasklock/tasklock.db", "/p", "/p/.tasklock", "sqlite:tasklock.db"},
+		{"sqlite:own.db", "/p/sub", "/p/.tasklock", "sqlite:../sub/own.db"},
+		{"own.db", "/p", "/p", "own.db"},
+		{"git:./locks.git", "/p/sub", "/p", "git:./sub/locks.git"},
+		{"file:locks", "/p", "", "file:/p/locks"},
+		{"git:origin", "/p/sub", "/p", "git:origin"},
+		{"sqlite:/a/x.db", "/p", "/p", "sqlite:/a/x.db"},
+		{"postgres://h/db", "/p/sub", "/p", "postgres://h/db"},
+	} {
+		got := reanchor(c[0], c[1], c[2])
+		if got != c[3] {
+			t.Errorf("reanchor(%q, %q, %q) = %q, want %q", c[0], c[1], c[2], got, c[3])
+		}
+		if c[2] != "" && anchor(got, c[2]) != anchor(c[0], c[1]) {
+			t.Errorf("%q in %s means another store than %q in %s", got, c[2], c[0], c[1])
+		}
+	}
 }
 
 // Every mistake is an error with file and line.
