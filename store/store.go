@@ -19,9 +19,10 @@
 // # What happens on failure
 //
 // A commit whose reply is lost has an unknown outcome. Update looks for the
-// receipt the transaction left (see [Tx.Receipt]). If there is none, the
-// commit may still be on its way: it is made void, and the function runs
-// again. So Update never guesses, what it answers stays true, and the
+// receipt the transaction left (see [Tx.Receipt]). A receipt that is found
+// counts once a further commit was acknowledged: until then the server may
+// still lose both. If there is none, the commit may still be on its way: it is
+// made void, and the function runs again. So Update never guesses, what it answers stays true, and the
 // variables that the function set are those of the run that was applied. When
 // the store stays out of reach the
 // error is [ErrUnknown] if a commit may have been applied, and
@@ -316,7 +317,7 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 	seen := newTx(snap, driver.Query{}).known
 	switch found := seen[tx.receipt]; {
 	case found.Rev > 0 && !bytes.Equal(found.Value, void):
-		return found.Rev, true
+		return found.Rev, s.confirm(ctx, driver.Guard{Key: tx.receipt, Rev: found.Rev}) == nil
 	case found.Rev > 0, seen[metaKey].Rev != tx.known[metaKey].Rev: // the commit was guarded by both
 		return 0, true
 	}
@@ -325,6 +326,22 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 		Writes: []driver.Write{{Key: tx.receipt, Value: void}},
 	})
 	return 0, err == nil
+}
+
+// confirmKey is a record that is never there, to be deleted: a commit that
+// changes nothing.
+const confirmKey = "meta/confirm"
+
+// confirm makes sure that what was found lasts. A commit can be seen that was
+// never acknowledged and will be lost: by a PostgreSQL server that crashed, or
+// was told not to wait, before its synchronous standby had it. One more commit
+// that is acknowledged comes after it in the server's log.
+func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
+	if fault.Bug("seen_is_kept") {
+		return nil
+	}
+	_, err := s.d.Commit(ctx, driver.Batch{Guards: found, Writes: []driver.Write{{Key: confirmKey}}})
+	return err
 }
 
 // final says ErrUnknown where fn did not decide and an earlier commit may have

@@ -87,8 +87,8 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 		return nil
 	}
 	var sql strings.Builder
-	if !c.plain {
-		sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED;")
+	if !c.plain { // a warning may say that the commit is on no standby
+		sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;")
 	}
 	for _, call := range calls {
 		call.write(&sql, s.names.quoted)

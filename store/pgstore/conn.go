@@ -2,9 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,6 +34,8 @@ const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan =
 // A conn is one connection. It is used by one call at a time.
 type conn struct {
 	pg     *pgconn.PgConn
+	made   atomic.Bool // pg is there
+	alone  bool        // the server ended its wait for a standby during the last exec
 	pooled bool
 	plain  bool              // what is sent as one message is a transaction as we need it
 	rested bool              // it was used before
@@ -39,9 +44,32 @@ type conn struct {
 	names  map[string]string // of those that the server remembers
 }
 
-func newConn(pg *pgconn.PgConn) *conn {
-	return &conn{pg: pg, used: time.Now(), asked: map[string]int{}, names: map[string]string{}}
+// newConn makes a connection that never asks the server to cancel anything, as
+// pgconn does for whoever does not wait for an answer: a commit that waits for
+// its synchronous standby would be broken off, and be seen without being there.
+func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
+	c := &conn{used: time.Now(), asked: map[string]int{}, names: map[string]string{}}
+	cfg = cfg.Copy()
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if c.made.Load() {
+			return nil, errors.New("nothing is cancelled")
+		}
+		return dial(ctx, network, addr)
+	}
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		c.alone = c.alone || n.Routine == "SyncRepWaitForLSN" // its words are in the server's language
+	}
+	var err error
+	if c.pg, err = pgconn.ConnectConfig(ctx, cfg); err != nil {
+		return nil, err
+	}
+	c.made.Store(true)
+	return c, nil
 }
+
+// errAlone: the commit is on the server and perhaps on no standby.
+var errAlone = errors.New("the server ended its wait for a synchronous standby: what it committed may be lost when the standby takes over")
 
 // connect makes a connection and looks whether our schema is there. A server
 // that was there before is waited for.
@@ -77,11 +105,8 @@ func (s *Store) attempt(ctx context.Context) (*conn, error) {
 
 // dial makes a connection.
 func (s *Store) dial(ctx context.Context) (*conn, error) {
-	pg, err := pgconn.ConnectConfig(ctx, s.cfg)
-	if err != nil {
-		return nil, s.explain(err)
-	}
-	return newConn(pg), nil
+	c, err := newConn(ctx, s.cfg)
+	return c, s.explain(err)
 }
 
 // greet looks whether the schema is there and ours to use. A pooler gives away
@@ -119,7 +144,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		return s.wrongEncoding(encoding)
 	}
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
-	c.plain = !c.pooled && rows[0][2] == "read committed"
+	c.plain = !c.pooled && rows[0][2] == "read committed" && rows[0][4] != "error"
 	s.mu.Lock()
 	s.pooled = c.pooled
 	s.mu.Unlock()
@@ -176,6 +201,7 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 		return nil, err
 	}
 	defer c.watch(ctx)()
+	c.alone = false
 	results := c.pg.Exec(context.Background(), sql)
 	var rows [][]string
 	for results.NextResult() {
@@ -191,6 +217,9 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 	}
 	if err := results.Close(); err != nil {
 		return nil, ended(ctx, err)
+	}
+	if c.alone {
+		return nil, errAlone
 	}
 	return rows, nil
 }

@@ -231,7 +231,7 @@ func TestStandby(t *testing.T) {
 	if r, err := pgstore.Inspect(t.Context(), standby.URL("postgres", "tasklock")); err != nil || !r.ReadOnly {
 		t.Fatalf("read-only %v, %v", r.ReadOnly, err)
 	}
-	both := strings.Replace(standby.URL("postgres", "tasklock"), standby.Addr(), standby.Addr()+","+primary.Addr(), 1)
+	both := standby.With(primary, standby.URL("postgres", "tasklock"))
 	_, err = openWith(t, both, pgstore.Options{}).Commit(t.Context(), put("lock/b", `{}`)) // finds the one that is none
 	must(t, err)
 	_, err = pgstore.Open(t.Context(), standby.URL("postgres", "other"), &pgstore.Options{Create: true})

@@ -82,6 +82,9 @@ func (p *pool) drop(c *conn) {
 	p.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
+		if c.pg.IsClosed() { // pgconn would wait for what the server still has to say
+			_ = c.pg.Conn().Close()
+		}
 		_ = c.pg.Close(ctx)
 		<-c.pg.CleanupDone()
 	})

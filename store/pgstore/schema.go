@@ -149,7 +149,7 @@ const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::
 
 // sqlGreet is the first thing that is asked on every connection.
 const sqlGreet = `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
-  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$'
+  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages')
 FROM @.record WHERE key = ''`
 
 // build is the SQL of the steps from a version on.

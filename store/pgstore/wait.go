@@ -236,11 +236,10 @@ func (h *hub) connect(ctx context.Context) (*conn, error) {
 	defer cancel()
 	cfg := h.s.cfg.Copy()
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { h.got(n.Payload) }
-	pg, err := pgconn.ConnectConfig(limited, cfg)
+	c, err := newConn(limited, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(pg)
 	err = h.s.greet(limited, c)
 	if err == nil && c.pooled {
 		err = errPooler

@@ -82,7 +82,7 @@ func New(settings ...string) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
-	if err := s.up(); err != nil {
+	if err := s.Up(); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -160,7 +160,8 @@ func (s *Server) configure(settings []string) error {
 	return errors.Join(err, f.Close())
 }
 
-func (s *Server) up() error {
+// Up starts the server that was stopped.
+func (s *Server) Up() error {
 	out, err := s.run("pg_ctl", "-D", s.data(), "-l", filepath.Join(s.Dir, "log"), "-w", "-t", "60", "start")
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
@@ -182,8 +183,12 @@ func (s *Server) Restart(mode string) error {
 	if err := s.Stop(mode); err != nil {
 		return err
 	}
-	return s.up()
+	return s.Up()
 }
+
+// Synchronous is the setting by which a commit waits for a standby, on the
+// server and on those that follow it, once they are promoted.
+const Synchronous = "synchronous_standby_names = '*'"
 
 // Standby starts a second server that follows this one and can only be read.
 func (s *Server) Standby() (*Server, error) {
@@ -191,18 +196,30 @@ func (s *Server) Standby() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := b.run("pg_basebackup", "-h", s.Dir, "-p", strconv.Itoa(s.Port), "-U", "postgres", "-D", b.data(), "-R", "-c", "fast", "--no-sync")
-	if err == nil {
-		err = b.configure(nil)
-	}
-	if err == nil {
-		err = b.up()
-	}
-	if err != nil {
+	if err := b.Follow(s); err != nil {
 		b.Close()
-		return nil, fmt.Errorf("standby: %w: %s", err, out)
+		return nil, err
 	}
 	return b, nil
+}
+
+// Follow makes a server that is stopped the standby of another. What it held is
+// lost.
+func (s *Server) Follow(primary *Server) error {
+	if err := os.RemoveAll(s.data()); err != nil {
+		return err
+	}
+	out, err := s.run("pg_basebackup", "-h", primary.Dir, "-p", strconv.Itoa(primary.Port), "-U", "postgres", "-D", s.data(), "-R", "-c", "fast", "--no-sync")
+	if err == nil {
+		err = s.configure(nil)
+	}
+	if err == nil {
+		err = s.Up()
+	}
+	if err != nil {
+		return fmt.Errorf("standby: %w: %s", err, out)
+	}
+	return nil
 }
 
 // Promote makes a standby a server of its own.
@@ -215,6 +232,12 @@ func (s *Server) Promote() error {
 
 // Addr is its TCP address.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// With is a URL with another server beside the one it names: whichever of them
+// takes writes is meant.
+func (s *Server) With(other *Server, url string) string {
+	return strings.Replace(url, s.Addr(), s.Addr()+","+other.Addr(), 1)
+}
 
 // URL names a schema of a database, through TCP.
 func (s *Server) URL(database, schema string) string {
