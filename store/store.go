@@ -172,7 +172,7 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			}
 		case driver.Refusal(err):
 			return 0, err
-		case errors.Is(err, driver.ErrFull):
+		case unwritten(err):
 			return 0, a.final(&readError{err})
 		default:
 			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
@@ -358,11 +358,17 @@ func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// readError marks an error of Read, or of a full disk, after which nothing has happened.
+// unwritten reports that a commit has written nothing, and may if it is repeated.
+func unwritten(err error) bool {
+	return errors.Is(err, driver.ErrFull) || errors.Is(err, driver.ErrNoTurn)
+}
+
+// readError marks an error of Read, or of a commit that is [unwritten], after
+// which nothing has happened.
 type readError struct{ err error }
 
 func (e *readError) Error() string {
-	if e.answer() || errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, driver.ErrFull) {
+	if e.answer() || errors.Is(e.err, ErrUnreachable) || unwritten(e.err) {
 		return e.err.Error()
 	}
 	return ErrUnreachable.Error() + ": " + e.err.Error()

@@ -19,8 +19,9 @@
 // Commit has three outcomes. A nil error: the batch is applied and survives
 // loss of power. [ErrConflict]: a guard did not hold, nothing was written.
 // Any other error, unless it is one of the refusals below, means the outcome
-// is unknown: the batch may have been applied, or may still be. [ErrFull] is
-// neither: nothing was written, and when there is room again it will be.
+// is unknown: the batch may have been applied, or may still be. [ErrFull] and
+// [ErrNoTurn] are neither: nothing was written, and when there is room again, or
+// the turn is free, it will be.
 //
 // # Refusals
 //
@@ -67,6 +68,8 @@ var (
 	ErrDenied = errors.New("store refuses access")
 	// ErrFull: the disk is full or a quota used up, and nothing was written.
 	ErrFull = errors.New("disk full, nothing was written")
+	// ErrNoTurn: somebody else keeps the turn to commit, and nothing was written.
+	ErrNoTurn = errors.New("no turn to commit, nothing was written")
 	// ErrTooLarge: the batch exceeds a limit above.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: the batch cannot be meant, whatever the store holds.

@@ -69,6 +69,9 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 		if !c.pg.IsClosed() && c.pg.TxStatus() != 'I' { // rolled back, and waiting to be told so
 			_, _ = c.exec(ctx, "ROLLBACK")
 		}
+		if tired(err) {
+			err = s.noTurn(ctx, c, s.names.turn)
+		}
 		s.pool.put(c)
 		if !passing(err) {
 			return s.explain(err)
@@ -198,22 +201,28 @@ func (c *call) add(p *driver.Pending) {
 	}
 }
 
-// write appends the call as SQL.
+// write appends the call as SQL. Each argument says its type, so that no other
+// function of that name can fit better.
 func (c *call) write(sql *strings.Builder, schema string) {
 	sql.WriteString("SELECT " + schema + ".commit(")
-	for i, arg := range [][]byte{
-		numberArray(c.floors),
-		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev),
-		numberArray(c.kinds.batch), textArray(c.kinds.key), numberArray(c.kinds.rev),
-		numberArray(append(c.writes, len(c.batches)+1)), textArray(append(c.writeKeys, "")), valueArray(append(c.values, []byte("{}"))),
-		numberArray(c.deletes), textArray(c.deleteKeys),
-		numberArray(c.changing), textArray(c.changed),
-		tell(c.told),
+	for i, arg := range []struct {
+		kind  string
+		value []byte
+	}{
+		{"int8[]", numberArray(c.floors)},
+		{"int4[]", numberArray(c.guards.batch)}, {"text[]", textArray(c.guards.key)}, {"int8[]", numberArray(c.guards.rev)},
+		{"int4[]", numberArray(c.kinds.batch)}, {"text[]", textArray(c.kinds.key)}, {"int8[]", numberArray(c.kinds.rev)},
+		{"int4[]", numberArray(append(c.writes, len(c.batches)+1))}, {"text[]", textArray(append(c.writeKeys, ""))},
+		{"text[]", valueArray(append(c.values, []byte("{}")))},
+		{"int4[]", numberArray(c.deletes)}, {"text[]", textArray(c.deleteKeys)},
+		{"int4[]", numberArray(c.changing)}, {"text[]", textArray(c.changed)},
+		{"text", tell(c.told)},
 	} {
 		if i > 0 {
 			sql.WriteByte(',')
 		}
-		writeLiteral(sql, arg)
+		writeLiteral(sql, arg.value)
+		sql.WriteString("::pg_catalog." + arg.kind)
 	}
 	sql.WriteString(");")
 }

@@ -101,7 +101,7 @@ func words(err error) string {
 // the same once more.
 func passing(err error) bool {
 	switch code(err) {
-	case "40001", "40P01", "55P03":
+	case "40001", "40P01":
 		return true
 	}
 	return false

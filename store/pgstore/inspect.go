@@ -20,15 +20,16 @@ type Report struct {
 	Problems      []string
 }
 
-const sqlInspect = `SELECT current_setting('server_version'), s.value ->> 'version', s.rev,
+const sqlInspect = trusted + `SELECT current_setting('server_version'), s.value ->> 'version', s.rev,
   (SELECT count(*) FROM @.record WHERE key > ''), pg_total_relation_size('@.record'),
   pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
   current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off',
-  (SELECT bool_and(has_table_privilege('@.record', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p),
+  (SELECT bool_and(has_table_privilege('@.record', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
+    AND (SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc WHERE pronamespace = '@'::regnamespace AND proname = 'commit'),
   (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE backend_xmin IS NOT NULL)
 FROM @.record s WHERE s.key = ''`
 
-const sqlProblems = `SELECT 'record ' || key || ' is not a JSON object' FROM @.record WHERE json_typeof(value) <> 'object'
+const sqlProblems = trusted + `SELECT 'record ' || key || ' is not a JSON object' FROM @.record WHERE json_typeof(value) <> 'object'
 UNION ALL SELECT 'record ' || r.key || ' is at revision ' || r.rev || ' and the store at ' || s.rev
   FROM @.record r, @.record s WHERE s.key = '' AND r.key > '' AND (r.rev > s.rev OR r.rev < 1)
 UNION ALL SELECT 'the row with the empty key says ' || k.value || ' of the kind ' || k.key || ', which is no revision'

@@ -31,7 +31,8 @@
 //
 // A server that restarts is waited for, ten seconds at most. A connection that
 // is lost during a commit leaves its outcome unknown. A standby or a role that
-// may not write is driver.ErrDenied, a missing schema driver.ErrMissing, tables
+// may not write is driver.ErrDenied, a session that keeps all others from
+// committing driver.ErrNoTurn, a missing schema driver.ErrMissing, tables
 // that are not ours or were edited into something we do not write
 // driver.ErrDamaged. When the server was restored from a backup or a standby was
 // promoted, revisions go on far above all that may have been lost.
@@ -69,7 +70,8 @@ type Options struct {
 	// driver.ErrOlder. [Store.Upgrade] brings it up to date.
 	Upgrade bool
 	// Poll is how often a waiter looks for itself, below all notification.
-	// 0 means DefaultPoll, and a second behind a pooler.
+	// 0 means DefaultPoll. Where it cannot be notified, behind a pooler say, it
+	// looks at least once a second.
 	Poll time.Duration
 	// Timeout ends a call that the server does not answer. 0 means
 	// DefaultTimeout.

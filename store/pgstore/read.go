@@ -19,15 +19,19 @@ import (
 // One statement sees one state of the database, so a query is one statement:
 // the records of $1, which has the empty key of the store's own row, and those of
 // each range in $2, $3, $4: from, below, limit. The first column is 0 for a key,
-// else the number of the range.
+// else the number of the range. It is one statement by itself and may be prepared,
+// so every operator and function says that it is the server's: see trusted.
 const (
-	sqlRead   = `SELECT 0::bigint, key, rev, time, value, clock_timestamp() FROM @.record WHERE key = ANY ($1::text[])`
+	sqlRead   = `SELECT 0::bigint, key, rev, time, value, pg_catalog.clock_timestamp() FROM @.record WHERE key OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])`
 	sqlRanges = `
 UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL
-FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY q(low, high, most, n), LATERAL (
-  (SELECT * FROM @.record WHERE q.most >= 0 AND key >= q.low AND key < q.high ORDER BY key LIMIT nullif(greatest(q.most, 0), 0))
+FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::pg_catalog.text[]), pg_catalog.unnest($4::bigint[]))
+  WITH ORDINALITY q(low, high, most, n), LATERAL (
+  (SELECT * FROM @.record WHERE q.most OPERATOR(pg_catalog.>=) 0 AND key OPERATOR(pg_catalog.>=) q.low AND key OPERATOR(pg_catalog.<) q.high
+    ORDER BY key LIMIT CASE WHEN q.most OPERATOR(pg_catalog.>) 0 THEN q.most END)
   UNION ALL
-  (SELECT * FROM @.record WHERE q.most < 0 AND key >= q.low AND key < q.high ORDER BY key DESC LIMIT greatest(-q.most, 0))
+  (SELECT * FROM @.record WHERE q.most OPERATOR(pg_catalog.<) 0 AND key OPERATOR(pg_catalog.>=) q.low AND key OPERATOR(pg_catalog.<) q.high
+    ORDER BY key DESC LIMIT CASE WHEN q.most OPERATOR(pg_catalog.<) 0 THEN OPERATOR(pg_catalog.-) q.most ELSE 0 END)
 ) r`
 )
 

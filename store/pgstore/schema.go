@@ -15,8 +15,14 @@ import (
 // steps build the schema. A store at version n has had the first n; older ones
 // get the rest by Upgrade, and not by whoever opens them: it stops those who
 // still work with an older tasklock. A released step is never changed, except
-// that the function of the third replaces the one that the first once made.
+// that a later one that makes the same things anew takes its place: the fourth
+// makes the views of the second and the function of the first and the third.
 // "@" stands for the schema.
+//
+// Another role may be allowed to create functions and operators in a schema of
+// our search_path, one = or <> that fits our types better than the server's own
+// say. So whatever we run there either names pg_catalog, or runs with a
+// search_path that has nothing else: see trusted.
 //
 // One table carries the driver: a row for each record with the server's time of
 // its last write. Keys sort by their bytes. One more row, with an empty key, has
@@ -32,6 +38,10 @@ import (
 // 0 for one whose guards do not hold, and then the store's. Commits take turns by
 // an advisory lock, so that one that is refused leaves nothing to sync; what is
 // looked at after it is the last word.
+//
+// Any role that may connect can hold that lock, and so keep everybody from
+// committing. Therefore the wait for it ends before the client's patience: then
+// it is known that nothing was written.
 //
 // It is a function on the server, because then a commit is one statement in one
 // message: what the server has begun to do, it can finish without the client. It
@@ -49,39 +59,38 @@ CREATE TABLE @.record (
 ) WITH (fillfactor = 70);
 INSERT INTO @.record VALUES ('', 0, clock_timestamp(), json_build_object('version', 0, 'line', @timeline, 'kinds', json_build_object()));
 `,
-	`
-CREATE VIEW @.held_locks AS
+	``, ``, `
+CREATE OR REPLACE VIEW @.held_locks AS
 SELECT substr(k.key, 6) AS key, k.rev AS token, k.value ->> 'owner' AS owner,
   (k.value ->> 'since')::timestamptz AS acquired_at,
   l.time + make_interval(secs => (l.value ->> 'ttlSeconds')::double precision) AS expires_at,
   l.time AS heartbeat_at
 FROM @.record k JOIN @.record l ON l.key = 'lease/' || (k.value ->> 'lease')
 WHERE k.key > 'lock/' AND k.key < 'lock0';
-CREATE VIEW @.task_locks AS
+CREATE OR REPLACE VIEW @.task_locks AS
 SELECT key AS task_id, owner AS runner_id, acquired_at, expires_at, heartbeat_at
 FROM @.held_locks WHERE key !~ '^(section|job|path):';
-CREATE VIEW @.section_locks AS
+CREATE OR REPLACE VIEW @.section_locks AS
 SELECT substr(key, 9) AS section_id, owner AS runner_id, acquired_at, expires_at
 FROM @.held_locks WHERE key LIKE 'section:%';
-CREATE VIEW @.active_locks AS
+CREATE OR REPLACE VIEW @.active_locks AS
 SELECT 'task_lock:' || regexp_replace(key, '^job:', '') || ':' || token AS key,
   json_build_object('process_id', owner, 'acquired_at', extract(epoch FROM acquired_at),
     'expires_at', extract(epoch FROM expires_at), 'token', token, 'key', key) AS value
 FROM @.held_locks WHERE expires_at > clock_timestamp();
-CREATE VIEW @.runs AS
+CREATE OR REPLACE VIEW @.runs AS
 SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key, value, value ->> 'state' AS state,
   (value ->> 'fireTime')::timestamptz AS fire_time, (value ->> 'claimedAt')::timestamptz AS claimed_at,
   (value ->> 'endedAt')::timestamptz AS ended_at
 FROM @.record WHERE key > 'fire/' AND key < 'fire0';
-CREATE VIEW @.last_runs AS
+CREATE OR REPLACE VIEW @.last_runs AS
 SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
-`,
-	`
 CREATE OR REPLACE FUNCTION @.commit(
   floors bigint[], gb integer[], gk text[], gr bigint[], kb integer[], kk text[], kr bigint[],
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[], told text
 ) RETURNS bigint[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '@patience' AS $$
 DECLARE
   last bigint;
   first bigint;
@@ -147,8 +156,13 @@ END $$;
 // takes over and when a backup is restored.
 const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer`
 
+// trusted sees to it that the rest of a message finds nothing but what the server
+// itself brings, and for no longer than the message or its transaction: a pooler
+// gives the session to others. Temporary things are looked for last.
+const trusted = "SET LOCAL search_path = pg_catalog, pg_temp; "
+
 // sqlGreet is the first thing that is asked on every connection.
-const sqlGreet = `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
+const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
   json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages')
 FROM @.record WHERE key = ''`
 
@@ -163,7 +177,7 @@ func (n names) build(from int) string {
 		sql = strings.Replace(sql, "last bigint;", "last bigint; mine bigint := nextval('@.revision') + (0 * length(pg_sleep(0.002 * random())::text));", 1)
 		sql = strings.Replace(sql, "IF era <>", "last := mine * 1000;\n  IF era <>", 1)
 	}
-	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@timeline", timeline, "@", n.quoted).Replace(sql)
+	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@timeline", timeline, "@", n.quoted).Replace(sql)
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
@@ -180,7 +194,11 @@ func (s *Store) create(ctx context.Context, upgrade bool) error {
 	if encoding := c.pg.ParameterStatus("server_encoding"); encoding != "UTF8" {
 		return s.wrongEncoding(encoding)
 	}
-	if _, err := c.exec(ctx, fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(%d)", s.names.create)); err != nil {
+	begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; %sSET LOCAL lock_timeout = '%v'; SELECT pg_advisory_xact_lock(%d)", trusted, turnPatience, s.names.create)
+	if _, err := c.exec(ctx, begin); tired(err) {
+		_, _ = c.exec(ctx, "ROLLBACK")
+		return s.noTurn(ctx, c, s.names.create)
+	} else if err != nil {
 		return s.explain(err)
 	}
 	version, err := s.version(ctx, c)
@@ -216,7 +234,7 @@ const (
 
 // version asks how far the schema is built.
 func (s *Store) version(ctx context.Context, c *conn) (int, error) {
-	rows, err := c.exec(ctx, fmt.Sprintf(`SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = %[1]s),
+	rows, err := c.exec(ctx, fmt.Sprintf(trusted+`SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = %[1]s),
 		(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %[1]s AND relname = 'record'),
 		(SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE nspname = %[1]s AND proname = 'commit')`, s.names.text))
 	if err != nil {
@@ -265,7 +283,7 @@ func (s *Store) mayNotCreate(err error, version int) error {
 // grants is what a role needs to use the schema.
 func (s *Store) grants() string {
 	user := `"` + strings.ReplaceAll(s.cfg.User, `"`, `""`) + `"`
-	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s",
+	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s",
 		s.names.quoted, user)
 }
 

@@ -40,6 +40,7 @@ func block(t *testing.T, word string) string {
 // Every query in the page answers, and rightly.
 func TestDocumentedQueries(t *testing.T) {
 	server := pgtest.Start(t)
+	server.SQL(t, "ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC") // as careful administrators do
 	s := open(t, server.URL("postgres", "tasklock"))
 	st := store.New(s)
 	for _, key := range []string{"a1b2c3", "section:Back/end", "job:daily-digest"} {
@@ -103,12 +104,16 @@ func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	looker := pgtest.URL(server.Addr(), "looker", "postgres", "tasklock")
 	s := openWith(t, looker, pgstore.Options{})
 	_, err = s.Commit(t.Context(), put("lock/x", `{}`))
-	refusedTo(t, err, `GRANT USAGE ON SCHEMA "tasklock" TO "looker"; GRANT SELECT, INSERT, UPDATE, DELETE`)
+	refusedTo(t, err, `GRANT USAGE ON SCHEMA "tasklock" TO "looker"; GRANT SELECT, INSERT, UPDATE, DELETE`, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA "tasklock" TO "looker"`)
 	if _, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "lock/"}}}); err != nil {
 		t.Error(err)
 	}
 	if r, err := pgstore.Inspect(t.Context(), looker); err != nil || r.MayWrite {
 		t.Errorf("looker: %+v, %v", r, err)
+	}
+	server.SQL(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA tasklock FROM worker")
+	if r, err := pgstore.Inspect(t.Context(), worker); err != nil || r.MayWrite {
+		t.Errorf("a worker without the function: %+v, %v", r, err)
 	}
 	server.SQL(t, "CREATE ROLE stranger LOGIN")
 	_, err = pgstore.Open(t.Context(), pgtest.URL(server.Addr(), "stranger", "postgres", "tasklock"), nil)

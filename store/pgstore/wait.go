@@ -56,16 +56,17 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	}
 }
 
-// rest is how long a waiter waits before it looks for itself: not all at once.
+// rest is how long a waiter waits before it looks for itself: not all at once,
+// and never longer than was promised.
 func (s *Store) rest() time.Duration {
 	d := s.poll
 	if d <= 0 {
 		d = DefaultPoll
-		if !s.hub.hears() {
-			d = pooledPoll
-		}
 	}
-	return d*3/4 + rand.N(d/2)
+	if !s.hub.hears() {
+		d = min(d, pooledPoll)
+	}
+	return d*3/4 + rand.N(d/4+1)
 }
 
 // A hub hears for all waiters of a process, through one connection that is
@@ -230,7 +231,8 @@ func (h *hub) over(quiet bool) bool {
 }
 
 // connect listens first and takes the lock then: a commit that finds the lock
-// taken is heard, and one that does not ends before we have it.
+// taken is heard, and one that does not ends before we have it. Whoever keeps the
+// lock from us makes waiters look for themselves, and no more.
 func (h *hub) connect(ctx context.Context) (*conn, error) {
 	limited, cancel := context.WithTimeout(ctx, h.s.timeout)
 	defer cancel()
@@ -244,7 +246,7 @@ func (h *hub) connect(ctx context.Context) (*conn, error) {
 	if err == nil && c.pooled {
 		err = errPooler
 	}
-	for _, sql := range []string{"LISTEN " + h.s.names.quoted, fmt.Sprintf("SELECT pg_advisory_lock_shared(%d)", h.s.names.listen)} {
+	for _, sql := range []string{"LISTEN " + h.s.names.quoted, "SET lock_timeout = '1s'", fmt.Sprintf("SELECT pg_catalog.pg_advisory_lock_shared(%d)", h.s.names.listen)} {
 		if err == nil {
 			_, err = c.exec(limited, sql)
 		}
