@@ -137,7 +137,7 @@ func (r *CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[lease
 }
 
 // tickets drops the waiters that did not come back in time, the places of those
-// whose record the store has dropped, and users that are over.
+// whose record is gone, and users that are over.
 func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	if n, err = r.users(tx, leases); err != nil {
 		return n, err

@@ -37,7 +37,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 		State: stateOf(ls), Host: l.Host, PID: l.PID, Worktree: l.Worktree, Session: l.Session, Reason: l.Reason,
 		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
 	}
-	if !ls.Exists() { // the store dropped the lease record when it expired
+	if !ls.Exists() { // it was over, and stayed behind in a move
 		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, i.AcquiredAt
 	}
 	return i

@@ -101,7 +101,7 @@ func endVictim(tx *store.Tx, v victim, how ending) error {
 		return err
 	}
 	keys := ls.Value.all()
-	if !ls.Exists() { // dropped by the store, or ended before
+	if !ls.Exists() { // left behind in a move, or ended before
 		keys = []string{v.key}
 	}
 	return endKeys(tx, ls, keys, how)

@@ -120,7 +120,7 @@ func (l leaseRecord) window(held time.Duration) time.Duration {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // stateOf decides whether a lease still keeps others out. A lease record that
-// is gone is expired: some stores drop it by themselves.
+// is gone is expired: it stayed behind in a move, see Carry.
 func stateOf(e store.Entry[leaseRecord]) State {
 	switch {
 	case !e.Exists(), e.Age >= e.Value.ttl():

@@ -31,7 +31,7 @@ type RenewRequest struct {
 	names  []string         // all leases that it took or uses
 	tokens map[string]int64 // every one must still be in force
 	own    string           // the lease it took, if any,
-	record leaseRecord      // and what to write if the store dropped its record
+	record leaseRecord      // and what to write if its record is gone
 
 	process *host.Process // if set: whose death ends the lease from now on
 }
@@ -295,8 +295,9 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	return nil
 }
 
-// current is the lease as stored, or as the holder remembers it where the
-// store has dropped the record though nobody took the locks.
+// current is the lease as stored, or as its holder remembers it. The record of a
+// lease that is over stays behind when the store is moved. What nobody remembers
+// cannot be renewed.
 func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
 	switch {
 	case ls.Value.holds():
@@ -308,20 +309,5 @@ func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (lease
 		l.Direct = l.UsedBy
 		return l, err
 	}
-	name := ls.Key[len(leaseKind):]
-	l := leaseRecord{Owner: leaseOwner(name)}
-	for _, key := range r.Keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return l, err
-		}
-		if lk.Value.Lease == name {
-			l.Keys, l.Since = append(l.Keys, key), lk.Value.Since
-			l.TTL = max(l.TTL, DefaultTTL(key).Seconds())
-		}
-	}
-	if len(l.Keys) == 0 {
-		return l, noLease(tx, name, r.Owner)
-	}
-	return l, nil
+	return leaseRecord{}, noLease(tx, ls.Key[len(leaseKind):], r.Owner)
 }

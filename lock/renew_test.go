@@ -136,37 +136,25 @@ func TestUpdateKeepsTheToken(t *testing.T) {
 	})
 }
 
-// Some stores drop a lease record when its ttl is over. A lock without one is
-// free for others, and for its holder a late renewal away.
-func TestLeaseRecordDroppedByTheStore(t *testing.T) {
-	for _, keys := range [][]string{{"a"}, {"a", "b"}} {
-		t.Run("renewed by key: "+strings.Join(keys, "+"), func(t *testing.T) {
-			bubble(t, func(w *world) {
-				other := w.acquire("alice", "other")
-				g := w.acquire("alice", keys...)
-				w.overwrite("lease/"+g.LeaseID, "")
-				if w.locked("a") || w.check("a").Lock.State != lock.Expired {
-					t.Error("a lock without a lease keeps others out")
-				}
-				out, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", Keys: append(keys, "other")})
-				w.must(err)
-				if len(out.Leases) != 2 || !w.locked("a") || w.check("a").Lock.Token != g.Token {
-					t.Errorf("%+v", out)
-				}
-				// It is one lease again, and ends as one.
-				_, err = lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "alice", Lease: g.LeaseID})
-				w.must(err)
-				for _, k := range keys {
-					if w.holder(k) != "" {
-						t.Error("left behind:", k)
-					}
-				}
-				if w.check("other").Lock.Token != other.Token {
-					t.Error("the other lease was touched")
-				}
+// A lease that is over stays behind in a move, its locks do not. A lock without a
+// lease is free for others, and lost to its holder: nobody knows its ttl or what
+// else it held.
+func TestLockWithoutALease(t *testing.T) {
+	t.Run("not renewed", func(t *testing.T) {
+		bubble(t, func(w *world) {
+			g := w.acquire("alice", "a", "b")
+			w.overwrite("lease/"+g.LeaseID, "")
+			if w.locked("a") || w.check("a").Lock.State != lock.Expired {
+				t.Error("a lock without a lease keeps others out")
+			}
+			w.unchanged("a late heartbeat", func() {
+				w.want(w.renew("alice", "a"), lock.ErrLost)
+				w.want(w.renew("alice", "a", "b"), lock.ErrLost)
+				_, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "alice", Lease: g.LeaseID})
+				w.want(err, lock.ErrLost)
 			})
 		})
-	}
+	})
 	t.Run("taken over", func(t *testing.T) {
 		bubble(t, func(w *world) {
 			g := w.acquire("alice", "a", "b")

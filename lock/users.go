@@ -168,8 +168,8 @@ func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me 
 	return out, nil
 }
 
-// users returns the leases that rely on one. If the store has dropped its
-// record, they are among those of its owner and the owner's children.
+// users returns the leases that rely on one. If its record is gone, they are
+// among those of its owner and the owner's children.
 func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
 	name, names := around.Key[len(leaseKind):], around.Value.UsedBy
 	if !around.Exists() {

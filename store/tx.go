@@ -243,7 +243,7 @@ func (tx *Tx) GuardKind(kind string) { tx.guards[kind] = tx.snap.Rev }
 // Put writes a record. value must encode to a JSON object.
 func (tx *Tx) Put(key string, value any) error { return tx.PutTTL(key, value, 0) }
 
-// PutTTL writes a record that the store may drop when it is older than ttl.
+// PutTTL writes a record that is over when it is older than ttl.
 func (tx *Tx) PutTTL(key string, value any, ttl time.Duration) error {
 	data, err := Encode(key, value)
 	if err != nil {

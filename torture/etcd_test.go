@@ -43,7 +43,7 @@ var etcd = backend{
 
 // raceEtcd: etcd counts leases in whole seconds, and takes its time to end them.
 func raceEtcd(c *Config) {
-	c.TTL, c.Late, c.Drops = 3*time.Second, 20*time.Second, true
+	c.TTL, c.Late = 3*time.Second, 20*time.Second
 	c.PauseEvery, c.Pause = time.Second, 6*time.Second
 	c.Rounds = 8
 	if full() {

@@ -29,7 +29,6 @@ type holderState struct {
 	owner string
 	held  bool
 	ghost bool // nobody knows how its lease ends
-	rest  bool // ended with another key, and may still be found here
 }
 
 // question and reply are an operation as the model sees it.
@@ -50,10 +49,6 @@ const (
 	ended = "ended"
 )
 
-// dropped is how a lease ends whose record the store has dropped: nobody knows
-// its keys any more, so the lock on each is there until it is taken by itself.
-const dropped = "dropped"
-
 var holderModel = porcupine.Model{
 	Init: func() any { return holderState{} },
 	Step: func(s, in, out any) (bool, any) {
@@ -61,7 +56,7 @@ var holderModel = porcupine.Model{
 		mine := now.held && now.token == q.token && !now.ghost // a ghost's own token nobody knows
 		switch q.kind + " " + out.(string) {
 		case opAcquire + " " + isOK:
-			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && (now.held || now.rest) && now.owner == q.took
+			fits := q.mute || q.took == "" && (!now.held || now.ghost) || q.took != "" && now.held && now.owner == q.took
 			return fits && q.token > now.token, holderState{token: q.token, owner: q.owner, held: true}
 		case opAcquire + " " + isHeld:
 			return q.owner == "" || now.held && now.owner == q.owner, now
@@ -77,9 +72,9 @@ var holderModel = porcupine.Model{
 			return true, now
 		case ghost + " " + isUnknown:
 			return true, holderState{token: now.token, owner: q.owner, held: true, ghost: true}
-		case ended + " " + isUnknown, ended + " " + dropped:
-			if now.held && now.owner == q.owner {
-				now.held, now.rest = false, out == dropped
+		case ended + " " + isUnknown:
+			if now.owner == q.owner {
+				now.held = false
 			}
 			return true, now
 		}
@@ -99,7 +94,7 @@ func (c *checker) linear(key string, grants []*op) {
 		keys[g.Owner] = g.Keys
 	}
 	for from := 0; from < len(grants); from += grantsOfWindow {
-		w := window{key: key, keys: keys, killed: c.killed, kept: c.Mode == Binary, drops: c.Drops, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
+		w := window{key: key, keys: keys, killed: c.killed, kept: c.Mode == Binary, grants: grants, from: from, to: min(from+grantsOfWindow, len(grants)) - 1}
 		ops := w.build(c.ops)
 		c.r.LinearOps += len(ops)
 		model := holderModel
@@ -149,7 +144,6 @@ type window struct {
 	keys     map[string][]string // of an owner, where its grant is known
 	killed   map[int]int64       // when a worker was
 	kept     bool                // a lease that names its worker has a keeper
-	drops    bool                // see Config
 	grants   []*op
 	from, to int
 
@@ -245,11 +239,7 @@ func (w *window) addEnded(o *op) {
 		if key == w.key || len(w.keys[t.Owner]) > 0 && !slices.Contains(w.keys[t.Owner], w.key) {
 			continue
 		}
-		result := isUnknown
-		if w.drops && t.Why == "expired" {
-			result = dropped
-		}
-		w.add(o, question{kind: ended, owner: t.Owner}, result, o.Began, o.Return)
+		w.add(o, question{kind: ended, owner: t.Owner}, isUnknown, o.Began, o.Return)
 		w.over[t.Owner] = true
 	}
 }

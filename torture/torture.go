@@ -49,7 +49,6 @@ type Config struct {
 	Disturb      func() error
 	DisturbEvery time.Duration
 
-	Drops  bool          // the store drops the record of a lease that expires
 	Late   time.Duration // how much longer than its ttl a dead holder may be in the way; default 20s
 	Limit  time.Duration // of the whole run; default 10m
 	Damage func() []string

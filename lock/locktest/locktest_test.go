@@ -37,3 +37,9 @@ func TestLinearizable(t *testing.T) {
 		})
 	}
 }
+
+func TestExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
+	mem := memstore.New()
+	locktest.Expiry(t, func() *store.Store { return store.New(mem) })
+}

@@ -154,8 +154,10 @@ type Guard struct {
 // IsKind reports whether the guard stands for a whole kind.
 func (g Guard) IsKind() bool { return strings.HasSuffix(g.Key, "/") && strings.Count(g.Key, "/") == 1 }
 
-// A Write replaces or, with a nil Value, deletes one record. With a TTL the
-// store may drop the record once its age exceeds it; most do not.
+// A Write replaces or, with a nil Value, deletes one record. A record with a
+// TTL is over once its age exceeds it, and stays: what is over is shown, renewed
+// and ended alike on every store. A driver needs the TTL only if its server, and
+// no clock of a client, decides on that age.
 type Write struct {
 	Key   string
 	Value []byte

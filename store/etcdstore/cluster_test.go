@@ -139,7 +139,7 @@ func TestLeaseOutlivesItsLeader(t *testing.T) {
 	for {
 		snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lease/a"}})
 		lived := time.Since(called)
-		if err == nil && len(snap.Records) == 0 {
+		if err == nil && overIn(t, snap, ttl) {
 			if lived < ttl {
 				t.Fatalf("ttl %v, lived %v", ttl, lived)
 			}
@@ -248,8 +248,8 @@ func TestStaleLeaderEndsNothing(t *testing.T) {
 			renewals++
 		}
 		snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lease/a"}})
-		if err == nil && len(snap.Records) == 0 && time.Since(renewed) < ttl {
-			t.Fatalf("renewed %v ago with a ttl of %v, and gone", time.Since(renewed), ttl)
+		if err == nil && len(snap.Records) > 0 && overIn(t, snap, ttl) && time.Since(renewed) < ttl {
+			t.Fatalf("renewed %v ago with a ttl of %v, and over", time.Since(renewed), ttl)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

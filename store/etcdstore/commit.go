@@ -129,13 +129,14 @@ func (t *txn) write(ctx context.Context, writes []driver.Write, now time.Time) e
 		}
 		switch {
 		case w.Value == nil:
-			t.ops = append(t.ops, clientv3.OpDelete(keys.record(w.Key)))
+			t.ops = append(t.ops, clientv3.OpDelete(keys.record(w.Key), clientv3.WithRange(keys.upTo(w.Key))))
 		case w.TTL > 0:
 			id, err := t.store.lease(ctx, w.TTL)
 			if err != nil {
 				return err
 			}
-			t.ops = append(t.ops, clientv3.OpPut(keys.record(w.Key), seal(w.Value, now, w.TTL), clientv3.WithLease(id)))
+			t.ops = append(t.ops, clientv3.OpPut(keys.record(w.Key), seal(w.Value, now, w.TTL)),
+				clientv3.OpPut(keys.alive(w.Key), "", clientv3.WithLease(id)))
 		default:
 			t.ops = append(t.ops, clientv3.OpPut(keys.record(w.Key), seal(w.Value, now, 0)))
 		}

@@ -30,3 +30,10 @@ func TestLinearizable(t *testing.T) {
 	url := three(t).URL(newPrefix())
 	locktest.Linearizable(t, func() *store.Store { return store.New(open(t, url)) })
 }
+
+// Leases that expire are shown, renewed late and taken over as on every store.
+func TestExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
+	url := one(t).URL(newPrefix())
+	locktest.Expiry(t, func() *store.Store { return store.New(open(t, url)) })
+}

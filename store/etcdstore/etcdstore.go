@@ -10,10 +10,11 @@
 // raises and that a restored cluster raises by itself (see eras.go): there is no
 // counter on which commits that have nothing to do with each other could meet.
 //
-// Expiry belongs to the server. A record that is written with a ttl hangs on a
-// lease of etcd and disappears with it: never before its ttl, and at most
-// ten seconds and a leader's election after it. Whoever waits for it hears that by
-// the same watch that tells of a release. No clock of a client has a say.
+// Expiry belongs to the server. Beside a record with a ttl stands a key that
+// hangs on a lease of etcd and disappears with it: never before the ttl, and at
+// most ten seconds and a leader's election after it. From then on the record is
+// older than its ttl, and stays. Whoever waits for it hears that by the same
+// watch that tells of a release. No clock of a client has a say.
 //
 // # Limits
 //

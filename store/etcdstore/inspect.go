@@ -64,8 +64,9 @@ func (s *Store) examine(ctx context.Context, r *Report) error {
 			return s.failed("read", err)
 		}
 		at = resp.Header.Revision
-		for _, kv := range resp.Kvs {
-			rec, err := s.decode(kv, s.known(), time.Now())
+		records := join(resp.Kvs)
+		for _, k := range records {
+			rec, err := s.decode(k, s.known(), time.Now())
 			if err == nil {
 				err = driver.CheckKey(rec.Key)
 			}
@@ -73,7 +74,7 @@ func (s *Store) examine(ctx context.Context, r *Report) error {
 				r.Problems = append(r.Problems, err.Error())
 			}
 		}
-		r.Records += int64(len(resp.Kvs))
+		r.Records += int64(len(records))
 		if !resp.More {
 			r.Revision = s.known().rev(at)
 			return nil

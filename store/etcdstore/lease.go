@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/fault"
 )
 
-// A pool hands out leases of etcd to hang records on.
+// A pool hands out leases of etcd to hang the signs of records on.
 //
 // A lease is asked for with a little more time than the record's ttl, and for
 // as long as the rest suffices it serves all further records with that ttl: a

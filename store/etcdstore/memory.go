@@ -28,7 +28,7 @@ type memory struct {
 
 // A sighting is a record as it was from one of etcd's revisions to another.
 type sighting struct {
-	kv       *mvccpb.KeyValue // nil: absent
+	kept
 	from, to int64
 	when     time.Time
 }
@@ -41,17 +41,17 @@ func (s sighting) mod() int64 {
 }
 
 // note adds a sighting. What is known of a later revision stays.
-func (m *memory) note(key string, kv *mvccpb.KeyValue, at int64) {
+func (m *memory) note(key string, k kept, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.seen[key]
-	now := sighting{kv: kv, from: at, to: at, when: time.Now()}
+	now := sighting{kept: k, from: at, to: at, when: time.Now()}
 	switch {
 	case ok && old.to > at:
 		return
-	case kv != nil: // a copy: the caller may do what he likes with his
-		now.kv = &mvccpb.KeyValue{Key: kv.Key, Value: bytes.Clone(kv.Value), ModRevision: kv.ModRevision}
-		now.from = kv.ModRevision
+	case k.kv != nil: // a copy: the caller may do what he likes with his
+		now.kv = &mvccpb.KeyValue{Key: k.kv.Key, Value: bytes.Clone(k.kv.Value), ModRevision: k.kv.ModRevision}
+		now.from = k.kv.ModRevision
 	}
 	if m.seen == nil || len(m.seen) >= maxMemory {
 		m.seen = map[string]sighting{}
@@ -88,11 +88,11 @@ func (m *memory) committed(t *txn, b driver.Batch, now time.Time, at int64) {
 	written := map[string]bool{}
 	for _, w := range b.Writes {
 		written[w.Key] = true
-		var kv *mvccpb.KeyValue
+		k := kept{alive: w.TTL > 0}
 		if w.Value != nil {
-			kv = &mvccpb.KeyValue{Key: []byte(t.store.keys.record(w.Key)), Value: []byte(seal(w.Value, now, w.TTL)), ModRevision: at}
+			k.kv = &mvccpb.KeyValue{Key: []byte(t.store.keys.record(w.Key)), Value: []byte(seal(w.Value, now, w.TTL)), ModRevision: at}
 		}
-		m.note(w.Key, kv, at)
+		m.note(w.Key, k, at)
 	}
 	for _, g := range b.Guards {
 		if mod, whole := t.format.modOf(g.Rev); whole && !g.IsKind() && !written[g.Key] {
@@ -101,9 +101,23 @@ func (m *memory) committed(t *txn, b driver.Batch, now time.Time, at int64) {
 	}
 }
 
+// expired reports whether a record was there at that revision of etcd's, alive
+// when it was last seen. It is forgotten: whoever asks again must ask the server.
+func (m *memory) expired(key string, mod int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.seen[key]
+	if !ok || s.mod() != mod || !s.alive {
+		return false
+	}
+	delete(m.seen, key)
+	return true
+}
+
 // recall answers a query by one view of the past, if it allows that and
-// everything it asks for is known of one revision.
-func (m *memory) recall(q driver.Query) (kvs []*mvccpb.KeyValue, at int64, ok bool) {
+// everything it asks for is known of one revision. One whose
+// ttl may be over by now is not answered from here.
+func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 	if q.Since == 0 || len(q.Ranges) > 0 {
 		return nil, 0, false
 	}
@@ -113,14 +127,23 @@ func (m *memory) recall(q driver.Query) (kvs []*mvccpb.KeyValue, at int64, ok bo
 	from := int64(0)
 	for _, k := range q.Keys {
 		s, ok := m.seen[k]
-		if !ok || time.Since(s.when) > memoryTime {
+		if !ok || time.Since(s.when) > memoryTime || s.doubtful() {
 			return nil, 0, false
 		}
 		at, from = min(at, s.to), max(from, s.from)
 		if s.kv != nil {
 			kv := &mvccpb.KeyValue{Key: s.kv.Key, Value: bytes.Clone(s.kv.Value), ModRevision: s.kv.ModRevision}
-			kvs = append(kvs, kv)
+			records = append(records, kept{kv: kv, alive: s.alive})
 		}
 	}
-	return kvs, at, len(q.Keys) > 0 && from <= at
+	return records, at, len(q.Keys) > 0 && from <= at
+}
+
+// doubtful reports whether a record that was seen alive may have expired since.
+func (s sighting) doubtful() bool {
+	if s.kv == nil || !s.alive {
+		return false
+	}
+	_, st, err := unseal(s.kv.Value)
+	return err != nil || st.TTL > 0 && time.Since(st.At) >= st.ttl()
 }

@@ -38,14 +38,14 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 
 // recall answers from memory where the query allows it.
 func (s *Store) recall(q driver.Query) (driver.Snapshot, bool) {
-	kvs, at, ok := s.memory.recall(q)
+	records, at, ok := s.memory.recall(q)
 	f := s.known()
 	if !ok || f.rev(at) < q.Since || s.lines.doubtful() {
 		return driver.Snapshot{}, false
 	}
 	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now(), Old: true}
-	for _, kv := range kvs {
-		r, err := s.decode(kv, f, snap.Now)
+	for _, k := range records {
+		r, err := s.decode(k, f, snap.Now)
 		if err != nil {
 			return driver.Snapshot{}, false
 		}
@@ -57,7 +57,7 @@ func (s *Store) recall(q driver.Query) (driver.Snapshot, bool) {
 func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	ops := []clientv3.Op{clientv3.OpGet(s.keys.format())}
 	for _, k := range q.Keys {
-		ops = append(ops, clientv3.OpGet(s.keys.record(k)))
+		ops = append(ops, clientv3.OpGet(s.keys.record(k), clientv3.WithRange(s.keys.upTo(k))))
 	}
 	for _, r := range q.Ranges {
 		ops = append(ops, s.first(r))
@@ -74,9 +74,9 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 	at := answer.Header.Revision
 	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now()}
-	add := func(kvs []*mvccpb.KeyValue) error {
-		for _, kv := range kvs {
-			r, err := s.decode(kv, f, snap.Now)
+	add := func(records []kept) error {
+		for _, k := range records {
+			r, err := s.decode(k, f, snap.Now)
 			if err != nil {
 				return err
 			}
@@ -85,21 +85,21 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return nil
 	}
 	for i, part := range parts[1:] {
-		kvs := part.Kvs
+		records := join(part.Kvs)
 		if i < len(q.Keys) {
-			var kv *mvccpb.KeyValue
-			if len(kvs) > 0 {
-				kv = kvs[0]
+			var k kept
+			if len(records) > 0 {
+				k = records[0]
 			}
 			if !q.Poll { // that many would push out what is about to be written
-				s.memory.note(q.Keys[i], kv, at)
+				s.memory.note(q.Keys[i], k, at)
 			}
 		} else {
-			if kvs, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
+			if records, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
 				return snap, err
 			}
 		}
-		if err := add(kvs); err != nil {
+		if err := add(records); err != nil {
 			return snap, err
 		}
 	}
@@ -138,45 +138,75 @@ func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part
 	return f, nil
 }
 
-// first asks for the first page of a range, or the last records of it.
+// first asks for the first page of a range, or for the last records of it.
 func (s *Store) first(r driver.Range) clientv3.Op {
-	opts := []clientv3.OpOption{clientv3.WithRange(s.keys.end(r.Prefix))}
+	return clientv3.OpGet(s.keys.record(r.Prefix), pageOf(r, s.keys.end(r.Prefix), 0)...)
+}
+
+// pageOf asks for the next page of a range of which n records are there. The
+// sign of the last record comes after it, so there is one more to ask for.
+func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
+	opts := []clientv3.OpOption{clientv3.WithRange(end)}
 	switch {
 	case r.Limit < 0:
-		opts = append(opts, clientv3.WithLimit(int64(-r.Limit)), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+		opts = append(opts, clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+		return append(opts, clientv3.WithLimit(int64(-r.Limit-n)))
 	case r.Limit > 0:
-		opts = append(opts, clientv3.WithLimit(int64(min(page, r.Limit))))
-	default:
-		opts = append(opts, clientv3.WithLimit(page))
+		return append(opts, clientv3.WithLimit(int64(min(page, r.Limit-n+1))))
 	}
-	return clientv3.OpGet(s.keys.record(r.Prefix), opts...)
+	return append(opts, clientv3.WithLimit(page))
 }
 
 // rest is the whole range whose first page is there.
-func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]*mvccpb.KeyValue, error) {
-	kvs := first.Kvs
-	if r.Limit < 0 {
-		slices.Reverse(kvs)
-		return kvs, nil
-	}
-	for more := first.More; more && (r.Limit == 0 || len(kvs) < r.Limit); {
-		limit := page
-		if r.Limit > 0 {
-			limit = min(page, r.Limit-len(kvs))
+func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]kept, error) {
+	kvs, more, n := first.Kvs, first.More, records(first.Kvs)
+	from, end := s.keys.record(r.Prefix), s.keys.end(r.Prefix)
+	for more && !enough(r, n, kvs) {
+		if last := string(kvs[len(kvs)-1].Key); r.Limit < 0 {
+			end = last
+		} else {
+			from = last + "\x00"
 		}
-		resp, err := s.next(ctx, string(kvs[len(kvs)-1].Key)+"\x00", s.keys.end(r.Prefix), limit, at)
+		resp, err := s.next(ctx, from, append(pageOf(r, end, n), clientv3.WithRev(at)))
 		if err != nil {
 			return nil, err
 		}
-		kvs, more = append(kvs, resp.Kvs...), resp.More
+		kvs, more, n = append(kvs, resp.Kvs...), resp.More, n+records(resp.Kvs)
 	}
-	return kvs, nil
+	if r.Limit < 0 {
+		slices.Reverse(kvs)
+	}
+	all := join(kvs)
+	if r.Limit > 0 {
+		all = all[:min(len(all), r.Limit)]
+	}
+	return all, nil
 }
 
-func (s *Store) next(ctx context.Context, from, end string, limit int, at int64) (*clientv3.GetResponse, error) {
+// enough reports whether the n records that were read, with their signs, are all
+// that a range asks for. The sign of a record is read after it, or if the last
+// records are asked for, before it.
+func enough(r driver.Range, n int, kvs []*mvccpb.KeyValue) bool {
+	if r.Limit <= 0 {
+		return r.Limit < 0 && n >= -r.Limit
+	}
+	return n > r.Limit || n == r.Limit && isSign(kvs[len(kvs)-1])
+}
+
+// records counts those that are no signs.
+func records(kvs []*mvccpb.KeyValue) (n int) {
+	for _, kv := range kvs {
+		if !isSign(kv) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) next(ctx context.Context, from string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)), clientv3.WithRev(at))
+	resp, err := s.client.Get(ctx, from, opts...)
 	return resp, s.failed("read", err)
 }
 

@@ -18,13 +18,23 @@ import (
 //	PREFIX/format          see format
 //	PREFIX/kind/KIND       written with every change of the kind: its revision is that of the last one
 //	PREFIX/record/KEY      a record: its value, and on a last line when it was written
+//	PREFIX/record/KEY NUL alive   there while the ttl of the record lasts
+//
+// The last of these hangs on a lease of etcd, which removes it. The record
+// stays, so that what it says can be shown, renewed and ended as on any other
+// store. A range that ends at upTo holds a record and its sign; in every range
+// the sign comes right after its record.
 type keyspace string
+
+const aliveSuffix = "\x00alive"
 
 func (k keyspace) format() string { return string(k) + "/format" }
 func (k keyspace) kind(kind string) string {
 	return string(k) + "/kind/" + strings.TrimSuffix(kind, "/")
 }
 func (k keyspace) record(key string) string   { return string(k) + "/record/" + key }
+func (k keyspace) alive(key string) string    { return k.record(key) + aliveSuffix }
+func (k keyspace) upTo(key string) string     { return k.record(key) + "\x01" }
 func (k keyspace) end(prefix string) string   { return clientv3.GetPrefixRangeEnd(k.record(prefix)) }
 func (k keyspace) name(etcdKey []byte) string { return string(etcdKey[len(k)+len("/record/"):]) }
 
@@ -59,22 +69,49 @@ func unseal(stored []byte) (value []byte, s stamp, err error) {
 	return stored[:i:i], s, nil
 }
 
-// decode turns a key of etcd into a record.
-func (s *Store) decode(kv *mvccpb.KeyValue, f *format, now time.Time) (driver.Record, error) {
-	value, st, err := unseal(kv.Value)
-	if err != nil {
-		return driver.Record{}, fmt.Errorf("etcd key %q: %w", kv.Key, err)
-	}
-	return driver.Record{Key: s.keys.name(kv.Key), Rev: f.rev(kv.ModRevision), Time: now.Add(-age(st, now)), Value: value}, nil
+// A kept is a key of etcd with a record, and whether its sign was there.
+type kept struct {
+	kv    *mvccpb.KeyValue // nil: absent
+	alive bool
 }
 
-// age is how old a record looks. One with a ttl that is still there has not
-// outlived it, whatever the clocks say: the server decides. It keeps a little
-// time to live, so that nobody asks again and again for the rest of it.
-func age(s stamp, now time.Time) time.Duration {
-	age := max(0, now.Sub(s.At))
-	if ttl := time.Duration(s.TTL * float64(time.Second)); ttl > 0 {
-		age = min(age, ttl-min(time.Second, ttl/10))
+func isSign(kv *mvccpb.KeyValue) bool { return bytes.HasSuffix(kv.Key, []byte(aliveSuffix)) }
+
+// join brings records and their signs together. A sign without a record is none.
+func join(kvs []*mvccpb.KeyValue) (records []kept) {
+	for _, kv := range kvs {
+		name, sign := bytes.CutSuffix(kv.Key, []byte(aliveSuffix))
+		switch n := len(records); {
+		case !sign: // a record that itself hangs on a lease was written before there were signs
+			records = append(records, kept{kv: kv, alive: kv.Lease != 0})
+		case n > 0 && bytes.Equal(records[n-1].kv.Key, name):
+			records[n-1].alive = true
+		}
 	}
-	return age
+	return records
 }
+
+// decode turns a key of etcd into a record.
+func (s *Store) decode(k kept, f *format, now time.Time) (driver.Record, error) {
+	value, st, err := unseal(k.kv.Value)
+	if err != nil {
+		return driver.Record{}, fmt.Errorf("etcd key %q: %w", k.kv.Key, err)
+	}
+	return driver.Record{Key: s.keys.name(k.kv.Key), Rev: f.rev(k.kv.ModRevision), Time: now.Add(-st.age(now, k.alive)), Value: value}, nil
+}
+
+// age is how old a record looks. Whether its ttl is over says the server by the
+// record's sign, whatever the clocks say. One that is alive keeps a little
+// time to live, so that nobody asks again and again for the rest of it.
+func (s stamp) age(now time.Time, alive bool) time.Duration {
+	age, ttl := max(0, now.Sub(s.At)), s.ttl()
+	switch {
+	case ttl == 0:
+		return age
+	case alive:
+		return min(age, ttl-min(time.Second, ttl/10))
+	}
+	return max(age, ttl+time.Millisecond)
+}
+
+func (s stamp) ttl() time.Duration { return time.Duration(s.TTL * float64(time.Second)) }

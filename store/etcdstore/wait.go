@@ -14,8 +14,8 @@ import (
 )
 
 // Wait implements driver.Store: it looks, then watches from the revision of that
-// look on, so nothing falls between. A record that etcd drops with its lease is
-// an event like any other.
+// look on, so nothing falls between. The end of a record's ttl, when etcd drops
+// its sign, is an event like any other.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	living, done, err := s.call(ctx)
 	if err != nil {
@@ -59,17 +59,37 @@ func (s *Store) check(ctx context.Context, guards []driver.Guard) (at int64, hol
 		if !t.guard(guards) {
 			return 0, false, nil
 		}
-		resp, err := s.client.Txn(ctx).If(t.conditions...).Else(clientv3.OpGet(s.keys.format())).Commit()
+		resp, err := s.client.Txn(ctx).If(t.conditions...).Then(s.signs(guards)...).Else(clientv3.OpGet(s.keys.format())).Commit()
 		if err != nil {
 			return 0, false, s.failed("read", err)
 		}
 		if resp.Succeeded {
-			return resp.Header.Revision, true, nil
+			return resp.Header.Revision, !s.anyExpired(t.format, guards, resp), nil
 		}
 		if err := s.refused(t.format, resp); !errors.Is(err, errEra) {
 			return 0, false, ignoreConflict(err)
 		}
 	}
+}
+
+// signs asks which of the guarded records are alive.
+func (s *Store) signs(guards []driver.Guard) (ops []clientv3.Op) {
+	for _, g := range guards {
+		ops = append(ops, clientv3.OpGet(s.keys.alive(g.Key), clientv3.WithCountOnly()))
+	}
+	return ops
+}
+
+// anyExpired reports whether a record that this handle last saw alive is not any
+// more: what the caller read is no longer true.
+func (s *Store) anyExpired(f *format, guards []driver.Guard, signs *clientv3.TxnResponse) (expired bool) {
+	for i, g := range guards {
+		mod, _ := f.modOf(g.Rev)
+		if !g.IsKind() && signs.Responses[i].GetResponseRange().Count == 0 {
+			expired = s.memory.expired(g.Key, mod) || expired
+		}
+	}
+	return expired
 }
 
 func ignoreConflict(err error) error {
@@ -90,11 +110,11 @@ func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bo
 	defer cancel()
 	news := make(chan bool, len(guards))
 	for _, g := range guards {
-		key := s.keys.record(g.Key)
+		key, opts := s.keys.record(g.Key), []clientv3.OpOption{clientv3.WithRev(from), clientv3.WithRange(s.keys.upTo(g.Key))}
 		if g.IsKind() {
-			key = s.keys.kind(g.Key)
+			key, opts = s.keys.kind(g.Key), opts[:1]
 		}
-		watches.Go(func() { news <- s.changed(ctx, key, from) })
+		watches.Go(func() { news <- s.changed(ctx, key, opts) })
 	}
 	select {
 	case happened := <-news:
@@ -107,9 +127,9 @@ func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bo
 	}
 }
 
-// changed waits for an event of one key, and says whether there was one.
-func (s *Store) changed(ctx context.Context, key string, from int64) bool {
-	for r := range s.client.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(from)) {
+// changed waits for an event, and says whether there was one.
+func (s *Store) changed(ctx context.Context, key string, opts []clientv3.OpOption) bool {
+	for r := range s.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...) {
 		switch {
 		case len(r.Events) > 0:
 			return true

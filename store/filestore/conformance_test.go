@@ -40,3 +40,11 @@ func TestConformanceShortJournal(t *testing.T) {
 	t.Setenv(envLimit, "1500")
 	drivertest.Run(t, harness())
 }
+
+// Leases that expire are shown, renewed late and taken over as on every store.
+func TestExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
+	h := harness()
+	place := h.Place(t)
+	locktest.Expiry(t, func() *store.Store { return store.New(h.Open(t, place)) })
+}

@@ -56,3 +56,10 @@ func TestConformanceAcrossMachines(t *testing.T) {
 	}
 	drivertest.Run(t, h)
 }
+
+// Leases that expire are shown, renewed late and taken over as on every store.
+func TestExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
+	remote := newRemote(t)
+	locktest.Expiry(t, func() *store.Store { return store.New(open(t, remote)) })
+}

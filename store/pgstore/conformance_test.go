@@ -34,3 +34,11 @@ func TestLinearizable(t *testing.T) {
 	place := h.Place(t)
 	locktest.Linearizable(t, func() *store.Store { return store.New(h.Open(t, place)) })
 }
+
+// Leases that expire are shown, renewed late and taken over as on every store.
+func TestExpiry(t *testing.T) {
+	t.Parallel() // it mostly waits
+	h := harness()
+	place := h.Place(t)
+	locktest.Expiry(t, func() *store.Store { return store.New(h.Open(t, place)) })
+}
