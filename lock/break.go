@@ -50,6 +50,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 			return err
 		case done.Value.Broke != nil && slices.Equal(done.Value.Keys, rel.Keys):
 			out = *done.Value.Broke
+			tx.Affirm()
 			return nil
 		case done.Exists():
 			return usedBefore(r.ID)

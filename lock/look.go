@@ -94,6 +94,9 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		if out.Lock = info; info != nil {
 			out.Locked = info.State == Held
 		}
+		if r.fences() || r.Mine != "" { // who is told yes goes on
+			tx.Affirm()
+		}
 		return r.judge(tx, key, info)
 	})
 	return out, err

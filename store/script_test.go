@@ -38,6 +38,8 @@ type script struct {
 	*memstore.Store
 	rival func()
 
+	unsure bool // what it shows may be lost
+
 	mu      sync.Mutex
 	fates   []fate  // of the next commits; then all is fine
 	reads   []error // of the next reads
@@ -61,7 +63,9 @@ func (s *script) Read(ctx context.Context, q driver.Query) (driver.Snapshot, err
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
-	return s.Store.Read(ctx, q)
+	snap, err := s.Store.Read(ctx, q)
+	snap.Unsure = s.unsure
+	return snap, err
 }
 
 func (s *script) Commit(ctx context.Context, b driver.Batch) (int64, error) {

@@ -31,6 +31,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -114,8 +115,11 @@ func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error)
 
 func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 	for {
-		_, err := a.run(ctx, fn)
-		if !a.retryRead(ctx, err) {
+		tx, err := a.run(ctx, fn)
+		if err == nil {
+			err = a.affirmed(ctx, tx)
+		}
+		if !errors.Is(err, driver.ErrConflict) && !a.retryRead(ctx, err) {
 			return err
 		}
 	}
@@ -149,6 +153,11 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 		case err != nil:
 			return 0, a.final(err)
 		case len(tx.order) == 0:
+			if err := a.affirmed(ctx, tx); errors.Is(err, driver.ErrConflict) || a.retryRead(ctx, err) {
+				continue
+			} else if err != nil {
+				return 0, a.final(err)
+			}
 			return tx.snap.Rev, nil
 		case a.older:
 			if err := s.upgradeHere(ctx); err != nil {
@@ -184,16 +193,17 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 
 // attempt is the state of one Update or View over its repetitions.
 type attempt struct {
-	s        *Store
-	need     driver.Query
-	closed   bool // also where the store is closed to everyone else
-	read     bool // nothing is to be committed
-	guess    bool // the next run may be on old data
-	guessed  bool // the last run was
-	older    bool // the last run was on records that were converted on the way
-	sent     bool // a commit without receipt may have been applied
-	failures int
-	drawn    *uint64 // [Tx.Lot], once it was asked for
+	s         *Store
+	need      driver.Query
+	closed    bool // also where the store is closed to everyone else
+	read      bool // nothing is to be committed
+	guess     bool // the next run may be on old data
+	guessed   bool // the last run was
+	older     bool // the last run was on records that were converted on the way
+	sent      bool // a commit without receipt may have been applied
+	failures  int
+	conflicts int     // of affirmed
+	drawn     *uint64 // [Tx.Lot], once it was asked for
 }
 
 func (a *attempt) lot() uint64 {
@@ -342,6 +352,31 @@ func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
 	}
 	_, err := s.d.Commit(ctx, driver.Batch{Guards: found, Writes: []driver.Write{{Key: confirmKey}}})
 	return err
+}
+
+// affirmed confirms what a transaction read that wrote nothing, if it is to last
+// (see [Tx.Affirm]). [driver.ErrConflict]: it has changed, look again. Who may
+// not write has no better answer than what can be seen.
+func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
+	if !tx.affirm || !tx.snap.Unsure {
+		return nil
+	}
+	var guards []driver.Guard
+	if !a.older { // else the records are not stored as they were read
+		tx.guards[metaKey] = tx.known[metaKey].Rev
+		guards = tx.fold()
+	}
+	err := a.s.confirm(ctx, guards...)
+	switch {
+	case err == nil || errors.Is(err, driver.ErrDenied):
+		return nil
+	case errors.Is(err, driver.ErrConflict):
+		a.conflicts++
+		return cmp.Or(a.s.pause(ctx, time.Millisecond, a.conflicts), err)
+	case unwritten(err): // it waited long enough
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return &readError{err}
 }
 
 // final says ErrUnknown where fn did not decide and an earlier commit may have

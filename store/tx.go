@@ -38,6 +38,7 @@ type Tx struct {
 	notes   []string
 	receipt string
 	lot     func() uint64 // see Lot
+	affirm  bool          // see Affirm
 }
 
 func newTx(snap driver.Snapshot, q driver.Query) *Tx {
@@ -294,6 +295,11 @@ func (tx *Tx) Receipt(key string) {
 		tx.receipt = key
 	}
 }
+
+// Affirm is for a transaction that writes nothing and tells its caller that
+// something is done, or is his: what it has read is made sure to last, where a
+// store can show what it may lose again.
+func (tx *Tx) Affirm() { tx.affirm = true }
 
 // batch turns the transaction into a value for the driver.
 func (tx *Tx) batch() (driver.Batch, error) {

@@ -249,6 +249,44 @@ func TestSeenIsNotKept(t *testing.T) {
 	})
 }
 
+// What somebody relies on is confirmed by a commit, where the store may lose what
+// it shows.
+func TestAffirm(t *testing.T) {
+	look := func(t *testing.T, s *script, st *store.Store) (n int, err error) {
+		s.batches = nil
+		err = st.View(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+			tx.Affirm()
+			e, err := store.Get[number](tx, "test/first")
+			n = e.Value.N
+			return err
+		})
+		return n, err
+	}
+	scripted(t, func(t *testing.T, s *script, st *store.Store) {
+		if n, err := look(t, s, st); n != 1 || err != nil || len(s.batches) != 0 {
+			t.Errorf("a store that is sure: %d, %v, %d commits", n, err, len(s.batches))
+		}
+		s.unsure = true
+		if n, err := look(t, s, st); n != 1 || err != nil || len(s.batches) != 1 || len(s.batches[0].Guards) != 2 {
+			t.Errorf("%d, %v, commits %v", n, err, s.batches)
+		}
+		s.fates, s.rival = []fate{rival}, func() { // it is lost
+			_, _ = s.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "test/first"}}})
+		}
+		if n, err := look(t, s, st); n != 0 || err != nil {
+			t.Errorf("after a loss: %d, %v", n, err)
+		}
+		s.fates = []fate{before, before, before, before, before, before}
+		if _, err := look(t, s, st); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("no commit gets through: %v", err)
+		}
+		s.fates = nil
+		if _, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { tx.Affirm(); return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestConflictRunsAgainOnFreshData(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, st *store.Store) {
 		s.fates = []fate{rival, rival}

@@ -105,6 +105,7 @@ func wantChange(tx *store.Tx, found []Task) error {
 
 func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
 	if r.Token != 0 && before.LastToken == r.Token && before.LastVerb == r.Verb {
+		tx.Affirm()
 		return before, true, nil
 	}
 	lk, err := lock.Look(tx, before.ID)

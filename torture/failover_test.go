@@ -160,6 +160,16 @@ func (f *failovers) granted(owner, key string, g lock.Grant) {
 	f.fresh = append(f.fresh, g.Token)
 }
 
+// wait waits for what must come.
+func (f *failovers) wait(what string, is func() bool) {
+	f.t.Helper()
+	for began := time.Now(); !is() && !f.stop.Load(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 5*time.Minute {
+			f.t.Fatalf("%s: not after five minutes", what)
+		}
+	}
+}
+
 // once lets the workers work and then kills the primary. Every third time its
 // standby was away before that, and an administrator has cancelled what waited
 // for it: the dying server shows commits that the next one will not have.
@@ -167,17 +177,17 @@ func (f *failovers) once(i int) {
 	f.mu.Lock()
 	before := len(f.tokens)
 	f.mu.Unlock()
-	pgtest.Eventually(f.t, "grants", func() bool {
+	f.wait("grants", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.tokens) >= before+30 || f.stop.Load()
+		return len(f.tokens) >= before+30
 	})
 	mode := "immediate"
 	switch i % 3 {
 	case 1:
 		must(f.t, f.standby.Stop("fast"))
 		for range 3 {
-			pgtest.Eventually(f.t, "a commit that waits", func() bool {
+			f.wait("a commit that waits", func() bool {
 				return f.primary.SQL(f.t, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
 			})
 			time.Sleep(20 * time.Millisecond)

@@ -140,6 +140,7 @@ type Snapshot struct {
 	Rev     int64     // the newest revision in the store at this view
 	Now     time.Time // the store's clock
 	Old     bool      // it may be from before the call, as Query.Since allowed
+	Unsure  bool      // it may show what was never acknowledged and will be lost, until a later commit is
 	Records []Record
 }
 

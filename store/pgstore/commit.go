@@ -56,7 +56,7 @@ func (s *Store) apply(group []*driver.Pending) {
 }
 
 func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
-	ctx, stop := s.limited(ctx)
+	ctx, stop := s.limited(ctx, writing)
 	defer stop()
 	fault.Point("pg.connect")
 	for n := 0; ; n++ {
@@ -73,11 +73,22 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 			err = s.noTurn(ctx, c, s.names.turn)
 		}
 		s.pool.put(c)
+		if err == nil {
+			s.acknowledged(group)
+		}
 		if !passing(err) {
 			return s.explain(err)
 		}
 		if err := pause(ctx, time.Millisecond, n); err != nil {
 			return s.explain(err)
+		}
+	}
+}
+
+// acknowledged notes how far the server's log is where it has to be.
+func (s *Store) acknowledged(group []*driver.Pending) {
+	for _, p := range group {
+		for last := s.acked.Load(); p.Err == nil && p.Rev > last && !s.acked.CompareAndSwap(last, p.Rev); last = s.acked.Load() {
 		}
 	}
 }

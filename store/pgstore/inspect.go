@@ -47,7 +47,7 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 	}
 	defer func() { _ = s.Close() }()
 	r := Report{Place: s.where}
-	ctx, stop := s.limited(ctx)
+	ctx, stop := s.limited(ctx, reading)
 	defer stop()
 	c, err := s.connect(ctx)
 	if err != nil {

@@ -4,8 +4,11 @@
 // # Guarantees
 //
 // A commit that returned is in the server's log, as durable as the server makes
-// it; where a session has synchronous_commit off it is switched on for the
-// commit. Commits are serialisable and their revisions follow the order in
+// it, on a synchronous standby too; where a session has synchronous_commit off or
+// local it is switched on for the commit. The server is never asked to cancel
+// anything, because that ends the wait for the standby. What can be seen while
+// commits wait for a standby, and was not acknowledged, is marked as
+// driver.Snapshot.Unsure. Commits are serialisable and their revisions follow the order in
 // which they become visible: every commit begins by locking the one row that
 // holds the revision, and looks at its guards afterwards.
 //
@@ -42,6 +45,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -93,12 +97,13 @@ type Store struct {
 
 	readers *readers
 
-	anyVersion bool // of the schema will do
+	anyVersion bool         // of the schema will do
+	acked      atomic.Int64 // the last revision that the server acknowledged
 
 	mu     sync.Mutex
 	met    bool      // the server has answered once
 	down   time.Time // since when it does not; zero if it does
-	silent bool      // the last call that it was given time for had no answer
+	silent work      // what had no answer when it was last given time for one
 	pooled bool      // a pooler stands between us and the server
 }
 
@@ -159,7 +164,7 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 }
 
 func (s *Store) first(ctx context.Context) (*conn, error) {
-	limited, stop := s.limited(ctx)
+	limited, stop := s.limited(ctx, reading)
 	defer stop()
 	c, err := s.pool.get(limited, false)
 	return c, s.life.Ended(ctx, s.explain(err))
@@ -178,18 +183,27 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// work is what a call is for. A server that answers questions may still keep
+// commits waiting, for a standby that is away.
+type work int
+
+const (
+	reading work = iota + 1
+	writing
+)
+
 // limited returns a context that ends with ctx, with the store, and when the
 // server has had long enough to answer: less, while it gives no answer anyway.
-func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Store) limited(ctx context.Context, what work) (context.Context, context.CancelFunc) {
 	living, stop := s.life.Living(ctx)
 	timeout := s.timeout
 	s.mu.Lock()
-	if s.silent {
+	if s.silent != 0 && what >= s.silent {
 		timeout = min(timeout, silentTimeout)
 	}
 	s.mu.Unlock()
 	limited, cancel := context.WithTimeoutCause(living, timeout, errSilent)
-	return limited, func() { s.answered(context.Cause(limited)); cancel(); stop() }
+	return limited, func() { s.answered(what, context.Cause(limited)); cancel(); stop() }
 }
 
 // errSilent: the server was given time enough. A caller who has less does not
@@ -197,13 +211,13 @@ func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFun
 var errSilent = errors.New("no answer in time")
 
 // answered notes whether a call came back before its time was over.
-func (s *Store) answered(cause error) {
+func (s *Store) answered(what work, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch cause {
-	case nil:
-		s.silent = false
-	case errSilent:
-		s.silent = true
+	switch {
+	case cause == nil && what >= s.silent:
+		s.silent = 0
+	case cause == errSilent && (s.silent == 0 || what < s.silent):
+		s.silent = what
 	}
 }

@@ -22,9 +22,11 @@ import (
 // else the number of the range. It is one statement by itself and may be prepared,
 // so every operator and function says that it is the server's: see trusted.
 const (
-	sqlRead   = `SELECT 0::bigint, key, rev, time, value, pg_catalog.clock_timestamp() FROM @.record WHERE key OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])`
+	sqlRead = `SELECT 0::bigint, key, rev, time, value, pg_catalog.clock_timestamp(),
+  CASE WHEN key OPERATOR(pg_catalog.=) '' THEN pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '' AND NOT pg_catalog.pg_is_in_recovery() END
+FROM @.record WHERE key OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])`
 	sqlRanges = `
-UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL
+UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL, NULL
 FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::pg_catalog.text[]), pg_catalog.unnest($4::bigint[]))
   WITH ORDINALITY q(low, high, most, n), LATERAL (
   (SELECT * FROM @.record WHERE q.most OPERATOR(pg_catalog.>=) 0 AND key OPERATOR(pg_catalog.>=) q.low AND key OPERATOR(pg_catalog.<) q.high
@@ -70,7 +72,7 @@ func (s *Store) read(ctx context.Context, q driver.Query) (*answer, error) {
 		return c.query(ctx, sql, params, got.row)
 	})
 	if err == nil {
-		err = got.whole(s)
+		err, got.unsure = got.whole(s), got.waits && got.rev > s.acked.Load()
 	}
 	return got, err
 }
@@ -78,7 +80,7 @@ func (s *Store) read(ctx context.Context, q driver.Query) (*answer, error) {
 // ask runs f on a connection, and once more on a new one if the first was
 // closed while it rested. f must only read.
 func (s *Store) ask(ctx context.Context, f func(context.Context, *conn) error) error {
-	ctx, stop := s.limited(ctx)
+	ctx, stop := s.limited(ctx, reading)
 	defer stop()
 	for {
 		c, err := s.pool.get(ctx, false)
@@ -103,6 +105,8 @@ type answer struct {
 	found  map[string]driver.Record
 	ranges [][]driver.Record
 	odd    string // what is not as we write it
+	waits  bool   // commits wait for a standby
+	unsure bool   // see driver.Snapshot
 }
 
 func newAnswer(q driver.Query) *answer {
@@ -110,12 +114,13 @@ func newAnswer(q driver.Query) *answer {
 }
 
 func (a *answer) row(v [][]byte) error {
-	if len(v) != 6 || len(v[0]) != 8 || len(v[2]) != 8 || len(v[3]) != 8 {
+	if len(v) != 7 || len(v[0]) != 8 || len(v[2]) != 8 || len(v[3]) != 8 {
 		return errors.New("the server's answer has not the form that was asked for")
 	}
 	n, rev := integer(v[0]), integer(v[2])
 	if len(v[1]) == 0 {
 		a.rev, a.now, a.state = rev, moment(v[5]), slices.Clone(v[4])
+		a.waits = len(v[6]) == 1 && v[6][0] == 1
 		return nil
 	}
 	r := driver.Record{Key: string(v[1]), Rev: rev, Time: moment(v[3]), Value: slices.Clone(v[4])}
@@ -173,7 +178,7 @@ func (s *Store) damaged(what string) error {
 
 // snapshot is what the answer has for one query; others may look at the same.
 func (a *answer) snapshot(q driver.Query) driver.Snapshot {
-	snap := driver.Snapshot{Rev: a.rev, Now: a.now}
+	snap := driver.Snapshot{Rev: a.rev, Now: a.now, Unsure: a.unsure}
 	for _, key := range q.Keys {
 		if r, ok := a.found[key]; ok {
 			r.Value = slices.Clone(r.Value)

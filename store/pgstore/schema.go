@@ -144,7 +144,7 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(@listen) THEN
     PERFORM pg_notify(@text, told);
   END IF;
-  IF current_setting('synchronous_commit') = 'off' THEN
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   RETURN revs;
@@ -184,7 +184,7 @@ func (n names) build(from int) string {
 // create makes the schema, or with upgrade what is missing of it. Others who come
 // for the same wait, and find it done.
 func (s *Store) create(ctx context.Context, upgrade bool) error {
-	ctx, stop := s.limited(ctx)
+	ctx, stop := s.limited(ctx, writing)
 	defer stop()
 	c, err := s.dial(ctx)
 	if err != nil {

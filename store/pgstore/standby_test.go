@@ -3,9 +3,10 @@ package pgstore_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
+	"time"
 
+	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
@@ -26,51 +27,72 @@ func stuck(t *testing.T, s *pgtest.Server) bool {
 	return s.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
 }
 
+// grab takes a lock without waiting.
+func grab(ctx context.Context, st *store.Store, key, owner string) (int64, error) {
+	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{key}, Owner: owner, TTL: time.Hour})
+	return g.Token, err
+}
+
 // A synchronous standby is away: a commit that waits for it cannot be seen, and
-// whatever ends the wait, nobody is told that it is done. When the standby takes
-// over, all is there that anybody was told.
+// whatever ends the wait, nobody is told that he has the lock. When the standby
+// takes over, all is there that anybody was told, and the rest is free.
 func TestSynchronousStandby(t *testing.T) {
 	t.Parallel() // it mostly waits
 	primary, standby := pair(t)
 	url := primary.URL("postgres", "tasklock")
-	must(t, increment(t.Context(), store.New(open(t, url))))
+	kept, err := grab(t.Context(), store.New(open(t, url)), "kept", "alice")
+	must(t, err)
 	must(t, standby.Stop("fast"))
-	seen := func() int {
-		n, err := strconv.Atoi(primary.SQL(t, "SELECT value ->> 'N' FROM tasklock.record WHERE key = 'counter/a'"))
-		must(t, err)
-		return n
-	}
-	for _, c := range []struct {
-		what string
+	cases := []struct {
+		key  string
+		with string // settings of the session
 		end  func() // of the server's wait
-		seen int    // how much more the primary shows then
+		seen string // how many locks on the key the primary shows then
 	}{
-		{"our time is over", func() {}, 0},
-		{"an administrator cancels", func() {
+		{"our-time-is-over", "&synchronous_commit=local", func() {}, "0"},
+		{"administrator-cancels", "&client_min_messages=error", func() {
 			primary.SQL(t, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-		}, 1},
-		{"the server crashes", func() { must(t, primary.Restart("immediate")) }, 1},
-	} {
-		before, st := seen(), store.New(open(t, url))
+		}, "1"},
+		{"server-crashes", "", func() { must(t, primary.Restart("immediate")) }, "1"},
+	}
+	for _, c := range cases {
+		st := store.New(open(t, url+c.with))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- increment(ctx, st) }()
+		go func() {
+			_, err := grab(ctx, st, c.key, "alice")
+			done <- err
+		}()
 		pgtest.Eventually(t, "a commit that waits", func() bool { return stuck(t, primary) })
 		c.end()
 		pgtest.Eventually(t, "the same, or one that confirms it", func() bool { return stuck(t, primary) || len(done) > 0 })
 		cancel()
 		if err := <-done; !errors.Is(err, store.ErrUnknown) {
-			t.Errorf("%s: error %v", c.what, err)
+			t.Errorf("%s: error %v", c.key, err)
 		}
-		if n := seen(); n != before+c.seen {
-			t.Errorf("%s: the primary shows %d after %d", c.what, n, before)
+		if n := primary.SQL(t, "SELECT count(*) FROM tasklock.record WHERE key = 'lock/"+c.key+"'"); n != c.seen {
+			t.Errorf("%s: the primary shows %s locks", c.key, n)
 		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		if out, err := lock.Check(ctx, store.New(open(t, url)), lock.CheckRequest{Key: c.key, Mine: "alice"}); err == nil {
+			t.Errorf("%s: alice may rely on %+v", c.key, out.Lock)
+		}
+		cancel()
 		must(t, primary.Restart("immediate")) // the next finds nobody waiting
 	}
 	must(t, primary.Stop("immediate"))
 	must(t, standby.Up())
 	must(t, standby.Promote())
-	if n := count(t, store.New(open(t, standby.URL("postgres", "tasklock")))); n != 1 {
-		t.Errorf("1 was acknowledged, and %d count", n)
+	standby.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = ''")
+	standby.SQL(t, "SELECT pg_reload_conf()")
+	st := store.New(open(t, standby.URL("postgres", "tasklock")))
+	for _, c := range cases {
+		if token, err := grab(t.Context(), st, c.key, "bob"); err != nil || token <= kept {
+			t.Errorf("%s: bob has token %d, %v", c.key, token, err)
+		}
+	}
+	var held *lock.HeldError
+	if _, err := grab(t.Context(), st, "kept", "bob"); !errors.As(err, &held) {
+		t.Errorf("what alice was told that she has: bob has it too, %v", err)
 	}
 }
