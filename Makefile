@@ -47,6 +47,7 @@ torture: build etcd ## the long forms: races, kills, pauses, crashes at every sy
 	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 180m -run Simulat ./lock
 	TASKLOCK_SEEDS=10000 go test -v -count=1 -timeout 60m -run Sequences ./lock
 	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 60m -run DamagedLog ./store/sqlitestore
+	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 30m -p 1 -run HistoryIsBounded ./store/sqlitestore ./store/pgstore ./store/etcdstore
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc git redis-server pg_ctl

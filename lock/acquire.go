@@ -223,7 +223,7 @@ func (r *AcquireRequest) noteUse(tx *store.Tx, leases []string) error {
 	if err != nil || own.Value.holds() {
 		return err
 	}
-	return tx.PutTTL(requestKind+r.lease(), receipt{Keys: r.asked, Used: leases}, keepTokens)
+	return putReceipt(tx, r.lease(), receipt{Keys: r.asked, Used: leases})
 }
 
 // Once is a [AcquireRequest.Then] that lets a request of an attached holder be
@@ -249,7 +249,7 @@ func Once(owner, id string) func(*store.Tx, *Grant) error {
 		case done.Exists():
 			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
 		}
-		return tx.PutTTL(done.Key, receipt{Keys: keys, Ended: "done", Call: call}, keepTokens)
+		return putReceipt(tx, owner+"/"+id, receipt{Keys: keys, Ended: "done", Call: call})
 	}
 }
 

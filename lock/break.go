@@ -58,7 +58,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 		if err := r.named(tx, rel.Keys, &out); err != nil {
 			return err
 		}
-		return tx.PutTTL(done.Key, receipt{Keys: rel.Keys, Broke: &out}, keepTokens)
+		return putReceipt(tx, r.By+"/"+r.ID, receipt{Keys: rel.Keys, Broke: &out})
 	})
 	if err != nil {
 		return ReleaseResult{}, err

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/store"
@@ -33,17 +32,23 @@ func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupRes
 	}
 	for {
 		n, err := r.round(ctx, st, &out)
-		if err != nil || n == 0 || r.DryRun {
+		if err != nil {
 			return out, err
 		}
+		if n == 0 || r.DryRun {
+			break
+		}
 	}
+	var err error
+	out.Pruned, err = pruneAll(ctx, st, r.DryRun)
+	return out, err
 }
 
 func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
 	var freed []Info
-	var tickets, pruned int
+	var tickets int
 	_, err = update(ctx, st, r.DryRun, everything, func(tx *store.Tx) error {
-		freed, tickets, pruned = nil, 0, 0
+		freed, tickets = nil, 0
 		leases, err := scan[leaseRecord](tx, leaseKind)
 		if err != nil {
 			return err
@@ -66,10 +71,7 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 		if err != nil {
 			return err
 		}
-		if tickets, err = r.tickets(tx, leases); err != nil {
-			return err
-		}
-		pruned, err = r.prune(tx)
+		tickets, err = r.tickets(tx, leases)
 		return err
 	})
 	if err != nil {
@@ -77,8 +79,7 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 	}
 	out.Freed = append(out.Freed, freed...)
 	out.Tickets += tickets
-	out.Pruned += pruned
-	return len(freed) + tickets + pruned, nil
+	return len(freed) + tickets, nil
 }
 
 // wantOver reads at once what the end of the first leases looks at.
@@ -178,31 +179,4 @@ func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[lea
 		}
 	}
 	return n, nil
-}
-
-// prune bounds the records that only look back.
-func (r *CleanupRequest) prune(tx *store.Tx) (int, error) {
-	events, err := tx.Scan(eventKind, 0)
-	if err != nil {
-		return 0, err
-	}
-	requests, err := tx.Scan(requestKind, 0)
-	if err != nil {
-		return 0, err
-	}
-	var old []string
-	for _, rec := range events[:max(0, len(events)-keepEvents)] {
-		old = append(old, rec.Key)
-	}
-	for _, rec := range requests {
-		if tx.Now().Sub(rec.Time) > keepTokens {
-			old = append(old, rec.Key)
-		}
-	}
-	slices.Sort(old)
-	old = old[:min(len(old), 500)]
-	for _, key := range old {
-		tx.Delete(key)
-	}
-	return len(old), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,80 +182,6 @@ func TestCleanupOfAnySize(t *testing.T) {
 		}
 		if out := w.cleanup(lock.CleanupRequest{}); len(out.Freed) != 3120 || len(w.kinds("lock/")) != 0 || len(w.kinds("lease/")) != 0 {
 			t.Errorf("freed %d", len(out.Freed))
-		}
-	})
-}
-
-// A jump of the revision says nothing about age: what was before it is counted.
-func TestHistoryAfterAJump(t *testing.T) {
-	bubble(t, func(w *world) {
-		for range 15 {
-			w.acquire("alice", "a")
-			w.release("alice", "a")
-		}
-		before := len(w.kinds("event/"))
-		_, err := w.st.Raise(w.ctx)
-		w.must(err)
-		for range 600 { // some hundreds of chances to prune, one of them to count
-			w.acquire("alice", "a")
-			w.release("alice", "a")
-		}
-		if n := len(w.kinds("event/")); n < before+1200 {
-			t.Errorf("%d events, %d before the jump and 1200 since", n, before)
-		}
-		b := driver.Batch{Writes: make([]driver.Write, 3900)}
-		for i := range 3 {
-			for j := range b.Writes {
-				b.Writes[j] = driver.Write{Key: fmt.Sprintf("event/20990101T%06d-%d", j, i), Value: []byte(`{"event":"released"}`)}
-			}
-			_, err := w.mem.Commit(w.ctx, b)
-			w.must(err)
-		}
-		old := slices.Sorted(slices.Values(w.kinds("event/")))[:before]
-		for range 600 {
-			w.acquire("alice", "a")
-			w.release("alice", "a")
-		}
-		left := w.kinds("event/")
-		if slices.ContainsFunc(old, func(key string) bool { return slices.Contains(left, key) }) || len(left) < 10_000 {
-			t.Errorf("%d events in the end, and some of those before the jump are still there", len(left))
-		}
-	})
-}
-
-func TestHistoryAndRequestsAreBounded(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, ID: "one"})
-		w.release("alice", "a")
-		if n := len(w.kinds("request/")); n != 1 {
-			t.Fatalf("%d receipts", n)
-		}
-		time.Sleep(25 * time.Hour)
-		for i := range 10 {
-			var b driver.Batch
-			for j := range 1100 {
-				b.Writes = append(b.Writes, driver.Write{
-					Key: fmt.Sprintf("event/20000101T%06d-%06d", i, j), Value: []byte(`{"event":"acquired","keys":["x"]}`),
-				})
-			}
-			b.Floor = int64(2000 * i)
-			_, err := w.mem.Commit(w.ctx, b)
-			w.must(err)
-		}
-		// Writers prune by themselves what is far behind; cleanup does the rest.
-		for range 150 {
-			w.acquire("alice", "a")
-			w.release("alice", "a")
-		}
-		if n := len(w.kinds("event/")); n > 11_000 || n < 10_000 {
-			t.Errorf("%d events", n)
-		}
-		w.cleanup(lock.CleanupRequest{})
-		if n := len(w.kinds("event/")); n > 10_000 {
-			t.Errorf("%d events", n)
-		}
-		if n := len(w.kinds("request/")); n != 0 {
-			t.Errorf("%d receipts", n)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 		tx.Delete(ls.Key)
 	}
 	if ls.Value.Requested {
-		if err := tx.PutTTL(requestKind+ls.Key[len(leaseKind):], receipt{Keys: ended, Ended: how.event}, keepTokens); err != nil {
+		if err := putReceipt(tx, ls.Key[len(leaseKind):], receipt{Keys: ended, Ended: how.event}); err != nil {
 			return err
 		}
 	}

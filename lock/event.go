@@ -27,12 +27,7 @@ type Event struct {
 	Reason string    `json:"reason,omitempty"` // in the words of the caller
 }
 
-const (
-	eventTime  = "20060102T150405.000000000Z"
-	keepEvents = 10_000  // history that is always kept, in revisions
-	jump       = 1 << 31 // no store has so many revisions in a row
-	keepTokens = 24 * time.Hour
-)
+const eventTime = "20060102T150405.000000000Z"
 
 // Log adds an event to the transaction. It also serves as the commit's
 // receipt: the record's key is random.
@@ -45,50 +40,8 @@ func Log(tx *store.Tx, e Event) error {
 		note += " " + k
 	}
 	tx.Note(note + " by " + cmp.Or(e.By, e.Owner))
-	if err := tx.Put(key, e); err != nil {
-		return err
-	}
-	if tx.Rev()%100 == 99 {
-		return prune(tx)
-	}
-	return nil
-}
-
-// prune deletes the oldest events that are not among the last keepEvents
-// revisions, some hundred at a time so that no commit grows large. A revision
-// says how many came after it only where none was left out: what lies before a
-// jump (see [driver.Lift]) is counted instead, which is dear and done seldom.
-func prune(tx *store.Tx) error {
-	recs, err := tx.Scan(eventKind, 200)
-	if err != nil {
-		return err
-	}
-	jumped := false
-	for _, r := range recs {
-		switch behind := tx.Rev() - r.Rev; {
-		case behind > jump:
-			jumped = true
-		case behind > keepEvents:
-			tx.Delete(r.Key)
-		}
-	}
-	if jumped && tx.Rev()%1000 == 999 {
-		return pruneCounted(tx)
-	}
-	return nil
-}
-
-// pruneCounted deletes the oldest events of more than keepEvents.
-func pruneCounted(tx *store.Tx) error {
-	recs, err := tx.Scan(eventKind, 0)
-	if err != nil {
-		return err
-	}
-	over := min(max(0, len(recs)-keepEvents), 1000)
-	for _, r := range recs[:over] {
-		tx.Delete(r.Key)
-	}
-	return nil
+	tx.After(tidy)
+	return tx.Put(key, e)
 }
 
 // HistoryRequest selects events.

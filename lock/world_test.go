@@ -34,7 +34,8 @@ type world struct {
 	mem *memstore.Store
 	st  *store.Store
 
-	before func(driver.Batch) // if set, called before each commit
+	before func(driver.Batch)      // if set, called before each commit
+	refuse func(driver.Batch) bool // if set, says which commits the store does not take
 }
 
 // watched is a strict store that tells of commits before they are made.
@@ -46,6 +47,9 @@ type watched struct {
 func (d *watched) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	if before := d.w.before; before != nil {
 		before(b)
+	}
+	if refuse := d.w.refuse; refuse != nil && refuse(b) {
+		return 0, driver.ErrDenied
 	}
 	return d.Strict.Commit(ctx, b)
 }

@@ -173,6 +173,7 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 		rev, err := s.d.Commit(ctx, b)
 		switch {
 		case err == nil:
+			tx.applied(ctx, s, rev)
 			return rev, nil
 		case errors.Is(err, driver.ErrConflict):
 			conflicts++
@@ -185,6 +186,9 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			return 0, a.final(&readError{err})
 		default:
 			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
+				if err == nil {
+					tx.applied(ctx, s, rev)
+				}
 				return rev, err
 			}
 		}

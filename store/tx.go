@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,7 @@ type Tx struct {
 	receipt string
 	lot     func() uint64 // see Lot
 	affirm  bool          // see Affirm
+	after   func(context.Context, Applied)
 }
 
 func newTx(snap driver.Snapshot, q driver.Query) *Tx {
@@ -300,6 +302,29 @@ func (tx *Tx) Receipt(key string) {
 // something is done, or is his: what it has read is made sure to last, where a
 // store can show what it may lose again.
 func (tx *Tx) Affirm() { tx.affirm = true }
+
+// An Applied is a transaction that was committed.
+type Applied struct {
+	Store   *Store
+	Rev     int64
+	Written map[string]int // how many records, by kind
+}
+
+// After lets fn run once, after this run was committed and before Update
+// returns: for what may follow a commit and must be no part of it. Update tells
+// nobody how fn fared. One function is kept, the last.
+func (tx *Tx) After(fn func(context.Context, Applied)) { tx.after = fn }
+
+func (tx *Tx) applied(ctx context.Context, s *Store, rev int64) {
+	if tx.after == nil || ctx.Err() != nil {
+		return
+	}
+	a := Applied{Store: s, Rev: rev, Written: map[string]int{}}
+	for _, k := range tx.order {
+		a.Written[driver.Kind(k)]++
+	}
+	tx.after(ctx, a)
+}
 
 // batch turns the transaction into a value for the driver.
 func (tx *Tx) batch() (driver.Batch, error) {

@@ -37,3 +37,8 @@ func TestExpiry(t *testing.T) {
 	url := one(t).URL(newPrefix())
 	locktest.Expiry(t, func() *store.Store { return store.New(open(t, url)) })
 }
+
+// History stays bounded under load.
+func TestHistoryIsBounded(t *testing.T) {
+	locktest.HistoryIsBounded(t, store.New(open(t, one(t).URL(newPrefix()))))
+}

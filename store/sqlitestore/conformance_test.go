@@ -42,3 +42,9 @@ func TestExpiry(t *testing.T) {
 	place := h.Place(t)
 	locktest.Expiry(t, func() *store.Store { return store.New(h.Open(t, place)) })
 }
+
+// History stays bounded under load.
+func TestHistoryIsBounded(t *testing.T) {
+	h := harness()
+	locktest.HistoryIsBounded(t, store.New(h.Open(t, h.Place(t))))
+}
