@@ -359,10 +359,10 @@ func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
 }
 
 // affirmed confirms what a transaction read that wrote nothing, if it is to last
-// (see [Tx.Affirm]). [driver.ErrConflict]: it has changed, look again. Who may
+// (see [Tx.Affirm]) or may be its own work, of which the reply was lost. [driver.ErrConflict]: it has changed, look again. Who may
 // not write has no better answer than what can be seen.
 func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
-	if !tx.affirm || !tx.snap.Unsure {
+	if !tx.snap.Unsure || !tx.affirm && !a.sent {
 		return nil
 	}
 	var guards []driver.Guard

@@ -280,9 +280,20 @@ func TestAffirm(t *testing.T) {
 		if _, err := look(t, s, st); !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("no commit gets through: %v", err)
 		}
-		s.fates = nil
-		if _, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { tx.Affirm(); return nil }); err != nil {
-			t.Error(err)
+		s.fates, s.batches = nil, nil
+		if _, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { tx.Affirm(); return nil }); err != nil || len(s.batches) != 1 {
+			t.Errorf("%v, %d commits", err, len(s.batches))
+		}
+		s.fates, s.batches = []fate{after}, nil
+		_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { // it leaves no receipt, and finds its own work
+			e, err := store.Get[number](tx, "test/second")
+			if err != nil || e.Exists() {
+				return err
+			}
+			return tx.Put("test/second", number{2})
+		})
+		if err != nil || len(s.batches) != 2 {
+			t.Errorf("%v, %d commits", err, len(s.batches))
 		}
 	})
 }
