@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -23,9 +24,10 @@ func newInitCmd(app *App) *cobra.Command {
 			"shows which store it is. Git ignores the folder.\n\n" +
 			"Where a remote of the repository has a store on the branch tasklock, and this clone has none, nothing makes\n" +
 			"one: tasklock config set store git:REMOTE uses the branch, and --local insists on a store of this clone's own.\n\n" +
-			"--raise is for a store that other tools have put back to an older state: it lifts the revision by more than\n" +
-			"2^32, so that no token of the time that is lost is ever given out again. Stop those who may still work under\n" +
-			"a lock of that time first: they are refused from then on, but a command that runs is not told.\n\n" +
+			"--raise is for a store that other tools have copied, or put back to an older state: it lifts the revision by\n" +
+			"more than 2^32, by the clock and by chance, so that no token of the time that is lost, or of another copy, is\n" +
+			"ever given out. Locks that are held stay so, with new tokens. Stop those who may still work under a lock of\n" +
+			"before first: they are refused from then on, but a command that runs may not be told.\n\n" +
 			"--upgrade is for a store that an older tasklock made: it converts the records, once. Older versions get exit\n" +
 			"code 3 there afterwards. On this machine the first command that writes does it unasked; a store that machines\n" +
 			"share (git, PostgreSQL, etcd) is only upgraded by this. Held locks refuse it. With --force they stay locked for\n" +
@@ -132,6 +134,9 @@ func (a *App) raise(ctx context.Context) error {
 	if errors.Is(err, errors.ErrUnsupported) && !(a.DryRun && isGit(url)) {
 		r.Revision, err = a.raiseHere(ctx, url)
 	}
+	if err == nil && !a.DryRun {
+		err = a.retoken(ctx, url, r.Revision)
+	}
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return cfg.blame(err)
 	}
@@ -143,6 +148,15 @@ func (a *App) raise(ctx context.Context) error {
 		p.line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
 		p.line("Whoever still works under a lock from before does not know: stop those commands before others take their keys.")
 	})
+}
+
+// retoken refuses the tokens of locks that are still held from before.
+func (a *App) retoken(ctx context.Context, url string, before int64) error {
+	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS(), Poll: a.cfg.PollInterval()})
+	if err != nil {
+		return err
+	}
+	return lock.Retoken(ctx, a.newStore(url, d), before)
 }
 
 func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {

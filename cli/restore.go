@@ -61,7 +61,7 @@ func restore(ctx context.Context, a *App, file string, force bool) error {
 	signals.listen()
 	bar := a.copying()
 	made := c.Now
-	c.From, c.Now = a.path(file), a.Now()
+	c.From = a.path(file)
 	out, err := store.Fill(ctx, store.FillRequest{To: st, Copy: c, Replace: force, Carry: carry, Progress: bar.update, DryRun: a.DryRun})
 	bar.end()
 	if errors.Is(err, store.ErrNotEmpty) {

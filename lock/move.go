@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -77,4 +79,51 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 		}
 		return w, true
 	}
+}
+
+// Retoken writes every lock again that was granted before a revision, so that it
+// has a new token: for a store that begins another life (see [driver.Lift])
+// where its records are. They keep others out as before, until their leases
+// end, but whoever works under an old token is refused: the same lock may be
+// held in another life. A record that cannot be read stays as it is.
+func Retoken(ctx context.Context, st *store.Store, before int64) error {
+	need := driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}}}
+	for more := true; more; {
+		_, err := st.Update(ctx, need, func(tx *store.Tx) (err error) {
+			more, err = retoken(tx, before)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retoken writes as many locks as one commit can guard, and tells whether there
+// are more.
+func retoken(tx *store.Tx, before int64) (more bool, err error) {
+	tx.Note(fmt.Sprintf("new tokens for locks from before revision %d", before))
+	for _, kind := range []string{lockKind, pathKind} {
+		recs, err := tx.Scan(kind, 0)
+		if err != nil {
+			return false, err
+		}
+		for _, rec := range recs {
+			if rec.Rev >= before {
+				continue
+			}
+			if tx.Room() == 0 {
+				return true, nil
+			}
+			lk, err := store.Get[json.RawMessage](tx, rec.Key)
+			if err != nil {
+				continue
+			}
+			if err := tx.Put(rec.Key, lk.Value); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
 }

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,74 @@ func TestHistoryKeepsItsTokensInAMove(t *testing.T) {
 			t.Errorf("tokens %v, granted were %v", got, want)
 		}
 	})
+}
+
+// How old a lease of a backup is by now says the clock of the store that it is
+// restored to.
+func TestRestoreGoesByTheStoresClock(t *testing.T) {
+	for ahead, held := range map[time.Duration]bool{-time.Hour: true, 0: true, 5 * time.Minute: true, 11 * time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := moved{t, store.New(memstore.New()), store.New(memstore.NewWithClock(func() time.Time { return time.Now().Add(ahead) }))}
+			must(t, second(m.acquire(m.from, "a", 10*time.Minute, "x")))
+			m.restore(m.to)
+			if got, err := lock.Check(t.Context(), m.to, lock.CheckRequest{Key: "x"}); err != nil || got.Locked != held {
+				t.Errorf("store's clock ahead by %v: held %v, %v", ahead, got.Locked, err)
+			}
+		})
+	}
+}
+
+// restore puts a backup of the first store into another.
+func (m moved) restore(to *store.Store) {
+	m.t.Helper()
+	c, err := m.from.ReadAll(m.t.Context(), "A")
+	must(m.t, err)
+	must(m.t, second(store.Fill(m.t.Context(), store.FillRequest{To: to, Copy: c, Replace: true, Carry: lock.Carry})))
+}
+
+// Whatever begins another life of a store, its locks have other tokens in it,
+// and keep others out as before.
+func TestNewTokensInAnotherLife(t *testing.T) {
+	lives := map[string]func(m moved) *store.Store{
+		"restored elsewhere": func(m moved) *store.Store { m.restore(m.to); return m.to },
+		"restored in place":  func(m moved) *store.Store { m.restore(m.from); return m.from },
+		"raised": func(m moved) *store.Store {
+			rev, err := m.from.Raise(m.t.Context())
+			must(m.t, err)
+			must(m.t, lock.Retoken(m.t.Context(), m.from, rev))
+			return m.from
+		},
+	}
+	for name, begin := range lives {
+		t.Run(name, func(t *testing.T) {
+			moving(t, func(m moved) {
+				keys := []string{"path:src/**"}
+				for i := range 250 { // more than one commit guards
+					keys = append(keys, fmt.Sprintf("k%d", i))
+				}
+				tokens := map[string]int64{}
+				for _, key := range keys {
+					g, err := m.acquire(m.from, "a", 10*time.Minute, key)
+					must(t, err)
+					tokens[key] = g.Token
+				}
+				time.Sleep(time.Minute)
+				st := begin(m)
+				for _, key := range keys {
+					var held *lock.HeldError
+					if _, err := m.acquire(st, "b", 0, key); !errors.As(err, &held) {
+						t.Errorf("%s is not kept for its holder: %v", key, err)
+					}
+					if _, err := lock.Check(t.Context(), st, lock.CheckRequest{Key: key, Token: tokens[key]}); !errors.Is(err, lock.ErrLost) {
+						t.Errorf("%s passes with its old token: %v", key, err)
+					}
+					if g, err := m.acquire(st, "a", 0, key); err != nil || g.Token <= tokens[key] {
+						t.Errorf("its owner takes %s again: %+v, %v", key, g, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestRequestsStayKnownAfterAMove(t *testing.T) {

@@ -23,19 +23,24 @@ type FillRequest struct {
 
 // Fill makes a store hold exactly what the copy holds. The revision is lifted
 // by far more than anybody can have counted since the copy was made, so that no
-// fencing token is given out a second time. Where it ends halfway the store stays
+// fencing token is given out a second time. How old its records are by now says
+// the clock of the store. Where it ends halfway the store stays
 // closed, and the same again continues.
 func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
-	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress, lift: true}
+	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress}
 	c, err := r.To.current(r.Copy)
 	if err != nil {
 		return MoveResult{}, err
 	}
+	f.copy = c
+	if err := f.look(ctx); err != nil {
+		return MoveResult{}, err
+	}
+	if c.Now.Before(f.now) {
+		c.Now = f.now
+	}
 	f.take(c)
 	if r.DryRun {
-		if err := f.look(ctx); err != nil {
-			return MoveResult{}, err
-		}
 		return f.result(f.floor()), nil
 	}
 	if _, err := f.reserve(ctx); err != nil {
@@ -52,15 +57,15 @@ type filling struct {
 	replace  bool
 	carry    Carry
 	progress func(done, total int)
-	lift     bool // the copy does not know how far its store went on
 
 	want    map[string]driver.Write // what is to be there in the end
 	order   []string
 	leftOut int
 
-	id    string // of the target
-	rev   int64  // its newest revision
-	least int64  // no revision that this copy makes is below
+	id    string    // of the target
+	rev   int64     // its newest revision
+	now   time.Time // by its clock, when it was first looked at
+	least int64     // no revision that this copy makes is below
 }
 
 const (
@@ -92,16 +97,13 @@ func (f *filling) result(rev int64) MoveResult {
 	return MoveResult{Records: len(f.order), LeftOut: f.leftOut, Revision: rev}
 }
 
-// floor is above every revision of both stores.
+// floor is above every revision of both stores, and differs from one life of a
+// copy to another.
 func (f *filling) floor() int64 {
 	if fault.Bug("move_same_revisions") {
 		return 0
 	}
-	last := max(f.copy.Rev, f.rev)
-	if f.lift {
-		return driver.Lift(last)
-	}
-	return last + 1
+	return driver.Lift(max(f.copy.Rev, f.rev))
 }
 
 // look refuses what reserve would refuse.
@@ -112,7 +114,7 @@ func (f *filling) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.rev = tx.Rev()
+		f.rev, f.now = tx.Rev(), tx.Now()
 		if m.FromID == f.copy.ID && m.FromStep == stepCopy {
 			return nil
 		}
@@ -263,7 +265,6 @@ func (f *filling) run(ctx context.Context, from *Store) (MoveResult, error) {
 }
 
 func (f *filling) complete(ctx context.Context, from *Store) (int64, error) {
-	f.least = f.floor()
 	for range fillPasses {
 		if from != nil {
 			c, err := from.ReadAll(ctx, f.copy.From)
@@ -271,7 +272,9 @@ func (f *filling) complete(ctx context.Context, from *Store) (int64, error) {
 				return 0, err
 			}
 			f.take(c)
-			f.least = max(f.least, f.floor())
+		}
+		if f.least <= f.copy.Rev {
+			f.least = f.floor()
 		}
 		same, err := f.pass(ctx)
 		if err != nil {
@@ -323,7 +326,9 @@ func (f *filling) tell(done int) {
 	}
 }
 
-// difference is what has to be written in the target.
+// difference is what has to be written in the target. What was there before the
+// copy began is written too where it is the same: a lock that kept its revision
+// would keep its token.
 func (f *filling) difference(ctx context.Context) (todo []driver.Write, err error) {
 	a := attempt{s: f.to, need: everything, closed: true}
 	err = a.view(ctx, func(tx *Tx) error {
@@ -335,15 +340,19 @@ func (f *filling) difference(ctx context.Context) (todo []driver.Write, err erro
 		if err != nil {
 			return err
 		}
-		have := make(map[string][]byte, len(recs))
+		began, err := tx.RevOf(metaKey)
+		if err != nil {
+			return err
+		}
+		have := make(map[string]driver.Record, len(recs))
 		for _, r := range recs {
-			have[r.Key] = r.Value
+			have[r.Key] = r
 			if _, wanted := f.want[r.Key]; !wanted && r.Key != metaKey {
 				todo = append(todo, driver.Write{Key: r.Key})
 			}
 		}
 		for _, key := range f.order {
-			if w := f.want[key]; !bytes.Equal(have[key], w.Value) || have[key] == nil {
+			if w, r := f.want[key], have[key]; r.Rev <= began || !bytes.Equal(r.Value, w.Value) {
 				todo = append(todo, w)
 			}
 		}

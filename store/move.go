@@ -163,7 +163,7 @@ func (r *MoveRequest) rehearse(ctx context.Context, f *filling, leaving bool) (M
 		return MoveResult{}, err
 	}
 	f.take(c)
-	return f.result(max(c.Rev, f.rev) + 1), nil
+	return f.result(f.floor()), nil
 }
 
 // seal closes the source and says where its records go.

@@ -11,27 +11,34 @@ const MaxRevision = 1<<53 - 1
 
 const (
 	liftBy     = 1 << 32 // more commits than anybody can have seen that are lost now
-	liftChance = 1 << 16
+	liftRate   = 2       // revisions for each microsecond of the clock
+	liftLatest = 1 << 52 // where the clock ends, in 2097: one that is wrong uses up no more than half
+	liftChance = 1 << 28 // revisions that chance adds: two minutes of the clock
 )
 
 // liftEpoch is when the clock of Lift begins.
 var liftEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Lift returns the revision from which a store goes on whose last known one is
-// rev, after commits were lost or may have been: a restored backup, a standby
-// that took over, a branch that was put back. It is at least 2^32 above rev. Two
-// lifts of one rev differ, and the later one is the larger by more than a
-// million for each second between them, so that two stores that come from one
-// backup do not give out the same tokens. Where rev is ahead of that clock,
-// because the store was lifted a short while ago, they differ by a thousand for
-// each second. The result stays below [MaxRevision].
+// rev, when it begins another life: after a restored backup, a move, a standby
+// that took over, a branch that was put back. Commits may be lost, and another
+// store may go on from the same state. So the result depends on what no copy
+// holds, the time and chance, and is at least 2^32 above rev.
+//
+// Two lives that begin at the same state give out different tokens: one that
+// makes n commits meets a token of the other with a probability of at most
+// n/2^27. If the second begins more than three minutes after the first, its
+// tokens are larger, unless the state itself is ahead of that clock because it
+// was lifted within the last 36 minutes.
+//
+// The result stays below [MaxRevision]: after a million lifts in a row, each
+// takes half of what is left.
 func Lift(rev int64) int64 { return lift(rev, time.Since(liftEpoch), rand.Int64N(liftChance)) }
 
 func lift(rev int64, since time.Duration, chance int64) int64 {
-	since = max(0, since)
-	next := max(rev, since.Microseconds()) + liftBy + since.Milliseconds() + chance
-	if next >= MaxRevision { // a clock that is centuries ahead, or millions of lifts
-		return rev + (MaxRevision-rev)/2
+	clock := min(max(0, since.Microseconds())*liftRate, liftLatest)
+	if next := max(rev+liftBy, clock) + chance; next < MaxRevision {
+		return next
 	}
-	return next
+	return rev + max(1, (MaxRevision-rev)/2)
 }

@@ -24,12 +24,15 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 		return 0, err
 	}
 	for {
-		f := s.known()
+		f, err := s.proven(living)
+		if err != nil {
+			return 0, s.life.Ended(ctx, err)
+		}
 		rev, err := s.commit(living, b, f)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // revoked by hand, or we slept
 			s.leases.drop()
-		case errors.Is(err, errEra) && s.known().mod == f.mod:
+		case errors.Is(err, errEra) && s.known().value == f.value:
 			return 0, driver.ErrConflict
 		case !errors.Is(err, errEra):
 			return rev, s.life.Ended(ctx, err)
@@ -74,6 +77,11 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 		f = t.raised.written(resp.Header.Revision)
 		s.learn(f)
 	}
+	if s.lines.doubtful() { // it may have gone to a cluster that was put back meanwhile
+		if f, err = s.proven(ctx); err != nil {
+			return 0, err
+		}
+	}
 	return f.rev(resp.Header.Revision), nil
 }
 
@@ -84,7 +92,7 @@ func (s *Store) refused(f *format, resp *clientv3.TxnResponse) error {
 	if err != nil {
 		return err
 	}
-	if now.mod == f.mod {
+	if now.value == f.value {
 		return driver.ErrConflict
 	}
 	s.learn(now)
@@ -103,7 +111,7 @@ type txn struct {
 // guard turns guards into conditions. It reports whether they can hold.
 func (t *txn) guard(guards []driver.Guard) bool {
 	keys := t.store.keys
-	t.conditions = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keys.format()), "=", t.format.mod)}
+	t.conditions = []clientv3.Cmp{t.format.unchanged(keys.format())}
 	for _, g := range guards {
 		mod, whole := t.format.modOf(g.Rev)
 		switch {

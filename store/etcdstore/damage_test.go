@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,8 +81,9 @@ func TestFormat(t *testing.T) {
 }
 
 // In a cluster that is not the one where the store was, etcd's revisions may be
-// lower than those that were told. Ours go on above all of them. A cluster that
-// was restored where it was has the same id, and a log that is shorter than it was.
+// lower than those that were told. Ours are above all of them, of old records too. A
+// cluster that was restored where it was has the same id, and a log that is shorter
+// than it was. Two that come from one snapshot have no revision in common.
 func TestAnotherCluster(t *testing.T) {
 	t.Run("id", func(t *testing.T) { anotherCluster(t, "cluster", "5eed") })
 	t.Run("log", func(t *testing.T) { anotherCluster(t, "lead", 1_000_000) })
@@ -93,16 +95,28 @@ func anotherCluster(t *testing.T, field string, value any) {
 	before := open(t, c.URL(prefix))
 	old, err := before.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/old")}})
 	must(t, err)
-	pretend(t, c, prefix, field, value)
-
-	for _, s := range []*etcdstore.Store{open(t, c.URL(prefix)), before} {
-		if got := get(t, s, "lock/old").Rev; got != old {
-			t.Errorf("the old record was at %d and is at %d", old, got)
-		}
-		rev, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/old", Rev: old}}, Writes: []driver.Write{put("lock/new")}})
-		must(t, err)
-		if rev < old+1<<32 || rev > driver.MaxRevision {
-			t.Errorf("revision %d in another cluster, %d before", rev, old)
+	snapshot := format(t, c, prefix)
+	given := map[int64]bool{old: true}
+	for life := range 2 {
+		restored := maps.Clone(snapshot)
+		restored[field] = value
+		setFormat(t, c, prefix, restored)
+		for i, s := range []*etcdstore.Store{open(t, c.URL(prefix)), before} {
+			at := get(t, s, "lock/old").Rev
+			if at < old+1<<32 || at > driver.MaxRevision || i == 0 && given[at] {
+				t.Errorf("life %d: the old record was at %d and is at %d", life, old, at)
+			}
+			b := driver.Batch{Guards: []driver.Guard{{Key: "lock/old", Rev: old}, {Key: "lock/absent"}}, Writes: []driver.Write{put("lock/new")}}
+			if _, err := s.Commit(t.Context(), b); !errors.Is(err, driver.ErrConflict) {
+				t.Errorf("life %d: under the guard of the life before: %v", life, err)
+			}
+			b.Guards[0].Rev = at
+			rev, err := s.Commit(t.Context(), b)
+			must(t, err)
+			if rev <= at || given[rev] || rev > driver.MaxRevision {
+				t.Errorf("life %d: revision %d in another cluster, %d before", life, rev, old)
+			}
+			given[at], given[rev] = true, true
 		}
 	}
 }
@@ -110,15 +124,25 @@ func anotherCluster(t *testing.T, field string, value any) {
 // pretend changes the format, as if all this came out of a backup.
 func pretend(t *testing.T, c *etcdtest.Cluster, prefix, field string, value any) {
 	t.Helper()
-	cl, key := client(t, c), "/"+prefix+"/format"
-	resp, err := cl.Get(t.Context(), key)
+	f := format(t, c, prefix)
+	f[field] = value
+	setFormat(t, c, prefix, f)
+}
+
+func format(t *testing.T, c *etcdtest.Cluster, prefix string) map[string]any {
+	t.Helper()
+	resp, err := client(t, c).Get(t.Context(), "/"+prefix+"/format")
 	must(t, err)
 	var f map[string]any
 	must(t, json.Unmarshal(resp.Kvs[0].Value, &f))
-	f[field] = value
+	return f
+}
+
+func setFormat(t *testing.T, c *etcdtest.Cluster, prefix string, f map[string]any) {
+	t.Helper()
 	b, err := json.Marshal(f)
 	must(t, err)
-	_, err = cl.Put(t.Context(), key, string(b))
+	_, err = client(t, c).Put(t.Context(), "/"+prefix+"/format", string(b))
 	must(t, err)
 }
 
@@ -135,7 +159,11 @@ func TestRestoredWhileIdle(t *testing.T) {
 	must(t, c.Run(0))
 	must(t, c.Ready())
 	answers(t, s)
-	next, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{put("lock/b")}})
+	_, err = s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{put("lock/b")}})
+	if !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("under the guard of the life before: %v", err)
+	}
+	next, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/b")}})
 	must(t, err)
 	if next < rev+1<<32 || next > driver.MaxRevision {
 		t.Errorf("revision %d after %d", next, rev)

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,10 +23,13 @@ const formatVersion = 1
 // Every commit is made under the condition that it has not changed.
 //
 // An era begins with the commit that wrote it, and from there on our revision is
-// etcd's plus its base. A new one begins when Floor asks for more than that,
-// and when the cluster is another than before: a backup was restored there, or its keys
-// were copied, and etcd's revisions may have gone back. Bases only grow, so
-// ours never do.
+// etcd's plus its base. A new one begins when Floor asks for more than that.
+// Bases only grow, so our revisions never go back.
+//
+// When the cluster is another than before, a backup was restored there, or its keys
+// were copied, and etcd's revisions may have gone back. Then all records get a
+// new base, those from before too: other clusters may go on with the same ones, and
+// what is held in one must not pass for held in another.
 //
 // The id of a cluster follows from its addresses and a name, so one that was
 // restored where it was before has the same. What gives it away is its log: that
@@ -37,7 +41,8 @@ type format struct {
 	Lead    int64  `json:"lead,omitempty"` // of its log over its revisions, at least
 	Eras    []era  `json:"eras"`
 
-	mod int64 // etcd's revision of this key: there the last era begins
+	mod   int64  // etcd's revision of this key: there the last era begins
+	value string // as it stands in etcd
 }
 
 type era struct {
@@ -46,6 +51,20 @@ type era struct {
 }
 
 func (f *format) last() era { return f.Eras[len(f.Eras)-1] }
+
+// life is a number of its own for each life of the records, see [Store.anew].
+func (f *format) life() int64 {
+	if len(f.Eras) > 1 && f.Eras[1].From == 1 {
+		return f.Eras[1].Base
+	}
+	return 0
+}
+
+// unchanged is the condition that the format is still this one. Its revision
+// would not do: in two lives of one snapshot other formats may have the same.
+func (f *format) unchanged(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(key), "=", f.value)
+}
 
 // rev is our revision for one of etcd's.
 func (f *format) rev(mod int64) int64 {
@@ -90,6 +109,7 @@ func (f *format) encode() string {
 // written is the format after its commit.
 func (f *format) written(mod int64) *format {
 	w := *f
+	w.value = cmp.Or(f.value, f.encode())
 	w.Eras = append([]era(nil), f.Eras...)
 	if w.mod = mod; len(w.Eras) > 1 {
 		w.Eras[len(w.Eras)-1].From = mod
@@ -102,7 +122,7 @@ func parseFormat(key string, kvs []*mvccpb.KeyValue) (*format, error) {
 	if len(kvs) == 0 {
 		return nil, fmt.Errorf("%w: etcd has no key %q", driver.ErrMissing, key)
 	}
-	f := &format{}
+	f := &format{value: string(kvs[0].Value)}
 	err := json.Unmarshal(kvs[0].Value, f)
 	switch {
 	case err == nil && f.Version > formatVersion:
@@ -209,12 +229,30 @@ func (s *Store) prove(ctx context.Context, f *format) (*format, error) {
 	return f, err
 }
 
-// anew begins an era above everything that was ever told.
+// proven is the format under which the next commit may be made: what we know, or
+// after a new connection what the cluster at its other end has.
+func (s *Store) proven(ctx context.Context) (*format, error) {
+	if !s.lines.doubtful() {
+		return s.known(), nil
+	}
+	f, err := s.load(ctx)
+	if err == nil {
+		f, err = s.prove(ctx, f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.learn(f)
+	return f, nil
+}
+
+// anew puts every revision above all that were ever told.
 func (s *Store) anew(ctx context.Context, f *format, cluster string) (*format, error) {
-	next := f.raised(driver.Lift(f.last().Base))
-	next.Cluster, next.Lead = cluster, s.leastLead(ctx)
+	base := driver.Lift(f.last().Base)
+	next := &format{Version: f.Version, Cluster: cluster, Lead: s.leastLead(ctx)}
+	next.Eras = []era{{}, {From: 1, Base: base}, {Base: base}} // 0 stays 0: an absent record
 	_, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(s.keys.format()), "=", f.mod)).
+		If(f.unchanged(s.keys.format())).
 		Then(clientv3.OpPut(s.keys.format(), next.encode())).
 		Commit()
 	if err != nil {

@@ -131,11 +131,11 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 }
 
 // learn keeps the format if it is newer than what we know, or of another
-// cluster: there a later one may stand at a lower revision.
+// cluster or life: there a later one may stand at a lower revision.
 func (s *Store) learn(f *format) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.format; k == nil || f.mod > k.mod || f.Cluster != k.Cluster || f.Lead != k.Lead {
+	if k := s.format; k == nil || f.mod > k.mod || f.life() != k.life() || f.Cluster != k.Cluster || f.Lead != k.Lead {
 		s.format = f
 	}
 }

@@ -15,7 +15,7 @@ import (
 // A cluster is put back to a snapshot, at the same addresses and with the same id,
 // under handles that stay open. Whoever is the first to come, one that knows the
 // later state, one that has slept since before the snapshot, or one that is new:
-// no revision is given out twice.
+// no revision is given out twice. The same snapshot once more is another life.
 func TestRestoredCluster(t *testing.T) {
 	if os.Getenv("TASKLOCK_TORTURE") == "" {
 		t.Skip("builds etcd's own tool; set TASKLOCK_TORTURE=1")
@@ -50,12 +50,23 @@ func TestRestoredCluster(t *testing.T) {
 			if first == "new" {
 				handles["new"] = open(t, url)
 			}
+			answers(t, handles[first])
+			held := get(t, handles[first], "lock/a-0").Rev
+			if given[held] != "" {
+				t.Errorf("a record of the snapshot is at revision %d, as %s was", held, given[held])
+			}
 			for i, name := range []string{first, "idle", "busy"} {
 				answers(t, handles[name])
 				if took := take(handles[name], fmt.Sprintf("lock/d%d", i)); took <= highest {
 					t.Errorf("%s: revision %d after %d", name, took, highest)
 				}
 			}
+			must(t, c.Restore(file))
+			answers(t, handles[first])
+			if again := get(t, handles[first], "lock/a-0").Rev; again == held || given[again] != "" {
+				t.Errorf("in two lives of one snapshot a record is at revision %d", again)
+			}
+			take(handles[first], "lock/e")
 		})
 	}
 }

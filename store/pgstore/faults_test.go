@@ -211,7 +211,8 @@ func refused(t testing.TB, what string, err, want error, words ...string) {
 }
 
 // A standby can be read and says why it cannot be written. When it takes over,
-// revisions go on far above those that it may not have got.
+// revisions go on far above those that it may not have got, and elsewhere than those
+// of another standby that takes over as well.
 func TestStandby(t *testing.T) {
 	t.Parallel() // it mostly waits
 	primary := pgtest.Start(t)
@@ -221,6 +222,9 @@ func TestStandby(t *testing.T) {
 	standby, err := primary.Standby()
 	must(t, err)
 	t.Cleanup(standby.Close)
+	sibling, err := primary.Standby()
+	must(t, err)
+	t.Cleanup(sibling.Close)
 	s := openWith(t, standby.URL("postgres", "tasklock"), pgstore.Options{})
 	snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
 	if err != nil || len(snap.Records) != 1 {
@@ -247,6 +251,14 @@ func TestStandby(t *testing.T) {
 	next, err := s.Commit(t.Context(), put("lock/a", `{"n":3}`))
 	if err != nil || next != rev+1 {
 		t.Fatalf("then revision %d after %d, %v", next, rev, err)
+	}
+
+	must(t, sibling.Promote()) // which goes on from the same state, on the same number of timeline
+	sister := openWith(t, sibling.URL("postgres", "tasklock"), pgstore.Options{})
+	theirs, err := sister.Commit(t.Context(), put("lock/a", `{"n":2}`))
+	must(t, err)
+	if apart := max(rev, theirs) - min(rev, theirs); theirs < before+1<<32 || max(rev, theirs) > driver.MaxRevision || apart < 2000 {
+		t.Fatalf("two standbys of one primary go on at %d and %d, from %d", rev, theirs, before)
 	}
 }
 

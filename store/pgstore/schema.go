@@ -100,12 +100,14 @@ DECLARE
   changed text := '';
   era integer := @timeline;
   clock bigint;
+  lifted bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock(@turn);
   SELECT r.rev, r.value INTO STRICT last, state FROM @.record r WHERE r.key = '';
   IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
-    clock := greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 1000000)::bigint;
-    last := greatest(last, clock) + 4294967296 + clock / 1000 + floor(random() * 65536)::bigint; -- driver.Lift
+    clock := least(4503599627370496, greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 2000000))::bigint;
+    lifted := greatest(last + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
+    last := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE last + greatest(1, (9007199254740991 - last) / 2) END;
   END IF;
   IF gb <> '{}' THEN
     SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
