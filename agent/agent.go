@@ -38,7 +38,7 @@ import (
 type Input struct {
 	Flag   string              // --owner
 	Config string              // owner in a configuration file
-	Env    func(string) string // the environment; nil means os.Getenv
+	Env    func(string) string // the environment
 }
 
 // Identity is who is calling.
@@ -74,9 +74,12 @@ const (
 	FromProcess  = "process"
 )
 
-// Identify finds the owner: the first of --owner, TASKLOCK_OWNER, the
-// configuration, the session of a coding agent, the CI job, the pod, the
-// terminal and, if all else is missing, this very process.
+// Identify finds the owner. It is the only function that does: the shell
+// commands of a session, its hooks, its MCP server and git's guard have one name
+// because all of them ask here. The first of these counts: --owner, the session of
+// a coding agent (see [sighting.owner] for a name that it inherited),
+// TASKLOCK_OWNER, the configuration, the CI job, the pod, the terminal and, if all
+// else is missing, this very process.
 func Identify(in Input) Identity { return identify(in, thisMachine) }
 
 // machine is what Identify asks the system, apart so that tests can answer.
@@ -84,33 +87,32 @@ type machine struct {
 	name, boot, user       func() string
 	terminal, sessionStart func() string
 	process                func() string
+	above                  func(env func(string) string) []Note // what hooks noted of the processes above
+	harness                func() int                           // the nearest process of a harness, or 0
 }
 
 var thisMachine = machine{
 	name: host.Name, boot: host.BootID, user: userName,
 	terminal: host.Terminal, sessionStart: host.SessionStart,
 	process: sync.OnceValue(func() string { return fmt.Sprintf("%s-%d-%s", segment(host.Name()), os.Getpid(), lock.NewID()) }),
+	above:   notesAbove,
+	harness: func() int { pid, _ := nearest(); return pid },
 }
 
 func identify(in Input, m machine) Identity {
 	env := in.Env
-	if env == nil {
-		env = os.Getenv
-	}
-	seen := detect(env)
+	seen := detect(env, m.above(env))
+	inherited := env("TASKLOCK_OWNER")
 	id := Identity{Agent: seen.agent(), Session: seen.session()}
 	id.Chain = []Step{
 		{Source: FromFlag, Value: in.Flag},
-		{Source: FromEnv, Value: env("TASKLOCK_OWNER")},
+		{Source: FromHarness, Value: seen.owner(inherited, env("TASKLOCK_LEASE"))},
+		{Source: FromEnv, Value: inherited},
 		{Source: FromConfig, Value: in.Config},
-		{Source: FromHarness, Value: seen.owner()},
 		{Source: FromCI, Value: ciJob(env)},
 		{Source: FromPod, Value: pod(env, m)},
 		{Source: FromTerminal, Value: terminal(m)},
 		{Source: FromProcess, Value: m.process()},
-	}
-	if below := seen.owner(); strings.HasPrefix(below, id.Chain[1].Value+"/") && id.Chain[1].Value != "" {
-		id.Chain[1].Value = below // an agent that was started inside the session that set the variable
 	}
 	for i := range id.Chain {
 		if step := &id.Chain[i]; step.Value != "" {
@@ -119,20 +121,23 @@ func identify(in Input, m machine) Identity {
 			break
 		}
 	}
-	id.PID = seen.pid(id.Owner)
-	id.Warning, id.Remedy = warning(id.Source, seen)
+	if chosen := or(inherited, in.Config); id.Source == FromHarness && !partOf(id.Owner, chosen) && lock.CheckOwner(chosen) == nil {
+		id.Label = chosen // the name of a person, say: it is worth showing
+	}
+	id.PID = seen.pid(id.Owner, m.harness)
+	id.Warning, id.Remedy = warning(id.Source, seen, m)
 	return id
 }
 
 // warning tells a caller without an id of its own how to get one. An owner
 // that somebody chose, or that a harness or CI system vouches for, needs none.
-func warning(source string, seen sighting) (text, remedy string) {
+func warning(source string, seen sighting, m machine) (text, remedy string) {
 	switch {
 	case source != FromTerminal && source != FromProcess && source != FromPod:
 		return "", ""
 	case seen.agent():
-		name := seen.first()
-		own := name + ":" + lock.NewID()
+		name := seen.nameless()
+		own := name + ":" + lasting(m)
 		return name + " gives its commands no session id, so other sessions may count as this one, or the next command as another; " +
 			"use in every command of this session: --owner " + own, "export TASKLOCK_OWNER=" + own
 	case source == FromProcess:
@@ -140,6 +145,18 @@ func warning(source string, seen sighting) (text, remedy string) {
 			"run: export TASKLOCK_OWNER=NAME, or keep the lock while a command runs: tasklock run KEY -- COMMAND", "export TASKLOCK_OWNER=NAME"
 	}
 	return "", ""
+}
+
+// lasting is an id that every command of a session can be given: that of the
+// process of its harness, else of its terminal.
+func lasting(m machine) string {
+	if p, err := host.Find(m.harness()); err == nil {
+		return digest(p.Boot + p.NS + p.Start + strconv.Itoa(p.PID))[len("sha256-"):][:12]
+	}
+	if t := terminal(m); t != "" {
+		return digest(t)[len("sha256-"):][:12]
+	}
+	return "NAME" // which whoever reads it must choose
 }
 
 // ciJob names one execution of one job. The legs of a GitHub matrix share run,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 )
 
@@ -15,12 +16,29 @@ func fixed(s string) func() string { return func() string { return s } }
 var desk = machine{
 	name: fixed("box"), boot: fixed("b00t"), user: fixed("ann"),
 	terminal: fixed("pts-3"), sessionStart: fixed("4711"), process: fixed("box-42-rnd"),
+	above: noNotes, harness: noHarness,
 }
+
+func noNotes(func(string) string) []Note { return nil }
+func noHarness() int                     { return 0 }
 
 // cron is the same machine without a terminal.
 var cron = machine{
 	name: fixed("box"), boot: fixed("b00t"), user: fixed("ann"),
 	terminal: fixed(""), sessionStart: fixed("4711"), process: fixed("box-42-rnd"),
+	above: noNotes, harness: noHarness,
+}
+
+// noted is that desk under processes of harnesses whose hooks have left notes.
+func noted(notes ...Note) machine {
+	m := desk
+	m.above = func(func(string) string) []Note { return notes }
+	m.harness = func() int { return 99 }
+	return m
+}
+
+func note(harness, session string, pid int) Note {
+	return Note{Harness: harness, Session: session, Process: host.Process{PID: pid}}
 }
 
 func TestChain(t *testing.T) {
@@ -39,37 +57,79 @@ func TestChain(t *testing.T) {
 		agent         bool
 		pid           int
 		session, warn string // warn: a part of the warning, empty for none
+		label         string
 	}{
 		{name: "terminal", m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
 		{name: "terminal without leader", m: lost, owner: "box-42-rnd", source: FromProcess, warn: "export TASKLOCK_OWNER="},
 		{name: "cron", m: cron, owner: "box-42-rnd", source: FromProcess, warn: "tasklock run KEY"},
 		{name: "flag first", flag: "a/b", config: "c", env: env{"TASKLOCK_OWNER": "e"}, m: desk, owner: "a/b", source: FromFlag},
-		{name: "then environment", config: "c", env: env{"TASKLOCK_OWNER": "e/f", "CODEX_THREAD_ID": "t"}, m: desk, owner: "e/f", source: FromEnv, agent: true, session: "t"},
+		{name: "then the session", config: "c", env: env{"TASKLOCK_OWNER": "e/f", "PI_SESSION_ID": "t"}, m: desk, owner: "pi:t", source: FromHarness, agent: true, session: "t", label: "e/f"},
+		{name: "then environment", config: "c", env: env{"TASKLOCK_OWNER": "e/f", "CI_JOB_ID": "7"}, m: desk, owner: "e/f", source: FromEnv},
 		{name: "then configuration", config: "c", env: env{"CI_JOB_ID": "7"}, m: desk, owner: "c", source: FromConfig},
+		{name: "the configuration of a person", config: "me", env: env{"PI_SESSION_ID": "t"}, m: desk, owner: "pi:t", source: FromHarness, agent: true, session: "t", label: "me"},
 		{
 			name: "claude", env: env{"CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDECODE": "1", "CLAUDE_PID": "77", "CI_JOB_ID": "9"}, m: desk,
 			owner: "claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1",
 		},
 		{
+			name: "a session that named itself", env: env{"TASKLOCK_OWNER": "claude:s-1", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1",
+		},
+		{
 			name: "a subagent of claude", env: env{"TASKLOCK_OWNER": "claude:s-1/a2", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
-			owner: "claude:s-1/a2", source: FromEnv, agent: true, pid: 77, session: "s-1",
+			owner: "claude:s-1/a2", source: FromHarness, agent: true, pid: 77, session: "s-1",
 		},
 		{
-			name: "an owner that outlives claude", env: env{"TASKLOCK_OWNER": "nightly", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
-			owner: "nightly", source: FromEnv, agent: true, session: "s-1",
+			name: "under a run of the session", env: env{"TASKLOCK_OWNER": "claude:s-1/r/cmd", "TASKLOCK_LEASE": "l", "CLAUDE_CODE_SESSION_ID": "s-1"}, m: desk,
+			owner: "claude:s-1/r/cmd", source: FromHarness, agent: true, session: "s-1",
 		},
 		{
-			name: "another session of claude", env: env{"TASKLOCK_OWNER": "claude:s-12", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
-			owner: "claude:s-12", source: FromEnv, agent: true, session: "s-1",
+			name: "claude under a run", env: env{"TASKLOCK_OWNER": "ci/cmd", "TASKLOCK_LEASE": "l", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "ci/cmd/claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1",
+		},
+		{
+			name: "a run of that claude", env: env{"TASKLOCK_OWNER": "ci/cmd/claude:s-1/r/cmd", "TASKLOCK_LEASE": "l", "CLAUDE_CODE_SESSION_ID": "s-1"}, m: desk,
+			owner: "ci/cmd/claude:s-1/r/cmd", source: FromHarness, agent: true, session: "s-1",
+		},
+		{
+			name: "claude under a run of claude", env: env{"TASKLOCK_OWNER": "claude:s-1/r/cmd", "TASKLOCK_LEASE": "l", "CLAUDE_CODE_SESSION_ID": "s-2"}, m: desk,
+			owner: "claude:s-1/r/cmd/claude:s-2", source: FromHarness, agent: true, session: "s-2",
+		},
+		{
+			name: "codex under a run of claude", env: env{"TASKLOCK_OWNER": "claude:s-1/r/cmd", "TASKLOCK_LEASE": "l", "CLAUDE_CODE_SESSION_ID": "s-1", "CODEX_SESSION_ID": "t"}, m: desk,
+			owner: "claude:s-1/r/cmd/codex:t", source: FromHarness, agent: true, session: "s-1",
+		},
+		{
+			name: "a name from a profile", env: env{"TASKLOCK_OWNER": "me", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1", label: "me",
+		},
+		{
+			name: "claude inside of claude", env: env{"TASKLOCK_OWNER": "claude:s-12", "CLAUDE_CODE_SESSION_ID": "s-1", "CLAUDE_PID": "77"}, m: desk,
+			owner: "claude:s-1", source: FromHarness, agent: true, pid: 77, session: "s-1", label: "claude:s-12",
 		},
 		{name: "an old claude", env: env{"CLAUDECODE": "1"}, m: cron, owner: "box-42-rnd", source: FromProcess, agent: true, warn: "--owner claude:"},
 		{name: "there is no CLAUDE_SESSION_ID", env: env{"CLAUDE_SESSION_ID": "x"}, m: desk, owner: "ann@box:pts-3@4711", source: FromTerminal},
 		{name: "bad pid", env: env{"CLAUDE_CODE_SESSION_ID": "s", "CLAUDE_PID": "-1"}, m: desk, owner: "claude:s", source: FromHarness, agent: true, session: "s"},
-		{name: "codex thread", env: env{"CODEX_THREAD_ID": "t", "CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:t", source: FromHarness, agent: true, session: "t"},
+		{name: "codex", env: env{"CODEX_THREAD_ID": "s", "CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:s", source: FromHarness, agent: true, session: "s"},
+		{name: "a subagent of codex", env: env{"CODEX_THREAD_ID": "t", "CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:s/t", source: FromHarness, agent: true, session: "s"},
 		{name: "codex session", env: env{"CODEX_SESSION_ID": "s"}, m: desk, owner: "codex:s", source: FromHarness, agent: true, session: "s"},
+		{name: "codex thread", env: env{"CODEX_THREAD_ID": "t"}, m: desk, owner: "codex:t", source: FromHarness, agent: true, session: "t"},
 		{
 			name: "an agent inside a session that named itself", env: env{"TASKLOCK_OWNER": "claude:s", "CLAUDE_CODE_SESSION_ID": "s", "CODEX_THREAD_ID": "t"}, m: desk,
-			owner: "claude:s/codex:t", source: FromEnv, agent: true, session: "s",
+			owner: "claude:s/codex:t", source: FromHarness, agent: true, session: "s",
+		},
+		{name: "noted", env: env{"GEMINI_CLI": "1"}, m: noted(note("gemini", "g", 55)), owner: "gemini:g", source: FromHarness, agent: true, session: "g", pid: 55},
+		{name: "noted, and no mark", m: noted(note("codex", "s", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 55},
+		{name: "the nearest", m: noted(note("gemini", "in", 55), note("gemini", "out", 44)), owner: "gemini:in", source: FromHarness, agent: true, session: "in", pid: 55},
+		{name: "the process of a session", env: env{"CODEX_SESSION_ID": "s"}, m: noted(note("codex", "s", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 55},
+		{name: "not noted", env: env{"CODEX_SESSION_ID": "s"}, m: noted(note("codex", "other", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 99},
+		{
+			name: "noted by both", env: env{"GEMINI_CLI": "1", "CLAUDE_CODE_SESSION_ID": "c", "CLAUDE_PID": "44"}, m: noted(note("gemini", "g", 55), note("claude", "c", 44)),
+			owner: "claude:c/gemini:g", source: FromHarness, agent: true, session: "c", pid: 99,
+		},
+		{
+			name: "two sessions in one process", env: env{"GEMINI_CLI": "1"}, m: noted(note("gemini", "g", 55), note("gemini", "h", 55)),
+			owner: "ann@box:pts-3@4711", source: FromTerminal, agent: true, warn: "--owner gemini:",
 		},
 		{name: "a hook of gemini", env: env{"GEMINI_CLI": "1", "GEMINI_SESSION_ID": "g"}, m: desk, owner: "gemini:g", source: FromHarness, agent: true, session: "g"},
 		{name: "pi", env: env{"PI_SESSION_ID": "p"}, m: desk, owner: "pi:p", source: FromHarness, agent: true, session: "p"},
@@ -111,6 +171,12 @@ func TestChain(t *testing.T) {
 			}
 			if !strings.Contains(id.Warning, c.warn) || (c.warn == "") != (id.Warning == "") || (c.warn == "") != (id.Remedy == "") {
 				t.Errorf("warning %q, want %q", id.Warning, c.warn)
+			}
+			if id.Label != c.label {
+				t.Errorf("label %q, want %q", id.Label, c.label)
+			}
+			if again := identify(Input{Flag: c.flag, Config: c.config, Env: func(k string) string { return c.env[k] }}, c.m); again.Warning != id.Warning {
+				t.Errorf("the next warning is %q after %q", again.Warning, id.Warning)
 			}
 			if err := lock.CheckOwner(id.Owner); err != nil {
 				t.Error(err)

@@ -19,22 +19,46 @@ var programs = []string{
 const maxAncestors = 64
 
 // Harness is the process that the session lives in: the one that the harness
-// names, else the nearest parent of this process that is a harness.
+// names, else the nearest parent of this process that is one.
 func Harness(id Identity) (int, error) {
 	if id.PID > 0 {
 		return id.PID, nil
 	}
+	return nearest()
+}
+
+// nearest is the closest parent of this process that is a harness.
+func nearest() (int, error) {
+	found := 0
+	err := ancestors(func(pid int, words []string) bool {
+		if fits(words) {
+			found = pid
+		}
+		return found > 0
+	})
+	switch {
+	case found > 0:
+		return found, nil
+	case err != nil:
+		return 0, err
+	}
+	return 0, errors.New("no coding agent is among the parents of this process")
+}
+
+// ancestors visits the processes above this one, the nearest first, until visit
+// says that it is enough.
+func ancestors(visit func(pid int, words []string) bool) error {
 	for pid, n := os.Getppid(), 0; pid > 1 && n < maxAncestors; n++ {
 		parent, words, err := host.Parent(pid)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if fits(words) {
-			return pid, nil
+		if visit(pid, words) {
+			return nil
 		}
 		pid = parent
 	}
-	return 0, errors.New("no coding agent is among the parents of this process")
+	return nil
 }
 
 // fits reports whether a command line is that of a harness: by the name of its

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -14,49 +15,61 @@ type harness struct {
 	ids   []string // variables that hold the session, the best first
 	marks []string // variables that show the harness is there
 	pid   string   // variable that holds its process
+
+	thread string // variable that holds the id of a subagent, or that of the session
 }
 
 // harnesses, in the order in which their ids are looked for. The last one
 // stands for those that only say what they are.
 var harnesses = []harness{
 	{name: "claude", ids: []string{"CLAUDE_CODE_SESSION_ID"}, marks: []string{"CLAUDECODE"}, pid: "CLAUDE_PID"},
-	{name: "codex", ids: []string{"CODEX_THREAD_ID", "CODEX_SESSION_ID"}},
+	{name: "codex", ids: []string{"CODEX_SESSION_ID", "CODEX_THREAD_ID"}, thread: "CODEX_THREAD_ID"},
 	{name: "pi", ids: []string{"PI_SESSION_ID"}},
 	{name: "gemini", ids: []string{"GEMINI_SESSION_ID"}, marks: []string{"GEMINI_CLI"}}, // only hooks see the id
 	{name: "cursor", ids: []string{"CURSOR_CONVERSATION_ID"}, marks: []string{"CURSOR_AGENT"}},
-	{name: "opencode", marks: []string{"OPENCODE"}, pid: "OPENCODE_PID"},
+	{name: "opencode", ids: []string{"OPENCODE_SESSION_ID"}, marks: []string{"OPENCODE"}, pid: "OPENCODE_PID"},
 	{name: "agent", marks: []string{"AI_AGENT"}},
 }
 
-// sighting is which harnesses the environment shows, in the table's order.
+// sighting is which harnesses can be seen, in the table's order.
 type sighting []found
 
 type found struct {
-	name string
-	id   string // empty: it is there and names no session
-	pid  int
+	name   string
+	id     string // empty: it is there and names no session
+	thread string // a subagent that has an id of its own
+	pid    int
 }
 
-func detect(env func(string) string) sighting {
+// detect looks at the environment and at what the hooks of the harnesses above
+// this process have noted.
+func detect(env func(string) string, above []Note) sighting {
 	var s sighting
 	for _, h := range harnesses {
-		f := found{name: h.name}
-		for _, v := range h.ids {
-			if f.id = strings.TrimSpace(env(v)); f.id != "" {
-				break
-			}
+		f := found{name: h.name, id: first(env, h.ids)}
+		if f.id != "" && h.thread != "" {
+			f.thread = strings.TrimSpace(env(h.thread))
 		}
-		if f.id == "" && !slices.ContainsFunc(h.marks, func(v string) bool { return set(env(v)) }) {
-			continue
+		if pid, err := strconv.Atoi(env(h.pid)); h.pid != "" && err == nil && pid > 1 {
+			f.pid = pid
 		}
-		if h.pid != "" {
-			if pid, err := strconv.Atoi(env(h.pid)); err == nil && pid > 1 {
-				f.pid = pid
-			}
+		if n := sole(above, h.name); f.id == "" && n.Session != "" || f.pid == 0 && n.Session == f.id {
+			f.id, f.pid = n.Session, n.Process.PID
 		}
-		s = append(s, f)
+		if f.id != "" || slices.ContainsFunc(h.marks, func(v string) bool { return set(env(v)) }) {
+			s = append(s, f)
+		}
 	}
 	return s
+}
+
+func first(env func(string) string, names []string) string {
+	for _, v := range names {
+		if id := strings.TrimSpace(env(v)); id != "" {
+			return id
+		}
+	}
+	return ""
 }
 
 // set reports whether a mark says yes.
@@ -64,27 +77,56 @@ func set(v string) bool { return v != "" && v != "0" && v != "false" }
 
 func (s sighting) agent() bool { return len(s) > 0 }
 
-// first names the harness that a warning is about.
-func (s sighting) first() string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[0].name
-}
-
-// owner names the session. Where one agent started another both ids are in
-// the environment, and which is the inner one cannot be seen; so all of them
-// together are the name. Two agents that a third one started are then not
-// taken for one.
-func (s sighting) owner() string {
-	var parts []string
+// nameless is the harness that a warning is about: one that names no session.
+func (s sighting) nameless() string {
 	for _, f := range s {
-		if f.id != "" {
-			parts = append(parts, f.name+":"+segment(f.id))
+		if f.id == "" {
+			return f.name
 		}
 	}
-	return strings.Join(parts, "/")
+	return ""
 }
+
+// names are those of the sessions, as parts of an owner's name.
+func (s sighting) names() (out []string) {
+	for _, f := range s {
+		switch {
+		case f.id == "":
+		case f.thread == "" || f.thread == f.id:
+			out = append(out, f.name+":"+segment(f.id))
+		default:
+			out = append(out, f.name+":"+segment(f.id)+"/"+segment(f.thread))
+		}
+	}
+	return out
+}
+
+// owner names whoever works in the session, given the name and the lease that
+// it inherited. Where one agent started another both ids can be seen, and which
+// is the inner one cannot; so all of them together are the name. Two agents that
+// a third one started are then not taken for one.
+//
+// An inherited name counts where it is that of this session or of a part of it,
+// or where a command under a lease inherited both: such a command may use what
+// the lease holds. Any other is the name of somebody else, often of all that a
+// person starts.
+func (s sighting) owner(inherited, lease string) string {
+	names := s.names()
+	if len(names) == 0 {
+		return ""
+	}
+	rest := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return partOf(inherited, name) })
+	switch {
+	case inherited != "" && len(rest) == 0:
+		return inherited
+	case inherited != "" && lease != "":
+		return inherited + "/" + strings.Join(rest, "/")
+	}
+	return strings.Join(names, "/")
+}
+
+// partOf reports whether owner is of that name or below it.
+func partOf(owner, name string) bool { return strings.Contains("/"+owner+"/", "/"+name+"/") }
 
 // session is the first id as its harness knows it.
 func (s sighting) session() string {
@@ -97,15 +139,22 @@ func (s sighting) session() string {
 }
 
 // pid is the process of the harness that owner belongs to. An owner that
-// somebody chose for another purpose does not end with the session.
-func (s sighting) pid(owner string) int {
+// somebody chose for another purpose does not end with the session. Of several
+// sessions the one that is nearest to this process counts.
+func (s sighting) pid(owner string, nearest func() int) int {
+	var mine []found
 	for _, f := range s {
-		name := f.name + ":" + segment(f.id)
-		if f.pid > 0 && (owner == name || strings.HasPrefix(owner, name+"/") || f.id == "" && strings.HasPrefix(owner, name)) {
-			return f.pid
+		if f.id == "" && strings.HasPrefix(owner, f.name+":") || f.id != "" && partOf(owner, f.name+":"+segment(f.id)) {
+			mine = append(mine, f)
 		}
 	}
-	return 0
+	if len(mine) == 0 {
+		return 0
+	}
+	if len(mine) == 1 && mine[0].pid > 0 {
+		return mine[0].pid
+	}
+	return cmp.Or(nearest(), mine[0].pid)
 }
 
 // digest shortens an id that is too long to be part of a name.

@@ -91,6 +91,7 @@ var (
 		{"UserPromptSubmit", ""},
 		{"SubagentStart", ""},
 		{"SubagentStop", ""},
+		{"SessionEnd", ""},
 	}
 	geminiHooks = []hooked{{"SessionStart", ""}, {"BeforeTool", "write_file|replace|run_shell_command"}, {"AfterTool", ""}, {"BeforeAgent", ""}, {"SessionEnd", ""}}
 	cursorHooks = []hooked{

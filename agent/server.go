@@ -9,9 +9,10 @@ import (
 // serverMark begins the name of a server that holds for the owner before it.
 const serverMark = "/mcp-"
 
-// ServerOwner names a server that holds locks for an owner. Its holders are
-// children of this name: they exclude each other, whoever asks the server.
-func ServerOwner(owner string) string { return owner + serverMark + lock.NewID() }
+// ServerMark makes of an owner's name that of a server which holds locks for it.
+// Its holders are children of this name: they exclude each other, whoever asks
+// the server.
+func ServerMark() string { return serverMark + lock.NewID() }
 
 // Serves reports whether holder holds through a server for someone whose locks
 // the caller may use. A session that locks files through its server must not be

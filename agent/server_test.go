@@ -3,7 +3,7 @@ package agent
 import "testing"
 
 func TestServes(t *testing.T) {
-	mine := ServerOwner("claude:s1") + "/x7"
+	mine := "claude:s1" + ServerMark() + "/x7"
 	for _, c := range []struct {
 		holder, caller string
 		want           bool
@@ -12,7 +12,7 @@ func TestServes(t *testing.T) {
 		{mine, "claude:s1/agent", true}, // may use what its parent holds
 		{mine, "claude:s2", false},
 		{mine, "claude:s", false},
-		{ServerOwner("claude:s1/agent") + "/x7", "claude:s1", false}, // its subagent's own
+		{"claude:s1/agent" + ServerMark() + "/x7", "claude:s1", false}, // its subagent's own
 		{"claude:s1/agent", "claude:s1", false},
 		{"claude:s1", "claude:s1", false},
 		{"/mcp-", "", false},

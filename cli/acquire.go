@@ -53,7 +53,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 		}
 	}
 	r := lock.AcquireRequest{
-		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session,
+		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session, Label: id.Label,
 		TTL: o.ttl.value, MaxHold: o.maxHold.value, Wait: o.wait.value,
 		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
 		Within: task.Within, Times: cfg.Times(),

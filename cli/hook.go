@@ -52,8 +52,9 @@ const hookTime = 3 * time.Second
 // hook is one event under way.
 type hook struct {
 	agent.Event
-	app    *App
-	owners []string // all names of the caller
+	app     *App
+	owners  []string // all names of the caller
+	unnamed bool     // its commands must name the owner
 
 	outside string // a folder in no repository and no project, if there is one to write in
 }
@@ -134,18 +135,18 @@ func (h *hook) settle() {
 	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
 		a.Dir = h.Dir
 	}
-	in := agent.Input{Flag: a.Owner, Env: a.Env}
-	if cfg, err := a.Config(); err == nil {
-		in.Config = cfg.fileOwner()
-	}
+	in := a.identityInput()
 	a.id = h.Identity(in)
 	h.owners = []string{a.id.Owner}
-	// Where a harness gives its commands no session they act in the name of
-	// their terminal: what that holds must not keep the agent from its own files.
-	if around := agent.Identify(in); around.Source != agent.FromProcess {
+	// Where commands find no session they act in the name of their terminal: what
+	// that holds must not keep the agent from its own files.
+	if around := agent.Identify(in); around.Source == agent.FromTerminal {
 		h.owners = append(h.owners, around.Owner)
 	}
-	if h.NeedsOwner() {
+	if h.What == agent.SessionStart {
+		h.remember()
+	}
+	if h.unnamed = h.NeedsOwner(in); h.unnamed {
 		a.Owner = a.id.Owner
 	}
 }

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/repo"
 )
 
 // start tells a session what it holds and what others do.
 func (h *hook) start(ctx context.Context) error {
-	h.exportOwner()
 	st, err := h.store(ctx)
 	if err != nil {
 		return err
@@ -26,7 +25,7 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.reply(h.Tell(h.app.facts(seen, h.NeedsOwner()), h.app.id.Owner))
+	return h.reply(h.Tell(h.app.facts(seen, h.unnamed), h.app.id.Owner))
 }
 
 // maxFacts keeps what a session is told within 120 tokens or so.
@@ -73,24 +72,17 @@ func some(keys []string, more int, unknown bool) string {
 	return text
 }
 
-// exportOwner lets the shell commands of the session have its owner, where the
-// harness reads variables from a file. It fires again after a compaction.
-func (h *hook) exportOwner() {
-	file := h.app.Env("CLAUDE_ENV_FILE")
-	if h.Harness != "claude" || file == "" || h.Session == "" || h.app.Env("TASKLOCK_OWNER") != "" {
-		return
+// remember lets what the harness runs without a session's id find it. Where that
+// cannot be, commands must name the owner.
+func (h *hook) remember() {
+	if n, err := h.note(); err == nil {
+		_ = agent.Remember(h.app.Env, n)
 	}
-	line := "export TASKLOCK_OWNER=" + shellQuote(h.app.id.Owner) + "\n"
-	before, err := os.ReadFile(file)
-	if err != nil && !repo.Absent(err) || strings.Contains(string(before), line) {
-		return
-	}
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return
-	}
-	_, _ = f.WriteString(line)
-	_ = f.Close()
+}
+
+func (h *hook) note() (agent.Note, error) {
+	p, err := host.Find(h.app.id.PID)
+	return agent.Note{Harness: h.Harness, Session: h.Session, Process: p}, err
 }
 
 // startAgent gives a subagent its own owner, which only it can use: it has its
@@ -122,6 +114,9 @@ var endTime = 250 * time.Millisecond
 func (h *hook) end(ctx context.Context) error {
 	if h.app.id.Session == "" {
 		return fmt.Errorf("the event names no session, so nothing is released")
+	}
+	if n, err := h.note(); err == nil {
+		agent.Forget(h.app.Env, n)
 	}
 	r := lock.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "session ended"}
 	if h.app.id.Source != agent.FromHarness { // a name that may outlive the session

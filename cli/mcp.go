@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -26,6 +28,7 @@ type MCPRequest struct {
 	TTL, MaxHold time.Duration
 	Times        lock.Times
 	Session      string
+	Caller       func(session, thread string) (owner, sessionID string)
 	Keys         func([]string) ([]string, error)
 	Code         func(error) string
 	Note         func(text string)
@@ -115,7 +118,7 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 	}
 	id := a.Identity()
 	r := MCPRequest{
-		Owner: id.Owner, Session: id.Session, TTL: o.ttl.value, MaxHold: o.maxHold.value, Times: cfg.Times(),
+		Owner: id.Owner, Session: id.Session, Caller: a.mcpCaller(), TTL: o.ttl.value, MaxHold: o.maxHold.value, Times: cfg.Times(),
 		Keys: a.paths, Code: func(err error) string { return judge(err).code }, Version: a.version(),
 		Note: func(text string) { a.note("%s", text) },
 	}
@@ -123,6 +126,27 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 		r.MaxHold = httpMaxHold
 	}
 	return r, lock.CheckOwner(r.Owner)
+}
+
+// mcpCaller says for whom a call on the server's pipe is. Codex names session and
+// thread with every call. Others are found by what their hooks have noted, which
+// may be after they have started the server.
+func (a *App) mcpCaller() func(session, thread string) (owner, sessionID string) {
+	var mu sync.Mutex
+	return func(session, thread string) (string, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		id := a.id
+		switch {
+		case session != "":
+			e := agent.Event{Harness: "codex", Session: session, Agent: thread}
+			id = e.Identity(a.identityInput())
+		case id.Source != agent.FromFlag && id.Source != agent.FromHarness:
+			a.id = agent.Identify(a.identityInput())
+			id = a.id
+		}
+		return id.Owner, id.Session
+	}
 }
 
 // http finds the access key and begins to listen.

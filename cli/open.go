@@ -50,13 +50,17 @@ func (a *App) leave(url string) {
 // Identity is who calls, found out once when it is first asked for.
 func (a *App) Identity() agent.Identity {
 	if a.id.Owner == "" {
-		in := agent.Input{Flag: a.Owner, Env: a.Env}
-		if cfg, err := a.Config(); err == nil { // else opening the store will say so
-			in.Config = cfg.fileOwner()
-		}
-		a.id = agent.Identify(in)
+		a.id = agent.Identify(a.identityInput())
 	}
 	return a.id
+}
+
+func (a *App) identityInput() agent.Input {
+	in := agent.Input{Flag: a.Owner, Env: a.Env}
+	if cfg, err := a.Config(); err == nil { // else opening the store will say so
+		in.Config = cfg.fileOwner()
+	}
+	return in
 }
 
 // caller is the identity for commands that change something in its name.

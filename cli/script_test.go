@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +29,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TASKLOCK_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "guardian" {
 		tasklock()
 	}
-	_ = flag.Set("test.parallel", "4") // most of them wait for each other's processes
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup the scripts' commands would inherit that it is ignored
+	_ = flag.Set("test.parallel", "4")                     // most of them wait for each other's processes
 	testscript.Main(m, map[string]func(){"tasklock": tasklock})
 }
 

@@ -64,6 +64,7 @@ func (p *printer) show(s lock.ShowResult) {
 		}
 		add("worktree", l.Worktree)
 		add("session", l.Session)
+		add("label", l.Label)
 		add("reason", l.Reason)
 	}
 	party := func(what string, i int, w lock.Waiter) {

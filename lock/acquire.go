@@ -41,6 +41,7 @@ type AcquireRequest struct {
 	Group    int          // together with this process group; 0: none
 	Worktree string
 	Session  string
+	Label    string // who is behind the owner, for people
 	Reason   string
 
 	DryRun bool // say what would happen, change nothing
@@ -142,7 +143,7 @@ func (r *AcquireRequest) check() (err error) {
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
 	return errors.Join(checkID(r.ID), CheckTTL(r.TTL),
-		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session))
+		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }
 
 // theirs reports whether a record under the name of this request's lease was
@@ -160,7 +161,7 @@ func (r *AcquireRequest) record() leaseRecord {
 	return leaseRecord{
 		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
 		Host: host.Name(), Process: r.Process, Group: r.Group,
-		Worktree: r.Worktree, Session: r.Session, Reason: r.Reason, Requested: r.requested, Attached: r.user, For: r.For, Call: r.call,
+		Worktree: r.Worktree, Session: r.Session, Label: r.Label, Reason: r.Reason, Requested: r.requested, Attached: r.user, For: r.For, Call: r.call,
 	}
 }
 

@@ -25,6 +25,7 @@ type Info struct {
 	PID         int       `json:"pid"`
 	Worktree    string    `json:"worktree"`
 	Session     string    `json:"session"`
+	Label       string    `json:"label,omitempty"` // who is behind the owner
 	Reason      string    `json:"reason"`
 	Waiters     int       `json:"waiters"`
 }
@@ -34,7 +35,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 	i := Info{
 		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
 		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: ls.Time.Add(l.ttl()).UTC(),
-		State: stateOf(ls), Host: l.Host, PID: l.PID, Worktree: l.Worktree, Session: l.Session, Reason: l.Reason,
+		State: stateOf(ls), Host: l.Host, PID: l.PID, Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
 		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
 	}
 	if !ls.Exists() { // it was over, and stayed behind in a move

@@ -45,6 +45,7 @@ type leaseRecord struct {
 	Group        int       `json:"processGroup,omitempty"` // and this whole group's, if set
 	Worktree     string    `json:"worktree,omitempty"`
 	Session      string    `json:"session,omitempty"`
+	Label        string    `json:"label,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
 	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it

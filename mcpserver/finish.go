@@ -19,7 +19,7 @@ func (s *Server) release(ctx context.Context, _ *call, in releaseArgs) (Result, 
 		return *h.ended, nil
 	}
 	if h.lease == nil { // a place in the queue
-		_, err = lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: s.owner + "/" + h.holder, All: true})
+		_, err = lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: h.owner + "/" + h.holder, All: true})
 	} else {
 		err = h.lease.Release(ctx)
 	}

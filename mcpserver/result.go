@@ -133,7 +133,7 @@ func (s *Server) inTheWay(h *lock.HeldError) Result {
 	r.Key, key = name(h.Key)
 	r.Holder, owner = name(h.Owner)
 	r.ExpiresInSeconds = seconds(time.Until(h.Until))
-	if strings.HasPrefix(h.Owner, s.owner+"/") {
+	if s.ours(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}
 	r.UntrustedText = untrusted(key, owner, h.Reason)

@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,10 @@ import (
 type Options struct {
 	Store *store.Store
 	Owner string // for whom it works; it holds as children of this one
+	// Caller says whose call it is, by the ids that a client on a pipe sends with
+	// it, if any: a harness may name the session in no other way, or only after it
+	// has started the server. Nil: Owner's.
+	Caller func(session, thread string) (owner, sessionID string)
 
 	TTL, MaxHold time.Duration
 	Times        lock.Times
@@ -72,7 +77,7 @@ const (
 // Server holds leases for its clients.
 type Server struct {
 	o     Options
-	owner string // of this process
+	mark  string // of this process, behind the names of those for whom it holds
 	tools *mcp.Server
 
 	// private means that all clients are one: the handles of what is held may be
@@ -86,6 +91,7 @@ type Server struct {
 	mu      sync.Mutex
 	closed  bool
 	handles map[string]*handle
+	owners  map[string]bool // all names under which something was taken
 }
 
 // New returns a server that nobody talks to yet.
@@ -99,8 +105,8 @@ func New(o Options) (*Server, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	s := &Server{o: o, owner: agent.ServerOwner(o.Owner), handles: map[string]*handle{}}
-	if err := lock.CheckOwner(s.owner + "/" + lock.NewID()); err != nil {
+	s := &Server{o: o, mark: agent.ServerMark(), handles: map[string]*handle{}, owners: map[string]bool{}}
+	if err := lock.CheckOwner(o.Owner + s.mark + "/" + lock.NewID()); err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -144,9 +150,29 @@ func (s *Server) Close() error {
 			}
 		}
 	}
-	_, err := lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: s.owner, All: true}) // places in queues, too
-	return errors.Join(append(errs, err)...)
+	for owner := range s.owners { // places in queues, too
+		_, err := lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: owner, All: true})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
+
+// caller is the name under which a call takes what it asks for, and the session.
+func (s *Server) caller(c *call) (owner, session string) {
+	owner, session = s.o.Owner, s.o.Session
+	if s.private && s.o.Caller != nil {
+		text := func(name string) string { v, _ := c.req.Params.Meta[name].(string); return v }
+		owner, session = s.o.Caller(text("sessionId"), text("threadId"))
+	}
+	owner += s.mark
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[owner] = true
+	return owner, session
+}
+
+// ours reports whether this server holds it.
+func (s *Server) ours(owner string) bool { return strings.Contains(owner, s.mark+"/") }
 
 // enter begins a call, unless the server is about to end. What it waits for
 // ends with its client and with the server.
@@ -173,6 +199,8 @@ func (s *Server) enter(ctx context.Context) (context.Context, func(), error) {
 type handle struct {
 	name   string // the secret that the client was given
 	holder string
+	owner  string // for whom, and its session: of the call that made it
+	where  string
 	keys   []string
 	take   takeFunc
 

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
@@ -25,7 +24,7 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 	for _, l := range all.Locks {
 		tokens[l.Key] = l.Token
 		switch {
-		case l.State != lock.Held || strings.HasPrefix(l.Owner, s.owner+"/"):
+		case l.State != lock.Held || s.ours(l.Owner):
 			continue
 		case len(r.Others) == maxLines:
 			r.More++

@@ -185,12 +185,15 @@ func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) 
 	if !(wait >= 0) {
 		return Result{}, &lock.InvalidError{What: "wait_seconds", Rule: "must not be negative"}
 	}
+	if h.owner == "" {
+		h.owner, h.where = s.caller(c)
+	}
 	r := lock.AcquireRequest{
-		Owner: s.owner, Holder: h.holder, Session: s.o.Session, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold,
+		Owner: h.owner, Holder: h.holder, Session: h.where, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold,
 		Wait: time.Duration(min(wait, maxWait.Seconds()) * float64(time.Second)),
 	}
 	if s.private { // the one client works, whichever of its leases it holds
-		r.For = s.owner
+		r.For = h.owner
 	}
 	p := c.progress(ctx, r.Wait)
 	r.Waiting = p.waiting

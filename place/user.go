@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/repo"
@@ -38,6 +39,13 @@ func user(env func(string) string, system string) Place {
 		p.err = &Error{Msg: "there is no repository or project here, and your user has no place for a store: " + homeless(system) + "; name a store with --store"}
 	}
 	return p
+}
+
+// State is the folder where tasklock keeps what it remembers for the user, and
+// the one that must be there for it; empty if there is no place for it.
+func State(env func(string) string) (folder, base string) {
+	p := user(env, runtime.GOOS)
+	return p.Folder, p.base
 }
 
 // usualState is where programs of a system keep what they remember for a user,

@@ -272,25 +272,25 @@ func TestRaceWithTheCommand(t *testing.T) {
 }
 
 // hook gives a recorded event to the hook of Claude Code.
-func (p *place) hook(event, format string) {
+func (p *place) hook(event, format string) string {
 	cmd := p.command("", "hook", "claude", event)
-	cmd.Env = append(cmd.Env, "CLAUDE_ENV_FILE="+filepath.Join(p.dir, "env"))
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(format, p.dir))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		p.Errorf("%s: %v: %s", event, err, out)
 	}
+	return string(out)
 }
 
-// hooked is the owner that the hooks give to the commands of a session.
+// hooked is the owner that the hooks know a session by.
 func (p *place) hooked(session string) string {
 	p.Helper()
-	p.hook("SessionStart", `{"session_id":"`+session+`","cwd":%q,"hook_event_name":"SessionStart","source":"startup"}`)
-	env, err := os.ReadFile(filepath.Join(p.dir, "env"))
-	m := regexp.MustCompile(`export TASKLOCK_OWNER=(\S+)`).FindSubmatch(env)
-	if err != nil || m == nil {
-		p.Fatalf("%v: %s", err, env)
+	out := p.hook("SessionStart", `{"session_id":"`+session+`","cwd":%q,"hook_event_name":"SessionStart","source":"startup"}`)
+	m := regexp.MustCompile(`This session is tasklock owner (\S+)\.`).FindStringSubmatch(out)
+	if m == nil {
+		p.Fatal(out)
 	}
-	return string(m[1])
+	return m[1]
 }
 
 // TestOwnPathLock: what a session locks through its server does not keep it

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/place"
+	"github.com/tasklock/tasklock/repo"
+)
+
+// A Note says which session lives in a process of a harness. Hooks are told the
+// session, and what the harness runs otherwise (the shell commands of Gemini,
+// the MCP servers of Codex) is not: it finds the note of a process above it.
+type Note struct {
+	Harness string       `json:"harness"`
+	Session string       `json:"session"`
+	Process host.Process `json:"process"`
+}
+
+// maxNote bounds the file of one note.
+const maxNote = 4096
+
+// Remember keeps a note for as long as its process lives, and drops those of
+// dead ones.
+func Remember(env func(string) string, n Note) error {
+	dir, err := notesFolder(env, true)
+	if err != nil {
+		return err
+	}
+	for _, other := range notes(dir) {
+		if other.Process.Life() == host.Dead {
+			_ = os.Remove(other.file(dir))
+		}
+	}
+	data, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), n.file(dir))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// Forget drops the note of a session that has ended.
+func Forget(env func(string) string, n Note) {
+	if dir, err := notesFolder(env, false); err == nil {
+		_ = os.Remove(n.file(dir))
+	}
+}
+
+func (n Note) file(dir string) string {
+	return filepath.Join(dir, digest(n.Harness+" "+n.Session+" "+n.Process.Boot+" "+n.Process.NS+" "+n.Process.Start)+".json")
+}
+
+// notesFolder is in the user's state folder, where only that user can write.
+func notesFolder(env func(string) string, create bool) (string, error) {
+	state, base := place.State(env)
+	if state == "" || !repo.IsDir(base) {
+		return "", errors.New("the user has no folder for what tasklock remembers")
+	}
+	dir := filepath.Join(state, "sessions")
+	if create {
+		return dir, os.MkdirAll(dir, 0o700)
+	}
+	return dir, nil
+}
+
+// notes reads all notes. What cannot be read is absent.
+func notes(dir string) (out []Note) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if fi, err := f.Info(); err != nil || !fi.Mode().IsRegular() || fi.Size() > maxNote || filepath.Ext(f.Name()) != ".json" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		var n Note
+		if err == nil && json.Unmarshal(data, &n) == nil && n.Session != "" && n.Process.PID > 1 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// notesAbove are the notes of processes above this one, the nearest first.
+func notesAbove(env func(string) string) (out []Note) {
+	dir, err := notesFolder(env, false)
+	if err != nil {
+		return nil
+	}
+	all := notes(dir)
+	if len(all) == 0 {
+		return nil
+	}
+	_ = ancestors(func(pid int, _ []string) bool {
+		for _, n := range all {
+			if n.Process.PID != pid {
+				continue
+			}
+			if p, err := host.Find(pid); err == nil && p == n.Process {
+				out = append(out, n)
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// sole is the session of the nearest process of a harness, if it has one only.
+func sole(above []Note, harness string) (n Note) {
+	i := slices.IndexFunc(above, func(n Note) bool { return n.Harness == harness })
+	if i < 0 {
+		return n
+	}
+	n = above[i]
+	if slices.ContainsFunc(above[i+1:], func(m Note) bool { return m.Harness == harness && m.Process == n.Process }) {
+		return Note{}
+	}
+	return n
+}
