@@ -37,7 +37,7 @@ func Steroids(ctx context.Context, path string, now time.Time) (Source, error) {
 	if err := copyDatabase(path, file); err != nil {
 		return Source{}, err
 	}
-	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite) // the copy: its log may have to be read back
+	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite) // the copy: its logs have to be read back
 	if err != nil {
 		return Source{}, damaged(path, err)
 	}
@@ -60,50 +60,77 @@ func damaged(path string, err error) error {
 // maxDatabase bounds what is copied.
 const maxDatabase = 1 << 30
 
-// copyDatabase copies a database and its log, as they were at one moment: if
-// somebody wrote meanwhile, it copies again.
+// logs are the files that SQLite keeps beside a database while it is written
+// to. Without them it is not whole: the first has commits that are not yet in
+// it, the second what a transaction that did not end has overwritten.
+var logs = [...]string{"-wal", "-journal"}
+
+// copyDatabase copies a database and its logs, as they were at one moment: if
+// somebody wrote meanwhile, it copies again. SQLite reads the logs back, or
+// takes the transaction back, when it opens the copy.
 func copyDatabase(from, to string) error {
+	from, err := filepath.EvalSymlinks(from) // the logs are beside the file, not beside the link
+	if err != nil {
+		return missing(err)
+	}
 	for range 10 {
 		before, err := stateOf(from)
 		if err != nil {
 			return err
 		}
-		for _, suffix := range []string{"-wal", ""} {
-			err := copyFile(from+suffix, to+suffix)
-			if err != nil && !(suffix != "" && errors.Is(err, fs.ErrNotExist)) {
+		for _, log := range logs {
+			if err := copyFile(from+log, to+log); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
+		}
+		if err := copyFile(from, to); err != nil {
+			return err
 		}
 		if after, err := stateOf(from); err == nil && after == before {
 			return nil
 		}
-		_ = os.Remove(to + "-wal")
+		for _, log := range logs {
+			_ = os.Remove(to + log)
+		}
 	}
 	return fmt.Errorf("%s is written to all the time; stop its runners and try again", from)
 }
 
-type fileState struct {
-	size, log     int64
-	time, logTime time.Time
+// fileState tells one state of a database from another.
+type fileState [1 + len(logs)]struct {
+	size int64
+	time time.Time
 }
 
 func stateOf(path string) (s fileState, err error) {
 	fi, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("%w: %w", driver.ErrMissing, err)
 	case err != nil:
-		return s, err
+		return s, missing(err)
 	case !fi.Mode().IsRegular():
 		return s, fmt.Errorf("%w: no database at %s", driver.ErrMissing, path)
-	case fi.Size() > maxDatabase:
-		return s, fmt.Errorf("%w: %s has %d bytes", driver.ErrTooLarge, path, fi.Size())
 	}
-	s.size, s.time = fi.Size(), fi.ModTime()
-	if fi, err := os.Stat(path + "-wal"); err == nil {
-		s.log, s.logTime = fi.Size(), fi.ModTime()
+	for i, suffix := range append([]string{""}, logs[:]...) {
+		fi, err := os.Stat(path + suffix)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return s, err
+		case fi.Size() > maxDatabase:
+			return s, fmt.Errorf("%w: %s has %d bytes", driver.ErrTooLarge, path+suffix, fi.Size())
+		}
+		s[i].size, s[i].time = fi.Size(), fi.ModTime()
 	}
 	return s, nil
+}
+
+// missing says that there is no database where there is no file.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", driver.ErrMissing, err)
+	}
+	return err
 }
 
 func copyFile(from, to string) error {

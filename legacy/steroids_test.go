@@ -1,8 +1,10 @@
 package legacy
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -66,6 +68,90 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 	if diff := cmp.Diff(before, tree(t, filepath.Dir(path))); diff != "" {
 		t.Errorf("the source was changed: %s", diff)
 	}
+}
+
+// A writer that was killed in the middle of a transaction leaves a database
+// with half of it and a journal that takes it back. So does one that still
+// writes, for a reader that looks at the files.
+func TestSteroidsWithAHotJournal(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "steroids.db")
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	run := func(script string) {
+		t.Helper()
+		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sqlitex.ExecuteTransient(conn, "PRAGMA journal_mode = DELETE", nil); err != nil {
+		t.Fatal(err)
+	}
+	run(steroidsSchema + `
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+INSERT INTO tasks SELECT 'task-' || i, 'Title ' || i, hex(randomblob(100)), 'pending', NULL FROM n;`)
+	want := titles(t, path)
+	committed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pragma := range []string{"PRAGMA cache_size = 5", "PRAGMA cache_spill = 1", "BEGIN IMMEDIATE"} { // pages go to the file before the commit
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, change := range []string{
+		"DELETE FROM tasks WHERE rowid % 10 = 0",
+		"UPDATE tasks SET title = 'half', description = hex(randomblob(300)), status = 'completed'",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, change, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := filepath.Join(t.TempDir(), "left.db") // as a machine finds it after a crash
+	for _, suffix := range []string{"", "-journal"} {
+		text, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if suffix == "" && bytes.Equal(text, committed) {
+			t.Fatal("nothing of the transaction is in the file: the test shows nothing")
+		}
+		if err := os.WriteFile(left+suffix, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(left, link); err != nil {
+		t.Logf("no symlinks here: %v", err)
+		link = left
+	}
+	before := tree(t, filepath.Dir(left))
+	for name, from := range map[string]string{"left by a crash": left, "linked": link} {
+		if got := titles(t, from); !maps.Equal(got, want) {
+			t.Errorf("%s: %d tasks, want %d, or others", name, len(got), len(want))
+		}
+	}
+	if diff := cmp.Diff(before, tree(t, filepath.Dir(left))); diff != "" {
+		t.Errorf("the source was changed: %s", diff)
+	}
+}
+
+// titles are the tasks that migrate would bring, with all that they say.
+func titles(t *testing.T, path string) map[string]string {
+	t.Helper()
+	s, err := Steroids(t.Context(), path, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, k := range s.Tasks {
+		out[k.ID] = k.Title + string(k.Status) + k.Description
+	}
+	return out
 }
 
 // tree is every file below a folder with its content and time.
