@@ -65,6 +65,10 @@ func TestDamage(t *testing.T) {
 			must(t, os.Remove(path))
 			must(t, os.WriteFile(path+"-wal", []byte("x"), 0o600))
 		}, driver.ErrDamaged},
+		"journal without database": {func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			must(t, os.WriteFile(path+"-journal", []byte("x"), 0o600))
+		}, driver.ErrDamaged},
 		"shared memory without log": {func(t *testing.T, path string) {
 			run(t, "write", path)
 			must(t, os.Remove(path+"-wal"))

@@ -134,6 +134,12 @@ func TestReadOnly(t *testing.T) {
 			if got := run(t, "write", path, as); !strings.HasPrefix(got, "denied") {
 				t.Errorf("write: %s", got)
 			}
+			if name == "closed" { // nobody can take back what a journal says is half done
+				must(t, os.WriteFile(path+"-journal", []byte("\xd9\xd5\x05\xf9"), 0o644))
+				if got := run(t, "read", path, as); !strings.HasPrefix(got, "denied") {
+					t.Errorf("with a journal: %s", got)
+				}
+			}
 			must(t, os.Chmod(path, 0o600))
 			if got := run(t, "read", path, as); !strings.HasPrefix(got, "denied") {
 				t.Errorf("closed file: %s", got)

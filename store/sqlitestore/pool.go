@@ -160,10 +160,13 @@ func (p *conns) onceFrozen(fn func(conn) error) error {
 	return fn(c)
 }
 
-// quiet returns the state of the database while it has no log.
+// quiet returns the state of the database while it has no log and no rollback
+// journal: without them it may be half of a transaction.
 func (p *conns) quiet() (fs.FileInfo, error) {
-	if _, err := os.Lstat(p.path + "-wal"); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s has a log and its folder cannot be written", driver.ErrDenied, p.path)
+	for _, log := range []string{"-wal", "-journal"} {
+		if _, err := os.Lstat(p.path + log); !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s has a log (%s) and its folder cannot be written", driver.ErrDenied, p.path, log)
+		}
 	}
 	return os.Lstat(p.path)
 }

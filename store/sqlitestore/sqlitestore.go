@@ -221,8 +221,12 @@ func (s *Store) lookAtLog(db fs.FileInfo) error {
 		if err != nil {
 			return err
 		}
+		journal, err := local.File(s.path + "-journal") // SQLite would play it back into a new database
+		if err != nil {
+			return err
+		}
 		switch {
-		case db == nil && shm == nil && wal == nil, db != nil && wal != nil:
+		case db == nil && shm == nil && wal == nil && journal == nil, db != nil && wal != nil:
 			return nil
 		case db != nil && (shm == nil || s.raise) && db.Size()%pageSize == 0:
 			return nil
