@@ -308,8 +308,12 @@ func (s *Server) run(name string, args ...string) (string, error) {
 	return string(bytes.TrimSpace(text)), err
 }
 
-// programs finds the folder with initdb and pg_ctl.
+// programs finds the folder with initdb and pg_ctl. TASKLOCK_TEST_POSTGRES names
+// that of another version.
 func programs() (string, error) {
+	if dir := os.Getenv("TASKLOCK_TEST_POSTGRES"); dir != "" {
+		return dir, nil
+	}
 	for v := 20; v >= 13; v-- { // where Debian has them
 		dir := filepath.Join("/usr/lib/postgresql", strconv.Itoa(v), "bin")
 		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
