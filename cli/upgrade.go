@@ -87,7 +87,12 @@ func (a *App) printUpgrade(p *printer, r upgradeResult) {
 		p.line("The store %s has format %d already.", r.Store, r.To)
 		return
 	}
-	p.line("%s the store %s from format %d to %d (%s).", a.did("Upgraded", "Would upgrade"), r.Store, r.From, r.To, plural(r.Records, "record"))
+	if r.From < r.To {
+		p.line("%s the store %s from format %d to %d (%s).", a.did("Upgraded", "Would upgrade"), r.Store, r.From, r.To, plural(r.Records, "record"))
+	}
+	if r.Tables {
+		p.line("%s the tables of the store %s.", a.did("Upgraded", "Would upgrade"), r.Store)
+	}
 	for _, h := range r.Holders {
 		p.line("%s is held by %s: an older tasklock cannot renew it; it is free when its ttl ends.", h.Key, h.Owner)
 	}

@@ -191,25 +191,30 @@ type UpgradeResult struct {
 	From    int  `json:"from"`    // the format before
 	To      int  `json:"to"`      // and now
 	Records int  `json:"records"` // that were written, or would be
+	Tables  bool `json:"tables"`  // what the driver keeps the records in was of an older version
 	Already bool `json:"already"` // there was nothing to do
 }
 
 // An upgrader is a driver that has to change something of its own too. That is
 // done while the store is closed, so that nobody works on half of it.
 type upgrader interface {
+	Outdated() bool // as it was when the store was opened
 	Upgrade(ctx context.Context) error
+}
+
+// outdated reports that the driver has something to change.
+func (s *Store) outdated() bool {
+	d, ok := s.d.(upgrader)
+	return ok && d.Outdated()
 }
 
 // Upgrade converts the store. Older versions of tasklock are refused in it from
 // then on, those at work too. Repeated, it continues what was interrupted.
 func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, error) {
-	out := UpgradeResult{From: Format, To: Format}
+	out := UpgradeResult{From: Format, To: Format, Tables: s.outdated()}
 	if r.DryRun {
 		todo, m, err := s.unconverted(ctx, r.Leave)
-		if out.Records = len(todo); m.older() == nil {
-			out.Already = true
-		}
-		out.From = m.was()
+		out.Records, out.From, out.Already = len(todo), m.was(), m.older() == nil && !out.Tables
 		return out, err
 	}
 	m, err := s.beginUpgrade(ctx, r.Leave)
@@ -223,7 +228,7 @@ func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, e
 		}
 	}
 	if m.older() == nil {
-		out.Already = true
+		out.Already = !out.Tables
 		return out, nil
 	}
 	out.From = m.was()
@@ -249,16 +254,19 @@ func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta
 		if m, err = tx.meta(); err != nil {
 			return err
 		}
-		if err := m.elsewhere(); err != nil || m.older() == nil || m.Converting > 0 {
+		if err := m.elsewhere(); err != nil || m.older() == nil && !s.outdated() || m.Converting > 0 {
 			return err
 		}
-		if s.o.Conversions == nil {
+		if m.older() != nil && s.o.Conversions == nil {
 			return m.older()
 		}
 		if leave != nil {
 			if err := leave(tx); err != nil {
 				return err
 			}
+		}
+		if m.older() == nil {
+			return nil
 		}
 		if fault.Bug("upgrade_unclosed") {
 			return nil
@@ -319,13 +327,16 @@ func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []
 		if m, err = tx.meta(); err != nil {
 			return err
 		}
-		if err := m.elsewhere(); err != nil || m.older() == nil {
+		if err := m.elsewhere(); err != nil || m.older() == nil && !s.outdated() {
 			return err
 		}
 		if leave != nil && m.Converting == 0 {
 			if err := leave(tx); err != nil {
 				return err
 			}
+		}
+		if m.older() == nil {
+			return nil
 		}
 		recs, err := tx.Scan("", 0)
 		if err == nil {

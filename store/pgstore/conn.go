@@ -146,7 +146,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
 	c.plain = !c.pooled && rows[0][2] == "read committed" && rows[0][4] != "error"
 	s.mu.Lock()
-	s.pooled = c.pooled
+	s.pooled, s.outdated = c.pooled, int(number(rows[0][0])) < len(steps)
 	s.mu.Unlock()
 	return nil
 }

@@ -105,6 +105,8 @@ type Store struct {
 	down   time.Time // since when it does not; zero if it does
 	silent work      // what had no answer when it was last given time for one
 	pooled bool      // a pooler stands between us and the server
+
+	outdated bool // the schema is of an older version
 }
 
 // Open opens the store that a connection string names: a libpq URL, or keywords
@@ -168,6 +170,14 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 	defer stop()
 	c, err := s.pool.get(limited, false)
 	return c, s.life.Ended(ctx, s.explain(err))
+}
+
+// Outdated reports that the schema was of an older version when a connection was
+// last made.
+func (s *Store) Outdated() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outdated
 }
 
 // Upgrade builds what the schema lacks. Older versions of tasklock refuse it from

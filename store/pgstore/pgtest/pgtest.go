@@ -73,7 +73,7 @@ func New(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	out, err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
