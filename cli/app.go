@@ -52,6 +52,7 @@ type App struct {
 	Owner    string // --owner; empty: by the chain of package agent
 	StoreURL string // --store; empty: by the configuration
 	UnsafeFS bool   // --allow-unsafe-fs
+	Timeout  string // --timeout; empty: by the configuration
 
 	founds  bool      // init: a folder that has no store gets one of its own
 	lenient bool      // a hook: where no store can be made, nothing is locked
@@ -91,13 +92,13 @@ type Inspector func(ctx context.Context, url string) (InspectReport, error)
 // Those that cannot say errors.ErrUnsupported; nil: none can.
 type Special struct {
 	// Compact drops the history that the store keeps for people, and says how many commits it had.
-	Compact func(ctx context.Context, url string, dry bool) (commits int64, err error)
+	Compact func(ctx context.Context, url string, o OpenOptions, dry bool) (commits int64, err error)
 	// Raise goes on from what is there, although this machine saw a later state.
-	Raise func(ctx context.Context, url string) (rev int64, err error)
+	Raise func(ctx context.Context, url string, o OpenOptions) (rev int64, err error)
 	// Offline returns what this machine last saw, and when: for looking only.
 	Offline func(ctx context.Context, url string) (driver.Store, time.Time, error)
 	// Files returns those of a branch on a git remote that are under a path; "" is the branch it shows first.
-	Files func(ctx context.Context, remote, branch, under string) (map[string][]byte, error)
+	Files func(ctx context.Context, remote, branch, under string, o OpenOptions) (map[string][]byte, error)
 }
 
 // OpenOptions are the same for every kind of store.
@@ -107,4 +108,5 @@ type OpenOptions struct {
 	AllowUnsafeFS bool
 	Raise         bool          // also one whose last commits are lost, to lift its revision; else driver.ErrDamaged
 	Poll          time.Duration // 0: the driver's default
+	Timeout       time.Duration // of a server that does not answer; 0: the driver's default
 }

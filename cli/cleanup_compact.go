@@ -24,7 +24,7 @@ func compact(ctx context.Context, a *App) error {
 	var r compactResult
 	err = errors.ErrUnsupported
 	if a.Special.Compact != nil {
-		r.Commits, err = a.Special.Compact(ctx, url, a.DryRun)
+		r.Commits, err = a.Special.Compact(ctx, url, cfg.opens(), a.DryRun)
 	}
 	kept := errors.Is(err, errors.ErrUnsupported)
 	if err != nil && !kept {

@@ -280,6 +280,20 @@ func (c *Config) WaitTimeout() time.Duration { return c.duration("locking.waitTi
 // PollInterval is how often a waiter looks where nothing notifies it.
 func (c *Config) PollInterval() time.Duration { return c.duration("locking.pollInterval") }
 
+// StoreTimeout is how long a command waits for a server that does not answer.
+// 0: the driver's default.
+func (c *Config) StoreTimeout() time.Duration {
+	if c.values["locking.storeTimeout"].text == "" {
+		return 0
+	}
+	return c.duration("locking.storeTimeout")
+}
+
+// opens is how a command opens its store.
+func (c *Config) opens() OpenOptions {
+	return OpenOptions{AllowUnsafeFS: c.AllowUnsafeFS(), Poll: c.PollInterval(), Timeout: c.StoreTimeout()}
+}
+
 // StrictHooks denies what a hook cannot judge.
 func (c *Config) StrictHooks() bool { return c.values["hooks.strict"].text == "true" }
 

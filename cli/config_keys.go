@@ -33,6 +33,7 @@ var settings = []setting{
 	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", exact(lock.DefaultTTL("path:x")), "the same for a path", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lock.MinTTL, lock.MaxTTL)},
 	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look where nothing notifies", "duration", between(100*time.Millisecond, time.Hour)},
+	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a server that does not answer (git 30s, PostgreSQL 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
 	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "a hook that cannot find out whether an edit is allowed denies it", "bool", boolValue},
 }
 

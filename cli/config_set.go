@@ -149,7 +149,7 @@ func (a *App) leaves(ctx context.Context, to string) (keys []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	d, err := a.Open(ctx, from, OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS()})
+	d, err := a.Open(ctx, from, OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Timeout: cfg.StoreTimeout()})
 	if errors.Is(err, driver.ErrMissing) {
 		return nil
 	}

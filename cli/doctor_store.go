@@ -227,7 +227,7 @@ func (x *examination) copyAside() string {
 func (x *examination) records(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	d, err := x.app.Open(ctx, x.url, OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second})
+	d, err := x.app.Open(ctx, x.url, OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		x.none(err)

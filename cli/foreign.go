@@ -109,11 +109,15 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 	if a.Special.Files == nil {
 		return legacy.Source{}, errors.ErrUnsupported
 	}
-	tasks, err := a.Special.Files(ctx, place, "", legacy.AITasksFolder)
+	cfg, err := a.Config()
+	if err != nil {
+		return legacy.Source{}, err
+	}
+	tasks, err := a.Special.Files(ctx, place, "", legacy.AITasksFolder, cfg.opens())
 	if err != nil && !errors.Is(err, driver.ErrMissing) {
 		return legacy.Source{}, err
 	}
-	locks, err := a.Special.Files(ctx, place, legacy.AITasksLocks, "")
+	locks, err := a.Special.Files(ctx, place, legacy.AITasksLocks, "", cfg.opens())
 	if err != nil && !errors.Is(err, driver.ErrMissing) { // nobody has locked anything yet
 		return legacy.Source{}, err
 	}

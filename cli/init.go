@@ -76,7 +76,7 @@ func (a *App) initStore(ctx context.Context) error {
 			a.commandLine("config", "set", "--local", "store", cfg.place.URL()),
 		}
 	}
-	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
+	o := cfg.opens()
 	r := initResult{Store: withoutPassword(url)}
 	d, err := a.Open(ctx, url, o)
 	if err == nil { // opening may rely on what was seen before
@@ -129,7 +129,7 @@ func (a *App) raise(ctx context.Context) error {
 	r := raiseResult{Store: withoutPassword(url)}
 	err = errors.ErrUnsupported
 	if a.Special.Raise != nil && isGit(url) && !a.DryRun {
-		r.Revision, err = a.Special.Raise(ctx, url)
+		r.Revision, err = a.Special.Raise(ctx, url, cfg.opens())
 	}
 	if errors.Is(err, errors.ErrUnsupported) && !(a.DryRun && isGit(url)) {
 		r.Revision, err = a.raiseHere(ctx, url)
@@ -160,7 +160,9 @@ func (a *App) retoken(ctx context.Context, url string, before int64) error {
 }
 
 func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {
-	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS(), Raise: true})
+	o := a.cfg.opens()
+	o.Raise = true
+	d, err := a.Open(ctx, url, o)
 	if err != nil || a.DryRun {
 		return 0, err
 	}

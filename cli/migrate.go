@@ -149,7 +149,7 @@ func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*stor
 	if url, err = storeValue(url); err != nil {
 		return nil, usagef("--%s: %v", flag, err)
 	}
-	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
+	o := cfg.opens()
 	d, err := a.Open(ctx, url, o)
 	if target && errors.Is(err, driver.ErrMissing) {
 		d, err = a.late(url, "named by --"+flag, o, !a.DryRun), nil

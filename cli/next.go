@@ -24,6 +24,9 @@ func (a *App) commandLine(args ...string) string {
 	if a.Owner != "" {
 		global = append(global, "--owner", a.Owner)
 	}
+	if a.Timeout != "" {
+		global = append(global, "--timeout", a.Timeout)
+	}
 	if a.UnsafeFS {
 		global = append(global, "--allow-unsafe-fs")
 	}

@@ -105,7 +105,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval()}
+	o := cfg.opens()
 	d, err := a.Open(ctx, url, o)
 	err = cfg.blame(err)
 	switch missing := errors.Is(err, driver.ErrMissing); {

@@ -127,6 +127,7 @@ func (a *App) root(args []string) *cobra.Command {
 	f.BoolVar(&a.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
 	f.StringVar(&a.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
 	f.StringVar(&a.StoreURL, "store", "", "where the records are (also: TASKLOCK_STORE)")
+	f.StringVar(&a.Timeout, "timeout", "", "how long to wait for a server that does not answer (also: TASKLOCK_STORE_TIMEOUT)")
 	f.BoolVar(&a.UnsafeFS, "allow-unsafe-fs", false, "accept a file system whose locks cannot be trusted")
 	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
@@ -229,7 +230,7 @@ func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
 			a.keyArgs = args[:dash:dash]
 		}
 		a.flags = map[string]string{}
-		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "lease"} {
+		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "timeout", "lease"} {
 			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 				a.flags[name] = f.Value.String()
 			}

@@ -27,7 +27,7 @@ const branchHead = "# What tasklock knows about this branch as a whole."
 const maxShared = 64 << 10
 
 // mayShare is what the file may hold.
-var mayShare = []string{"store", "locking.taskTimeout", "locking.sectionTimeout", "locking.jobTimeout", "locking.pathTimeout", "locking.waitTimeout", "hooks.strict"}
+var mayShare = []string{"store", "locking.taskTimeout", "locking.sectionTimeout", "locking.jobTimeout", "locking.pathTimeout", "locking.waitTimeout", "locking.storeTimeout", "hooks.strict"}
 
 // sharedFile is the file that counts in a folder: that of its worktree, or where
 // its branch has none, or in .git, that of the main worktree. Empty: not in a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
@@ -21,10 +22,19 @@ func (a *App) newStore(url string, d driver.Store) *store.Store {
 	return store.NewWith(d, store.Options{
 		Conversions: conversions(),
 		Local:       !isShared(url),
+		Patience:    a.patience(),
 		Converted: func() {
 			a.note("Note: the store %s was converted to format %d; older versions of tasklock cannot use it any more.", withoutPassword(url), store.Format)
 		},
 	})
+}
+
+// patience is how long a transaction goes on trying. 0: the default.
+func (a *App) patience() time.Duration {
+	if a.cfg == nil {
+		return 0
+	}
+	return a.cfg.StoreTimeout()
 }
 
 // isShared reports that other machines may use the store.
@@ -54,7 +64,9 @@ func (a *App) upgrade(ctx context.Context, force bool) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Poll: cfg.PollInterval(), Upgrade: true})
+	o := cfg.opens()
+	o.Upgrade = true
+	d, err := a.Open(ctx, url, o)
 	if err != nil {
 		return cfg.blame(err)
 	}

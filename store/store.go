@@ -62,9 +62,10 @@ var (
 )
 
 const (
-	maxFailures = 5   // attempts at a store that does not answer
-	maxReads    = 200 // snapshots one attempt may take to learn what it needs
-	lookupTime  = 2 * time.Second
+	maxFailures     = 5 // attempts at a store that does not answer
+	defaultPatience = 30 * time.Second
+	maxReads        = 200 // snapshots one attempt may take to learn what it needs
+	lookupTime      = 2 * time.Second
 )
 
 // Store is a place that keeps records, seen through transactions.
@@ -170,6 +171,7 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			return 0, err
 		}
 		fault.Point("store.commit")
+		a.answered = time.Now()
 		rev, err := s.d.Commit(ctx, b)
 		switch {
 		case err == nil:
@@ -182,7 +184,8 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 			}
 		case driver.Refusal(err):
 			return 0, err
-		case unwritten(err):
+		case errors.Is(err, driver.ErrUntouched) && a.again(ctx):
+		case unwritten(err), errors.Is(err, driver.ErrUntouched):
 			return 0, a.final(&readError{err})
 		default:
 			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
@@ -206,8 +209,9 @@ type attempt struct {
 	older     bool // the last run was on records that were converted on the way
 	sent      bool // a commit without receipt may have been applied
 	failures  int
-	conflicts int     // of affirmed
-	drawn     *uint64 // [Tx.Lot], once it was asked for
+	conflicts int       // of affirmed
+	drawn     *uint64   // [Tx.Lot], once it was asked for
+	answered  time.Time // when the store last answered, or when it began
 }
 
 func (a *attempt) lot() uint64 {
@@ -231,6 +235,9 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		q.Since = fresh
 		if a.guessed = a.guess && fresh == 0 && len(q.Ranges) == 0; a.guessed { // what Scan finds is not guarded
 			q.Since = 1
+		}
+		if a.answered.IsZero() {
+			a.answered = time.Now()
 		}
 		snap, err := a.s.d.Read(ctx, q)
 		if a.guessed = a.guessed && snap.Old; !a.guessed {
@@ -283,10 +290,14 @@ func (a *attempt) retryRead(ctx context.Context, err error) bool {
 }
 
 // again waits before another attempt at a store that did not answer, and
-// reports whether it is worth making.
+// reports whether it is worth making: not after many, and not after a long time.
 func (a *attempt) again(ctx context.Context) bool {
 	a.failures++
-	return ctx.Err() == nil && a.failures < maxFailures && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
+	limit := a.s.o.Patience
+	if limit <= 0 {
+		limit = defaultPatience
+	}
+	return ctx.Err() == nil && a.failures < maxFailures && time.Since(a.answered) < limit && a.s.pause(ctx, 20*time.Millisecond, a.failures) == nil
 }
 
 // decide finds out what became of a commit whose reply was lost, before fn

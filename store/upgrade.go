@@ -27,7 +27,8 @@ import (
 // leases alone: a token is a revision, and a write starts a new ttl.
 type Conversion func(records []driver.Record) ([]driver.Write, error)
 
-// Options say what a Store does with records of an older format.
+// Options change what a Store does. The first three are about records of an
+// older format.
 type Options struct {
 	// Conversions make the records of format 1 those of format 2, in this order.
 	// If nil, a store of an older format is refused with an [*OlderError].
@@ -41,6 +42,10 @@ type Options struct {
 
 	// Converted, if set, is told that a transaction converted the records first.
 	Converted func()
+
+	// Patience is how long a transaction goes on trying while the store does not
+	// answer. 0 means 30 seconds. What was begun by then is ended by the driver.
+	Patience time.Duration
 }
 
 // NewWith is [New] for a store that may have an older format.

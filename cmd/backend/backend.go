@@ -48,9 +48,9 @@ func Open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, err
 		return Opened(filestore.Open(ctx, place, &filestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS, Poll: o.Poll}))
 	case "git":
 		remote, branch, _ := strings.Cut(place, "#")
-		return Opened(gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Create: o.Create, Poll: o.Poll}))
+		return Opened(gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Create: o.Create, Poll: o.Poll, Timeout: o.Timeout}))
 	case "postgres", "postgresql":
-		return Opened(pgstore.Open(ctx, place, &pgstore.Options{Create: o.Create, Upgrade: o.Upgrade, Poll: o.Poll}))
+		return Opened(pgstore.Open(ctx, place, &pgstore.Options{Create: o.Create, Upgrade: o.Upgrade, Poll: o.Poll, Timeout: o.Timeout}))
 	case "etcd", "etcds":
 		return nil, ErrPlus
 	}

@@ -17,7 +17,7 @@ import (
 var special = cli.Special{Compact: compact, Raise: raise, Offline: offline, Files: files}
 
 // onBranch opens a git store for it.
-func onBranch(ctx context.Context, url string) (*gitstore.Store, error) {
+func onBranch(ctx context.Context, url string, o cli.OpenOptions) (*gitstore.Store, error) {
 	scheme, place, err := Split(url)
 	switch {
 	case err != nil:
@@ -26,12 +26,12 @@ func onBranch(ctx context.Context, url string) (*gitstore.Store, error) {
 		return nil, errors.ErrUnsupported
 	}
 	remote, branch, _ := strings.Cut(place, "#")
-	s, err := gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch})
+	s, err := gitstore.Open(ctx, remote, &gitstore.Options{Branch: branch, Timeout: o.Timeout})
 	return s, as(store.ErrUnreachable, err)
 }
 
-func compact(ctx context.Context, url string, dry bool) (int64, error) {
-	s, err := onBranch(ctx, url)
+func compact(ctx context.Context, url string, o cli.OpenOptions, dry bool) (int64, error) {
+	s, err := onBranch(ctx, url, o)
 	if err != nil {
 		return 0, err
 	}
@@ -43,8 +43,8 @@ func compact(ctx context.Context, url string, dry bool) (int64, error) {
 	return n, as(store.ErrUnknown, s.Compact(ctx))
 }
 
-func raise(ctx context.Context, url string) (int64, error) {
-	s, err := onBranch(ctx, url)
+func raise(ctx context.Context, url string, o cli.OpenOptions) (int64, error) {
+	s, err := onBranch(ctx, url, o)
 	if err != nil {
 		return 0, err
 	}
@@ -63,8 +63,8 @@ func offline(ctx context.Context, url string) (driver.Store, time.Time, error) {
 	return d, at, as(store.ErrUnreachable, err)
 }
 
-func files(ctx context.Context, remote, branch, under string) (map[string][]byte, error) {
-	found, err := gitstore.Files(ctx, remote, branch, under, nil)
+func files(ctx context.Context, remote, branch, under string, o cli.OpenOptions) (map[string][]byte, error) {
+	found, err := gitstore.Files(ctx, remote, branch, under, &gitstore.Options{Timeout: o.Timeout})
 	return found, as(store.ErrUnreachable, err)
 }
 

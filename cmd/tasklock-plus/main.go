@@ -25,7 +25,7 @@ func main() {
 
 func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
 	if backend.Elsewhere(url) {
-		return backend.Opened(etcdstore.Open(ctx, url, &etcdstore.Options{Create: o.Create, Poll: o.Poll}))
+		return backend.Opened(etcdstore.Open(ctx, url, &etcdstore.Options{Create: o.Create, Poll: o.Poll, Timeout: o.Timeout}))
 	}
 	return backend.Open(ctx, url, o)
 }

@@ -77,7 +77,7 @@ func linearizable(t *testing.T, steps int, open func() *store.Store) {
 		}
 	}
 	t.Logf("%d operations, %d grants, %d outcomes unknown", len(h.ops), granted, h.unknown)
-	if granted < clients {
+	if granted < clients/2 {
 		t.Error("hardly anything was granted")
 	}
 }

@@ -19,9 +19,9 @@
 // Commit has three outcomes. A nil error: the batch is applied and survives
 // loss of power. [ErrConflict]: a guard did not hold, nothing was written.
 // Any other error, unless it is one of the refusals below, means the outcome
-// is unknown: the batch may have been applied, or may still be. [ErrFull] and
-// [ErrNoTurn] are neither: nothing was written, and when there is room again, or
-// the turn is free, it will be.
+// is unknown: the batch may have been applied, or may still be. [ErrFull],
+// [ErrNoTurn] and [ErrUntouched] are neither: nothing was written, and when there
+// is room again, the turn is free, or the store is reached, it will be.
 //
 // # Refusals
 //
@@ -70,6 +70,9 @@ var (
 	ErrFull = errors.New("disk full, nothing was written")
 	// ErrNoTurn: somebody else keeps the turn to commit, and nothing was written.
 	ErrNoTurn = errors.New("no turn to commit, nothing was written")
+	// ErrUntouched: the store could not be reached, and the batch was not sent, or
+	// was turned away: nothing was written, and nothing is on its way.
+	ErrUntouched = errors.New("nothing was changed")
 	// ErrTooLarge: the batch exceeds a limit above.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: the batch cannot be meant, whatever the store holds.

@@ -245,6 +245,8 @@ func (c *cache) crowded() bool {
 
 // tidy packs the repository and drops what is no longer part of the branch.
 func (c *cache) tidy(ctx context.Context, g *git) {
+	ctx, cancel := limit(ctx, max(g.timeout, DefaultTimeout)) // it is not the server that it waits for
+	defer cancel()
 	_, _ = g.run(ctx, "-c", "gc.packRefs=false", "-c", "gc.cruftPacks=false", "-c", "gc.reflogExpire=now",
 		"gc", "--quiet", "--prune=10.minutes.ago") // another time, if not now
 }

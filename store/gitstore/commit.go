@@ -24,8 +24,12 @@ const (
 	leastAge     = 2 * time.Second // of a view that is probably not the newest
 )
 
-// maxFailures is how often a push may fail though the branch stays where it is.
-const maxFailures = 4
+// How often a push may fail, or come too late, though the branch seems to stay
+// where it is. What shows us the branch may lag behind what takes the pushes.
+const (
+	maxFailures = 4
+	maxTooLate  = 5
+)
 
 // Commit implements driver.Store.
 func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
@@ -79,19 +83,30 @@ func (s *Store) apply(group []*driver.Pending) {
 	defer cancel()
 	ctx, stop := s.life.Living(joint)
 	defer stop()
+	ctx, enough := s.server.git.limited(ctx)
+	defer enough()
 
 	w := &work{store: s, open: slices.Clone(group)}
-	err := s.turn.Lock(ctx)
+	err := s.takeTurn(ctx)
 	if err == nil {
 		err = w.run(ctx)
-		s.turn.Unlock()
+		s.leaveTurn(err == nil)
 	}
 	if err != nil {
+		err = w.untouched(s.told(ctx, err))
 		for _, p := range w.open {
 			p.Rev, p.Err = 0, s.life.Ended(p.Ctx, err)
 		}
 	}
 	s.tidy()
+}
+
+// untouched says of an error that none of what was pushed can have arrived.
+func (w *work) untouched(err error) error {
+	if driver.Refusal(err) || errors.Is(err, driver.ErrFull) || slices.ContainsFunc(w.tried, func(a attempt) bool { return !a.sure }) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUntouched, err)
 }
 
 // tidy lets git pack the cache when it has become crowded.
@@ -118,6 +133,7 @@ type work struct {
 	began    time.Time // of the last attempt
 	losses   int
 	failures int
+	late     int  // pushes that came too late for a branch that does not seem to have moved
 	whole    bool // do not cut the history: the server does not want it
 }
 
@@ -228,6 +244,7 @@ func (w *work) allBroken(ctx context.Context, v *view) (next bool, err error) {
 		return false, err
 	}
 	if now.id != v.id {
+		patienceOf(ctx).renew()
 		return true, nil
 	}
 	for _, p := range w.open {
@@ -257,7 +274,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 	s := w.store
 	if (result == lost || result == same) && !w.outOfDate() {
 		if err := w.pause(ctx); err != nil {
-			return false, err
+			return false, after(ctx, cause, err)
 		}
 	}
 	now, err := s.fetch(ctx, "", w.failures == maxFailures-1)
@@ -265,7 +282,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 		if result == refused { // an answer, whatever happened afterwards
 			return false, cause
 		}
-		return false, fmt.Errorf("%w (then: %w)", cause, err)
+		return false, after(ctx, cause, err)
 	}
 	if a, found, err := w.landed(ctx, now); err != nil || found {
 		if found {
@@ -273,22 +290,42 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 		}
 		return false, err
 	}
-	if now.id == v.id { // nobody was faster
-		switch {
-		case result == refused && alone:
-			w.whole = true
-			return true, nil
-		case result == refused:
-			return false, cause
-		case driver.Refusal(cause) && result == failed:
+	if now.id != v.id { // somebody was faster
+		if result != failed {
+			patienceOf(ctx).renew()
+		}
+		return true, nil
+	}
+	switch {
+	case result == refused && alone:
+		w.whole = true
+		return true, nil
+	case result == refused, result == failed && driver.Refusal(cause):
+		return false, cause
+	case result == lost && w.late < maxTooLate: // it has paused already
+		w.late++
+		return true, nil
+	default:
+		if w.failures++; w.failures >= maxFailures {
 			return false, cause
 		}
-		if w.failures++; w.failures == maxFailures {
-			return false, cause
-		}
-		return true, w.pause(ctx)
+	}
+	if err := w.pause(ctx); err != nil {
+		return false, after(ctx, cause, err)
 	}
 	return true, nil
+}
+
+// after is the error of a push that was followed by another one. When the time
+// of the call is over, that is all that the other one says.
+func after(ctx context.Context, cause, err error) error {
+	switch {
+	case cause == nil:
+		return err
+	case silent(ctx):
+		return cause
+	}
+	return fmt.Errorf("%w (then: %w)", cause, err)
 }
 
 // landed looks for one of our commits in the history of the branch.
@@ -340,12 +377,5 @@ func (w *work) outOfDate() bool {
 func (w *work) pause(ctx context.Context) error {
 	bound := min(max(time.Since(w.began), leastPause)<<min(w.losses, maxDoublings), mostPause)
 	w.losses++
-	t := time.NewTimer(rand.N(bound))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep(ctx, rand.N(bound))
 }

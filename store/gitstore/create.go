@@ -14,12 +14,12 @@ import (
 
 // create makes the branch. If someone else makes it at the same time, theirs
 // is used.
-func (s *Store) create(ctx context.Context) error {
-	if err := s.turn.Lock(ctx); err != nil {
+func (s *Store) create(ctx context.Context) (err error) {
+	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer s.turn.Unlock()
-	err := s.first(ctx)
+	defer func() { s.leaveTurn(err == nil) }()
+	err = s.first(ctx)
 	var said *gitError
 	if errors.As(err, &said) && strings.Contains(said.text, "hash algorithm") && s.objects.format() == 40 {
 		s.objects.setFormat(oid(strings.Repeat("0", 64))) // an empty repository of the newer kind
@@ -78,15 +78,21 @@ func (s *Store) Compact(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	if err := s.turn.Lock(living); err != nil {
-		return s.life.Ended(ctx, err)
+	living, cancel := s.server.git.limited(living)
+	defer cancel()
+	if err = s.takeTurn(living); err == nil {
+		err = s.compacted(living)
+		s.leaveTurn(err == nil)
 	}
-	defer s.turn.Unlock()
+	return s.life.Ended(ctx, s.told(living, err))
+}
+
+func (s *Store) compacted(ctx context.Context) error {
 	w := &work{store: s}
 	for {
-		v, err := s.look(living)
+		v, err := s.look(ctx)
 		if err != nil {
-			return s.life.Ended(ctx, err)
+			return err
 		}
 		if v.history == 1 {
 			return nil
@@ -97,21 +103,23 @@ func (s *Store) Compact(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		result, cause := s.server.push(living, v.id, c.id)
+		result, cause := s.server.push(ctx, v.id, c.id)
 		if result == refused || driver.Refusal(cause) {
 			return cause
 		}
-		now, err := s.fetch(living, "", false)
+		now, err := s.fetch(ctx, "", false)
 		switch {
 		case err != nil:
-			return s.life.Ended(ctx, errors.Join(cause, err))
+			return after(ctx, cause, err)
 		case now.id == v.id:
 			if w.failures++; w.failures == maxFailures {
 				return cause
 			}
+		default:
+			patienceOf(ctx).renew()
 		}
-		if err := w.pause(living); err != nil && now.history > 1 {
-			return s.life.Ended(ctx, err)
+		if err := w.pause(ctx); err != nil && now.history > 1 {
+			return err
 		}
 	}
 }
@@ -127,12 +135,14 @@ func (s *Store) Raise(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	if err := s.turn.Lock(living); err != nil {
-		return 0, s.life.Ended(ctx, err)
+	living, cancel := s.server.git.limited(living)
+	defer cancel()
+	if err := s.takeTurn(living); err != nil {
+		return 0, s.life.Ended(ctx, s.told(living, err))
 	}
-	defer s.turn.Unlock()
 	rev, err := s.raise(living)
-	return rev, s.life.Ended(ctx, err)
+	s.leaveTurn(err == nil)
+	return rev, s.life.Ended(ctx, s.told(living, err))
 }
 
 func (s *Store) raise(ctx context.Context) (int64, error) {

@@ -162,14 +162,15 @@ func TestForeignCommit(t *testing.T) {
 	}
 }
 
-// A branch that was moved back would give out tokens twice.
+// A branch that was moved back would give out tokens twice. To where it has been
+// before is what a mirror that lags would show as well; anywhere else is damage.
 func TestRewound(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		happen func(t testing.TB, remote, old string)
 		words  string
 	}{
-		{"moved back", func(t testing.TB, remote, old string) { git(t, remote, "update-ref", "refs/heads/tasklock", old) }, "moved back"},
+		{"moved back", func(t testing.TB, remote, old string) { git(t, remote, "update-ref", "refs/heads/tasklock", old) }, "lags behind"},
 		{"moved back and committed to", func(t testing.TB, remote, old string) {
 			git(t, remote, "update-ref", "refs/heads/tasklock", old)
 			commit(t, open(t, remote), put("lock/other", `{}`))
@@ -195,14 +196,18 @@ func TestRewound(t *testing.T) {
 			old := git(t, remote, "rev-parse", "tasklock")
 			last := commit(t, s, put("lock/a", `{"n":2}`))
 			c.happen(t, remote, old)
+			want := driver.ErrDamaged
+			if c.name == "moved back" {
+				want = nil
+			}
 			for range 2 { // it stays so
 				for _, h := range []*gitstore.Store{s, open(t, remote, with)} { // Create does not hide it
 					_, err := h.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}})
-					if !errors.Is(err, driver.ErrDamaged) || !strings.Contains(err.Error(), c.words) {
+					if !sameClass(err, want) || !strings.Contains(err.Error(), c.words) {
 						t.Fatalf("Read: %v", err)
 					}
 					_, err = h.Commit(t.Context(), put("lock/a", `{"n":3}`))
-					if !errors.Is(err, driver.ErrDamaged) {
+					if !sameClass(err, want) {
 						t.Fatalf("Commit: %v", err)
 					}
 				}

@@ -48,10 +48,10 @@ type git struct {
 	path    string // of the program
 	dir     string // GIT_DIR; "" in the user's own repository
 	env     []string
-	timeout time.Duration
-	secrets []string // never shown
-	limit   int64    // bytes that one command may bring
-	session bool     // the way leads to another machine
+	timeout time.Duration // of a call: see patience
+	secrets []string      // never shown
+	limit   int64         // bytes that one command may bring
+	session bool          // the way leads to another machine
 }
 
 var errTooMuch = errors.New("the server sends more than a store can hold")
@@ -70,7 +70,11 @@ func newGit(dir string, timeout time.Duration) (*git, error) {
 			g.env = append(g.env, v)
 		}
 	}
+	// Nobody is asked anything. What the user names for git alone (GIT_ASKPASS,
+	// core.askPass) answers by itself, or should; SSH_ASKPASS opens a window on most
+	// desktops. It is empty and not absent, because ssh has a default for that.
 	g.env = append(g.env, "LC_ALL=C", "LANGUAGE=", "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never",
+		"SSH_ASKPASS=", "SSH_ASKPASS_REQUIRE=never",
 		"GIT_ALLOW_PROTOCOL=file:ssh:http:https", "GIT_OPTIONAL_LOCKS=0")
 	if dir != "" {
 		g.env = append(g.env, "GIT_DIR="+dir)
@@ -112,13 +116,15 @@ type gitError struct {
 	what    string // the command
 	text    string // what it said, cleaned
 	cause   error
-	timeout time.Duration // it was ended after so long, if not 0
+	timeout time.Duration // of the call, if it was ended because that was over
 }
 
 func (e *gitError) Error() string {
 	switch {
+	case e.timeout > 0 && e.text != "":
+		return fmt.Sprintf("git %s: no answer within %v%s; it said: %s", e.what, e.timeout, moreTime, e.text)
 	case e.timeout > 0:
-		return fmt.Sprintf("git %s: no answer within %v", e.what, e.timeout)
+		return fmt.Sprintf("git %s: no answer within %v%s", e.what, e.timeout, moreTime)
 	case e.text != "":
 		return fmt.Sprintf("git %s: %s", e.what, e.text)
 	}
@@ -135,7 +141,7 @@ func (g *git) run(ctx context.Context, args ...string) (stdout string, err error
 
 // feed is run with something to read.
 func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout string, err error) {
-	limited, cancel := context.WithTimeout(ctx, g.timeout)
+	ctx, cancel := g.limited(ctx)
 	defer cancel()
 	cmd := g.command(args...)
 	var out, said capped
@@ -143,7 +149,7 @@ func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout st
 	if input == nil {
 		cmd.Stdin = nil
 	}
-	if err := limited.Err(); err != nil {
+	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	if err := cmd.Start(); err != nil {
@@ -151,14 +157,14 @@ func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout st
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	err = g.attend(limited, cmd, ended)
+	err = g.attend(ctx, cmd, ended)
 	switch {
+	case err != nil && silent(ctx):
+		return out.String(), &gitError{what: args[0], cause: errSilent, timeout: patienceOf(ctx).limit, text: g.redact(said.String())}
 	case ctx.Err() != nil && err != nil:
 		return out.String(), ctx.Err()
 	case errors.Is(err, errTooMuch):
 		return "", err
-	case limited.Err() != nil && err != nil:
-		return out.String(), &gitError{what: args[0], cause: err, timeout: g.timeout}
 	case err != nil:
 		return out.String(), &gitError{what: args[0], cause: err, text: g.redact(said.String())}
 	}

@@ -36,7 +36,8 @@
 // # Failure
 //
 // A missing branch is driver.ErrMissing; one that this machine has seen before
-// and that is gone, moved back or rewritten is driver.ErrDamaged, until [Store.Raise].
+// and that is gone or rewritten is driver.ErrDamaged, until [Store.Raise]. One that
+// is where it was some time ago is an answer of a mirror that lags: no answer.
 // So is every file on it that is not exactly as we write them. A server that
 // does not let us in, or does not take the push, is driver.ErrDenied. Any other
 // error is a server that could not be reached. A push whose answer is lost is
@@ -78,7 +79,9 @@ type Options struct {
 	Create bool
 	// Poll is how often a waiter asks the server. 0 means DefaultPoll.
 	Poll time.Duration
-	// Timeout ends a command of git that takes longer. 0 means DefaultTimeout.
+	// Timeout ends a call that waits longer for the server, with every command of
+	// git that it started. It begins anew when somebody else's push was faster.
+	// 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Dir is the user's work tree, in which a remote like "origin" has a
 	// meaning, and where relative paths begin. Empty means the current folder.
@@ -123,14 +126,16 @@ func Open(ctx context.Context, remote string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.begin(ctx)
+	limited, cancel := s.server.git.limited(ctx)
+	defer cancel()
+	k, err := s.begin(limited)
 	if err == nil && k.Rev == 0 {
-		if _, err = s.look(ctx); errors.Is(err, driver.ErrMissing) && o != nil && o.Create {
-			err = s.create(ctx)
+		if _, err = s.look(limited); errors.Is(err, driver.ErrMissing) && o != nil && o.Create {
+			err = s.create(limited)
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(s.told(limited, err), s.Close())
 	}
 	return s, nil
 }

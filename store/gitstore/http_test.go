@@ -272,6 +272,18 @@ func sameClass(err, want error) bool {
 	return errors.Is(err, want)
 }
 
+// basicAuth lets in who has the password.
+func basicAuth(user, password string) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if u, p, ok := r.BasicAuth(); ok && u == user && p == password {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		http.Error(w, "no", http.StatusUnauthorized)
+		return true
+	}
+}
+
 // The user's own credential helper is asked, and what it says is not shown.
 func TestCredentials(t *testing.T) {
 	f := newForge(t)

@@ -33,6 +33,13 @@ func Inspect(ctx context.Context, remote string, o *Options) (Report, error) {
 		return Report{}, err
 	}
 	defer func() { _ = s.Close() }()
+	ctx, cancel := s.server.git.limited(ctx)
+	defer cancel()
+	r, err := s.inspect(ctx)
+	return r, s.told(ctx, err)
+}
+
+func (s *Store) inspect(ctx context.Context) (_ Report, err error) {
 	r := Report{Remote: s.server.place.show, Branch: s.server.ref[len("refs/heads/"):], Cache: s.cache.dir}
 	if r.GitVersion, err = s.server.git.run(ctx, "version"); err != nil {
 		return r, err
@@ -42,7 +49,7 @@ func Inspect(ctx context.Context, remote string, o *Options) (Report, error) {
 		return r, err
 	}
 	_, err = s.look(ctx)
-	if err != nil && !errors.Is(err, driver.ErrDamaged) {
+	if err != nil && !errors.Is(err, driver.ErrDamaged) && !lags(err) {
 		return r, err
 	}
 	if err != nil { // what we knew and what is there do not fit

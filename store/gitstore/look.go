@@ -61,9 +61,9 @@ func (s *Store) ask(ctx context.Context, atOnce bool) (v *view, moved bool, err 
 	}
 	tip, err := s.server.tip(ctx)
 	switch {
-	case errors.Is(err, errAbsent):
+	case errors.Is(err, errAbsent) && known == nil:
 		return nil, false, s.absent()
-	case err != nil:
+	case err != nil && !errors.Is(err, errAbsent):
 		return nil, false, err
 	}
 	if newest, err := s.latest(); err == nil && newest != nil && newest.id == tip {
@@ -110,8 +110,19 @@ func (s *Store) set(v *view) {
 
 // fetch brings the cache up to date. tip is what the server is thought to
 // have: if another process has brought it already, that is enough. anew drops
-// what the cache has, because it cannot be read.
+// what the cache has, because it cannot be read. An answer that may come from a
+// mirror that lags is asked for again.
 func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
+	for n := 0; ; n++ {
+		v, err := s.fetchOnce(ctx, tip, anew)
+		if !lags(err) || n == maxStale || sleep(ctx, stalePause<<n) != nil {
+			return v, err
+		}
+		tip, anew = "", false
+	}
+}
+
+func (s *Store) fetchOnce(ctx context.Context, tip oid, anew bool) (*view, error) {
 	if err := s.gate.Lock(ctx); err != nil {
 		return nil, err
 	}
@@ -199,11 +210,12 @@ func (s *Store) accept(k *known, v *view) error {
 	switch {
 	case k.Rev == 0, k.ID != v.state.id && v.rev > k.Rev:
 		return nil
-	case v.rev < k.Rev:
-		return fmt.Errorf("%w: %s was moved back: it is at revision %d and was at %d (commit %.12s); "+
-			"put that commit back, or go on from what is there with: tasklock init --raise", driver.ErrDamaged, s.where, v.rev, k.Rev, k.Tip)
+	case v.rev < k.Rev && k.ID != v.state.id:
+		return s.movedBack(k, v)
 	case k.ID != v.state.id:
 		return s.rewritten(k, v.commit)
+	case v.rev < k.Rev:
+		return s.behind(k, v)
 	}
 	for c := v.commit; c.id != k.Tip; {
 		if c.rev <= k.Rev {
@@ -232,19 +244,6 @@ func (s *Store) accept(k *known, v *view) error {
 func (s *Store) rewritten(k *known, c commit) error {
 	return fmt.Errorf("%w: the history of %s was rewritten: commit %.12s has taken the place of %.12s at revision %d; "+
 		"put that commit back, or go on from what is there with: tasklock init --raise", driver.ErrDamaged, s.where, c.id, k.Tip, k.Rev)
-}
-
-// absent says what it means that there is no branch.
-func (s *Store) absent() error {
-	k, err := s.cache.load()
-	switch {
-	case err != nil:
-		return err
-	case k.Rev == 0:
-		return fmt.Errorf("%w: no %s", driver.ErrMissing, s.where)
-	}
-	return fmt.Errorf("%w: %s was deleted; it was at revision %d (commit %.12s); "+
-		"put that commit back, or bring back what was last seen here with: tasklock init --raise", driver.ErrDamaged, s.where, k.Rev, k.Tip)
 }
 
 // remember notes a view that the server has confirmed. The caller has the

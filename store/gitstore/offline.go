@@ -50,9 +50,11 @@ func (s *Store) Commits(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer done()
+	living, cancel := s.server.git.limited(living)
+	defer cancel()
 	v, err := s.look(living)
 	if err != nil {
-		return 0, s.life.Ended(ctx, err)
+		return 0, s.life.Ended(ctx, s.told(living, err))
 	}
 	return v.history, nil
 }

@@ -17,6 +17,8 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return driver.Snapshot{}, err
 	}
 	defer done()
+	living, cancel := s.server.git.limited(living)
+	defer cancel()
 	var snap driver.Snapshot
 	err = s.mended(living, func() error {
 		if v := s.since(q.Since); v != nil {
@@ -36,7 +38,7 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return err
 	})
 	if err != nil {
-		return driver.Snapshot{}, s.life.Ended(ctx, err)
+		return driver.Snapshot{}, s.life.Ended(ctx, s.told(living, err))
 	}
 	return snap, nil
 }
@@ -90,6 +92,8 @@ func (s *Store) Cached(ctx context.Context, q driver.Query) (driver.Snapshot, ti
 
 // holding reports whether all guards hold, and at which revision.
 func (s *Store) holding(ctx context.Context, guards []driver.Guard, look func(context.Context) (*view, error)) (ok bool, rev int64, err error) {
+	ctx, cancel := s.server.git.limited(ctx)
+	defer cancel()
 	err = s.mended(ctx, func() error {
 		v, err := look(ctx)
 		if err != nil {
@@ -99,7 +103,7 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard, look func(co
 		ok, err = v.holds(guards)
 		return err
 	})
-	return ok, rev, err
+	return ok, rev, s.told(ctx, err)
 }
 
 // maxSilent is how many times in a row a waiter may get no answer.

@@ -1,0 +1,131 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A patience is how long one call may take: all that it does with git, and its
+// wait for its turn among the processes of this machine. It begins anew when the
+// server has answered, only for somebody else: a busy branch is no silent one.
+type patience struct {
+	limit time.Duration
+	end   context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+	moves func() bool // reports that others got on since it was last asked
+}
+
+// errSilent is the cause of a context whose patience is over.
+var errSilent = errors.New("no answer in time")
+
+type patienceKey struct{}
+
+// limited gives a call its patience. Within a call that has one it changes nothing.
+func (g *git) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return limit(ctx, g.timeout)
+}
+
+func limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if patienceOf(ctx) != nil {
+		return ctx, func() {}
+	}
+	p := &patience{limit: d}
+	ctx, p.end = context.WithCancelCause(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(d, p.over)
+	return context.WithValue(ctx, patienceKey{}, p), func() { p.timer.Stop(); p.end(context.Canceled) }
+}
+
+func patienceOf(ctx context.Context) *patience {
+	p, _ := ctx.Value(patienceKey{}).(*patience)
+	return p
+}
+
+// over ends the call, unless it waits for others who get on.
+func (p *patience) over() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moves != nil && p.moves() {
+		p.timer.Reset(p.limit)
+		return
+	}
+	p.end(errSilent)
+}
+
+// renew begins anew, unless the time is over.
+func (p *patience) renew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer.Stop() {
+		p.timer.Reset(p.limit)
+	}
+}
+
+// queue says how to see that those before us get on. With nil the wait is over.
+func (p *patience) queue(moves func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moves = moves
+}
+
+// silent reports that ctx ended because the patience of its call was over.
+func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilent) }
+
+// told makes the end of a call's patience an error of its own: to whoever called
+// it is not the end of its own context.
+func (s *Store) told(ctx context.Context, err error) error {
+	if !silent(ctx) || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%s: no answer within %v%s", s.where, patienceOf(ctx).limit, moreTime)
+}
+
+const moreTime = "; if it is only slow, allow more time with --timeout"
+
+// takeTurn waits until this process may commit. While others of this machine
+// finish what they do, waiting costs no patience.
+func (s *Store) takeTurn(ctx context.Context) error {
+	p := patienceOf(ctx)
+	last := s.cache.turnEnded()
+	moves := func() bool {
+		now := s.cache.turnEnded()
+		moved := !now.Equal(last)
+		last = now
+		return moved
+	}
+	p.queue(moves)
+	err := s.turn.Lock(ctx)
+	p.queue(nil)
+	if err == nil && moves() {
+		p.renew()
+	}
+	return err
+}
+
+// leaveTurn lets the next one through. done says that the server gave an answer:
+// those who wait see that their turn will come.
+func (s *Store) leaveTurn(done bool) {
+	if done {
+		now := time.Now()
+		_ = os.Chtimes(s.cache.turnFile(), now, now)
+	}
+	s.turn.Unlock()
+}
+
+func (c *cache) turnFile() string { return filepath.Join(c.dir, "turn") }
+
+// turnEnded is when a process of this machine last had an answer in its turn.
+func (c *cache) turnEnded() time.Time {
+	if fi, err := os.Stat(c.turnFile()); err == nil {
+		return fi.ModTime()
+	}
+	return time.Time{}
+}
