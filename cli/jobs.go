@@ -88,7 +88,7 @@ func (o *jobsAddOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.env, "env", nil, "variable of the command, `K=V`; repeat for more")
 	f.Var(&o.ttl, "ttl", "a pod that is silent for so long has died (default 5m)")
 	f.Var(&o.maxRun, "max-run", "stop a command that runs longer")
-	f.Var(&o.jitter, "jitter", "spread starts over so long")
+	f.Var(&o.jitter, "jitter", "spread starts over so long, at most until the next fire time")
 	f.StringVar(&o.misfire, "misfire", "skip", "times at which no pod was there: skip, once or all (in their order)")
 	f.StringVar(&o.overlap, "overlap", "skip", "a time while the run before goes on: skip, queue or allow")
 	f.StringVar(&o.onCrash, "on-crash", "lost", "a run whose pod died: lost or retry")

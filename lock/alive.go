@@ -89,8 +89,8 @@ func (l Life) Renew(ctx context.Context, st *store.Store, names []string) error 
 // Keep renews a lease for as long as a process lives, and gives it back when
 // that has ended, if it still lives with that one: its owner may have tied it
 // to another process since, and who keeps a parent's lease does not end it. It returns when the lease has ended, by whatever means, or
-// with ctx. A store that is out of reach is asked again: a late renewal counts
-// while nobody else has taken over.
+// with ctx. What the store says and can pass is asked again: a late renewal
+// counts while nobody else has taken over.
 func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) error {
 	owner := leaseOwner(lease)
 	for {
@@ -104,7 +104,7 @@ func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) er
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && driver.Refusal(err):
+		case err != nil && !store.MayPass(err):
 			return err
 		case err != nil:
 			next = time.Second

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -86,7 +85,7 @@ func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err er
 		name := rec.Key[len(prefix):]
 		there, err := ParseGlob(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: record %q: %w", driver.ErrDamaged, rec.Key, err)
+			return nil, &store.RecordError{Key: rec.Key, Err: err}
 		}
 		if slices.ContainsFunc(globs, there.Overlaps) {
 			names = append(names, name)

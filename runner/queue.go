@@ -15,6 +15,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -89,9 +90,11 @@ type Summary struct {
 // in it is ready; others wait for it, or work elsewhere. The tasks of a runner
 // that died go to the next one that looks, at once where the death is proved.
 //
-// The end of ctx stops it, see Grace, and is no error. An error besides that
-// of the store: [*StartError] if the command cannot be started, and
-// [*RunningError] if there is a runner of that name.
+// The end of ctx stops it, see Grace, and is no error. What the store says once
+// the runner has begun, and what can pass by itself ([store.MayPass]), is tried
+// again: with Wait for ever, else for a minute. An error besides that of the
+// store: [*StartError] if the command cannot be started, and [*RunningError] if
+// there is a runner of that name.
 func Work(ctx context.Context, st *store.Store, o WorkOptions) (Summary, error) {
 	w, err := newWorker(st, o)
 	if err != nil {
@@ -240,19 +243,24 @@ func (w *worker) loop() error {
 			failures = 0
 		case errors.Is(err, errStopped):
 			return nil
-		case transient(err) && (w.o.Wait || failures < 5):
+		case store.MayPass(err) && (w.o.Wait || failures < 5):
 			failures++
-			w.say(Event{Event: "trouble"}, "The store does not answer: %v", err)
-			w.pause(failures)
+			w.trouble(Event{}, err, failures)
 		default:
 			return err
 		}
 	}
 }
 
-// transient reports whether the same may succeed later.
-func transient(err error) bool {
-	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+// transient reports whether the same may succeed soon: a damaged record waits for
+// a person.
+func transient(err error) bool { return store.MayPass(err) && !errors.Is(err, driver.ErrDamaged) }
+
+// trouble tells about a store that cannot be used now, and waits.
+func (w *worker) trouble(e Event, err error, failures int) {
+	e.Event = "trouble"
+	w.say(e, "The store cannot be used, trying again: %v", err)
+	w.pause(failures)
 }
 
 // pause is longer after each failure, and short when it is time to stop.

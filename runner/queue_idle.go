@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -41,10 +42,9 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 			return true, nil
 		case errors.As(err, &none):
 			failures = 0
-		case transient(err):
+		case store.MayPass(err):
 			failures++
-			w.say(Event{Event: "trouble"}, "The store does not answer: %v", err)
-			w.pause(failures)
+			w.trouble(Event{}, err, failures)
 		default:
 			return false, err
 		}

@@ -241,8 +241,7 @@ func (j *job) end(res Result, err error) error {
 	}
 	began := time.Now()
 	for n := 1; transient(failed) && time.Since(began) < j.w.o.TTL && j.w.hard.Err() == nil; n++ {
-		j.say("trouble", "The store does not answer: %v", failed)
-		j.w.pause(n)
+		j.w.trouble(j.event(""), failed, n)
 		do, failed = j.write(context.WithoutCancel(j.w.hard), do)
 	}
 	j.report(do, res, failed)

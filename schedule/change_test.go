@@ -86,7 +86,7 @@ func TestKeepAtAnyPace(t *testing.T) {
 		_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
 		w.must(err)
 		var done *settled
-		if err := settle(t.Context(), w.st, "x"); !errors.As(err, &done) {
+		if err := settle(t.Context(), w.st, candidate{job: "x"}); !errors.As(err, &done) {
 			t.Fatal(err)
 		}
 	}

@@ -48,7 +48,7 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.Acquire
 	key := c.key
 	r.TTL = c.ttl
 	for range 3 { // its lock may change with its definition
-		out, err := claimUnder(ctx, st, c.job, key, r)
+		out, err := claimUnder(ctx, st, c, key, r)
 		var other *otherwise
 		var fired *firedError
 		switch {
@@ -56,13 +56,13 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.Acquire
 			key = other.p.due.key(other.p.claim.at)
 			continue
 		case errors.As(err, &other):
-			if err = settle(ctx, st, c.job); errors.As(err, &other) { // it can be claimed by now
+			if err = settle(ctx, st, c); errors.As(err, &other) { // it can be claimed by now
 				key = other.p.due.key(other.p.claim.at)
 				continue
 			}
 			return claimed{}, err
 		case errors.As(err, &fired):
-			return claimed{}, passOver(ctx, st, c.job, fired.at)
+			return claimed{}, passOver(ctx, st, c, fired.at)
 		}
 		return out, err
 	}
@@ -70,14 +70,14 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.Acquire
 }
 
 // claimUnder claims, if the key is the right one for it.
-func claimUnder(ctx context.Context, st *store.Store, name, key string, r lock.AcquireRequest) (claimed, error) {
+func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r lock.AcquireRequest) (claimed, error) {
 	var s situation
 	var p plan
 	out := claimed{key: key}
-	r.Keys, r.Need, r.Reason = []string{key}, []string{jobKind + name, dueKind + name}, "job "+name
+	r.Keys, r.Need, r.Reason = []string{key}, need(c.job).Keys, "job "+c.job
 	r.Within = func(tx *store.Tx, _ string) (string, error) {
 		var err error
-		if s, err = look(tx, name, clock(tx)); err != nil {
+		if s, err = look(tx, c); err != nil {
 			return "", err
 		}
 		if p = decide(s); p.claim == nil || s.due.key(p.claim.at) != key {
@@ -104,17 +104,17 @@ func claimUnder(ctx context.Context, st *store.Store, name, key string, r lock.A
 }
 
 // settle writes what needs no claim.
-func settle(ctx context.Context, st *store.Store, name string) error {
+func settle(ctx context.Context, st *store.Store, c candidate) error {
 	var p plan
-	_, err := st.Update(ctx, need(name), func(tx *store.Tx) error {
-		s, err := look(tx, name, clock(tx))
+	_, err := st.Update(ctx, need(c.job), func(tx *store.Tx) error {
+		s, err := look(tx, c)
 		if err != nil {
 			return err
 		}
 		if p = decide(s); p.claim != nil || !p.changed {
 			return nil
 		}
-		if len(p.records) > 0 && tidies(name, p.records[0].At) {
+		if len(p.records) > 0 && tidies(c.job, p.records[0].At) {
 			if _, err := prune(tx, s.job, 200); err != nil {
 				return err
 			}
@@ -141,9 +141,9 @@ type settled struct{ p plan }
 func (s *settled) Error() string { return errNothing.Error() }
 
 // passOver takes a fire time that has a record off what is due.
-func passOver(ctx context.Context, st *store.Store, name string, at time.Time) error {
-	_, err := st.Update(ctx, need(name), func(tx *store.Tx) error {
-		s, err := look(tx, name, clock(tx))
+func passOver(ctx context.Context, st *store.Store, c candidate, at time.Time) error {
+	_, err := st.Update(ctx, need(c.job), func(tx *store.Tx) error {
+		s, err := look(tx, c)
 		if err != nil || !s.exists {
 			return err
 		}
@@ -152,7 +152,8 @@ func passOver(ctx context.Context, st *store.Store, name string, at time.Time) e
 			var p plan
 			if d.At.Before(at) { // missed, and the newest of them was to run
 				list, count := between(Job{}, s.job.cron(), *d.At, at.Add(-time.Millisecond), 1)
-				p.skipRange(s.job, *d.At, list[0], count, s.job.Misfire.reason())
+				why := "missed: " + s.why(d.start(), s.job.start(list[0])) + s.job.Misfire.rest()
+				p.skipRange(s.job, *d.At, list[0], count, why)
 			}
 			if err := putSkipped(tx, p.records); err != nil {
 				return err

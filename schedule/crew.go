@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // crew hands candidates to those who run them. A slot is a command that has
@@ -20,7 +20,10 @@ type crew struct {
 	mu      sync.Mutex
 	taken   map[string]bool      // jobs that are in the queue, or being claimed
 	blocked map[string]candidate // jobs that wait for a lock, as they were found
-	failed  map[string]failure   // jobs that could not be claimed
+	failed  map[string]failure   // jobs that could not be claimed, for a reason of their own
+	trouble trouble              // with the store: no job is claimed before its end
+	reading bool                 // it came of a look
+	said    said                 // about it, in the log
 	slots   int
 	idle    int
 	calls   int                  // of handlers
@@ -34,9 +37,8 @@ type crew struct {
 // failure is why a job could not be claimed, as it was at a revision. It is
 // tried again later, or when something was written about it.
 type failure struct {
-	rev   int64
-	until time.Time
-	err   error
+	rev int64
+	trouble
 }
 
 const (
@@ -44,7 +46,10 @@ const (
 	again  = time.Second // before another attempt at what failed
 )
 
-var errRetired = errors.New("nothing to do")
+var (
+	errRetired = errors.New("nothing to do")
+	errRests   = errors.New("the store is left alone for now")
+)
 
 func (c *crew) init() {
 	c.queue = make(chan candidate, MaxJobs)
@@ -125,6 +130,16 @@ func (c *crew) rests(job string, rev int64) error {
 		return f.err
 	}
 	return nil
+}
+
+// rest is how long no job is to be claimed.
+func (c *crew) rest() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trouble.n == 0 {
+		return 0
+	}
+	return time.Until(c.trouble.until)
 }
 
 // offer passes candidates on to those who can run them.
@@ -254,17 +269,12 @@ func (p *pod) await(ctx context.Context, r lock.AcquireRequest) (claimed, error)
 				return claimed{}, errRetired
 			}
 			p.busy(true)
-			got, err := claimNext(ctx, p.st, c, r)
-			if err == nil {
-				p.began(got.fire.Lease)
-			}
-			p.put(c)
+			got, err := p.attempt(ctx, c, r)
 			if err == nil {
 				p.staff()
 				return got, nil
 			}
 			p.busy(false)
-			p.judge(c, err)
 		case <-over:
 			if over = nil; p.spare() {
 				return claimed{}, errRetired
@@ -291,8 +301,28 @@ func (p *pod) spare() bool {
 	return p.idle > 1
 }
 
-// judge says what came of a candidate that was not claimed.
-func (p *pod) judge(c candidate, err error) {
+// attempt claims a candidate that was taken, and says what came of it.
+func (p *pod) attempt(ctx context.Context, c candidate, r lock.AcquireRequest) (claimed, error) {
+	if p.rest() > 0 {
+		p.put(c)
+		return claimed{}, errRests
+	}
+	c.trouble = p.troubleWith(c.job)
+	from := time.Now()
+	got, err := claimNext(ctx, p.st, c, r)
+	if err == nil {
+		p.began(got.fire.Lease)
+	}
+	p.put(c)
+	if err == nil || !p.judge(c, from, err) {
+		p.storeAnswered(c.job)
+	}
+	return got, err
+}
+
+// judge says what came of a candidate that was not claimed, and reports whether
+// it was trouble.
+func (p *pod) judge(c candidate, from time.Time, err error) bool {
 	e := Event{Level: LevelDebug, Event: "skipping", Job: c.job, FireTime: &c.at, RunID: runID(c.job, c.at)}
 	var s *settled
 	switch {
@@ -310,22 +340,15 @@ func (p *pod) judge(c candidate, err error) {
 	case errors.Is(err, errNothing):
 		p.say(e, "Skipping %s - already running on another pod", label(c.job, c.at))
 	case p.soft.Err() != nil:
-	case errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded):
-		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "The store does not answer: %v", err)
-		time.AfterFunc(again, p.poke)
+		return true
+	case passes(err) && !(p.o.Once && driver.Refusal(err)): // whoever runs it once wants to know of that
+		p.storeFailed(from, err, false)
+		return true
 	default:
-		p.mu.Lock()
-		p.failed[c.job] = failure{c.rev, time.Now().Add(30 * again), err}
-		p.mu.Unlock()
-		var bad *DamagedError
-		if errors.As(err, &bad) {
-			p.say(Event{Level: LevelWarn, Event: "damaged", Job: c.job}, "%s", bad.warning())
-		} else {
-			p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
-		}
-		p.perhapsQuiet()
-		time.AfterFunc(30*again, p.poke)
+		p.jobFailed(c, from, err)
+		return true
 	}
+	return false
 }
 
 // report tells what was decided without a claim.

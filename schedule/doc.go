@@ -32,7 +32,9 @@
 //
 // Fire times are instants, computed from the table by [Cron.Next] when the one
 // before is claimed, and stored. What is due is decided by the clock of the
-// store. A fire time that is claimed within 30 seconds is on time.
+// store. A fire time that is claimed within 30 seconds is on time. A pod that the
+// store keeps from claiming tries again every few seconds, and writes into the
+// record of what was missed why.
 //
 // # Records
 //

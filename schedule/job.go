@@ -13,7 +13,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Misfire says what becomes of fire times at which no pod was there.
+// Misfire says what becomes of fire times at which no pod was there, or could
+// claim anything.
 type Misfire string
 
 // Overlap says what becomes of a fire time while the one before still runs.
@@ -62,7 +63,7 @@ type Job struct {
 
 	TTL         time.Duration `json:"-"` // a pod that is silent for so long has died; default 5m
 	MaxRun      time.Duration `json:"-"` // a command that runs longer is stopped; default: no bound
-	Jitter      time.Duration `json:"-"` // starts are spread over so long, each fire time by its own amount
+	Jitter      time.Duration `json:"-"` // starts are spread over so long, at most until the next fire time
 	Misfire     Misfire       `json:"misfire"`
 	Overlap     Overlap       `json:"overlap"`
 	OnCrash     OnCrash       `json:"onCrash"`

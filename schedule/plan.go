@@ -11,6 +11,11 @@ import (
 // onTime is how late a fire time may be claimed and still count as on time.
 const onTime = 30 * time.Second
 
+// hiccup is how late the oldest of several fire times may be that run one after the other
+// all the same. Once it is later there was an outage, and to make up for that is
+// what Misfire decides.
+const hiccup = 5 * time.Second
+
 // situation is all that the rules look at.
 type situation struct {
 	job    Job
@@ -19,6 +24,7 @@ type situation struct {
 	now    time.Time
 	held   *holder // who has the job's lock, if runs may not overlap
 	dead   []death // of due.Running
+	outage *outage // what kept this pod from the job
 }
 
 type holder struct {
@@ -116,22 +122,10 @@ func (p *plan) triggered(s situation) {
 // fire deals with the fire times up to now.
 func (p *plan) fire(s situation) {
 	cron := s.job.cron()
-	at := *s.due.At
-	catching := false
-	if missed := s.now.Add(-onTime); s.due.QueuedAt == nil && s.due.start().Before(missed) {
-		list, count := between(s.job, cron, at, missed, MaxCatchUp+1)
-		run := s.job.Misfire.run(list)
-		catching = len(run) > 0
-		if n := len(list) - len(run); n > 0 {
-			p.skipRange(s.job, at, list[n-1], count-len(run), s.job.Misfire.reason())
-		}
-		if !catching {
-			p.follow(s.job, cron.Next(list[len(list)-1]))
-			if at = deref(p.due.At); at.IsZero() || s.now.Before(p.due.start()) {
-				return
-			}
-		} else if at = run[0]; !at.Equal(*s.due.At) {
-			p.follow(s.job, at)
+	at, catching := *s.due.At, false
+	if s.due.QueuedAt == nil {
+		if at, catching = p.late(s, cron); at.IsZero() {
+			return
 		}
 	}
 	switch {
@@ -152,11 +146,47 @@ func (p *plan) fire(s situation) {
 	}
 }
 
+// late picks the fire time that is to run of those that have come, and skips what
+// is before it. It is zero if none is to run, and catching if it is made up for.
+func (p *plan) late(s situation, cron Cron) (at time.Time, catching bool) {
+	at, start, limit := *s.due.At, s.due.start(), s.limit()
+	if !start.Before(s.now.Add(-hiccup)) {
+		return at, false
+	}
+	all, to := s.job.Misfire == MisfireAll, s.now
+	if all { // what has just come is not to be made up for
+		to = s.now.Add(-hiccup)
+	}
+	list, count := between(s.job, cron, at, to, MaxCatchUp+1)
+	newest, begins := list[len(list)-1], start
+	if count > 1 {
+		begins = s.job.startIn(cron, newest)
+	}
+	catching = all || begins.Before(limit)
+	run := s.job.Misfire.run(list, catching)
+	if n := len(list) - len(run); n > 0 {
+		why := "overtaken by the next fire time: "
+		if start.Before(limit) {
+			why = "missed: "
+		}
+		last := s.job.startIn(cron, list[n-1])
+		p.skipRange(s.job, at, list[n-1], count-len(run), why+s.why(start, last)+s.job.Misfire.rest())
+	}
+	if len(run) == 0 {
+		p.follow(s.job, cron.Next(newest))
+		return time.Time{}, false
+	}
+	if at = run[0]; !at.Equal(*s.due.At) {
+		p.follow(s.job, at)
+	}
+	return at, catching
+}
+
 // passed is the fire time after at. If at had waited in the queue, those that
 // came meanwhile had no place in it.
 func (p *plan) passed(s situation, cron Cron, at time.Time) time.Time {
 	next := cron.Next(at)
-	if s.due.QueuedAt == nil || next.IsZero() || s.job.start(next).After(s.now) {
+	if s.due.QueuedAt == nil || next.IsZero() || s.job.startIn(cron, next).After(s.now) {
 		return next
 	}
 	list, count := between(s.job, cron, next, s.now, 1)
@@ -182,25 +212,27 @@ func (h *holder) reason() string {
 	return fmt.Sprintf("still running on %s since %s", h.owner, h.since.UTC().Format(time.RFC3339))
 }
 
-// run picks those of the missed fire times that are made up for.
-func (m Misfire) run(missed []time.Time) []time.Time {
-	switch m {
-	case MisfireOnce:
-		return missed[len(missed)-1:]
-	case MisfireAll:
-		return missed[max(0, len(missed)-MaxCatchUp):]
+// run picks those of the fire times that have come that run: the newest, unless
+// it was missed and they are skipped; or all.
+func (m Misfire) run(list []time.Time, missed bool) []time.Time {
+	switch {
+	case m == MisfireAll:
+		return list[max(0, len(list)-MaxCatchUp):]
+	case m == MisfireOnce || !missed:
+		return list[len(list)-1:]
 	}
 	return nil
 }
 
-func (m Misfire) reason() string {
+// rest says in a record what runs in place of those that do not.
+func (m Misfire) rest() string {
 	switch m {
 	case MisfireOnce:
-		return "missed: no pod was there or free; misfire once runs the newest"
+		return "; misfire once runs the newest"
 	case MisfireAll:
-		return fmt.Sprintf("missed: no pod was there or free; misfire all runs the newest %d", MaxCatchUp)
+		return fmt.Sprintf("; misfire all runs the newest %d", MaxCatchUp)
 	}
-	return "missed: no pod was there or free"
+	return ""
 }
 
 // manyTimes is how many missed fire times are counted one by one.
@@ -211,7 +243,7 @@ const manyTimes = 200_000
 // is at least so many.
 func between(j Job, c Cron, first, to time.Time, most int) (newest []time.Time, count int) {
 	at := first
-	for ; !at.IsZero() && !j.start(at).After(to) || count == 0; at = c.Next(at) {
+	for ; !at.IsZero() && !j.startIn(c, at).After(to) || count == 0; at = c.Next(at) {
 		newest = append(newest, at)
 		if len(newest) > 2*most {
 			newest = append(newest[:0], newest[len(newest)-most:]...)
@@ -233,8 +265,10 @@ func deref(t *time.Time) time.Time {
 }
 
 // look collects the situation of a job, guarding all of it.
-func look(tx *store.Tx, name string, now time.Time) (situation, error) {
-	s := situation{now: now}
+func look(tx *store.Tx, c candidate) (situation, error) {
+	name := c.job
+	s := situation{now: clock(tx)}
+	s.outage = c.trouble.at(time.Now(), s.now)
 	if err := tx.Want(jobKind+name, dueKind+name); err != nil {
 		return s, err
 	}

@@ -180,11 +180,12 @@ func TestDecideIsBounded(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	j := Job{Name: "x", Jitter: 30 * time.Second}
+	j := Job{Name: "x", Cron: "* * * * *", Zone: "UTC", Jitter: 30 * time.Second}
+	spread := func(at time.Time) time.Duration { return j.start(at).Sub(at) }
 	var low, high int
 	for i := range 1000 {
-		d := spread(j, at(float64(i)))
-		if d < 0 || d > j.Jitter || d != spread(j, at(float64(i))) {
+		d := spread(at(float64(i)))
+		if d < 0 || d > j.Jitter || d != spread(at(float64(i))) {
 			t.Fatalf("%s", d)
 		}
 		if d < 10*time.Second {

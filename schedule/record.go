@@ -109,15 +109,25 @@ func (d dueRecord) key(at time.Time) string {
 }
 
 // start is when a fire time may be claimed.
-func (j Job) start(at time.Time) time.Time { return at.Add(spread(j, at)) }
-
-// spread is how much later than its fire time a run starts: the same on all
-// pods, another for each job and fire time.
-func spread(j Job, at time.Time) time.Duration {
+func (j Job) start(at time.Time) time.Time {
 	if j.Jitter <= 0 {
-		return 0
+		return at
 	}
-	return time.Duration(draw(j.Name, at) % uint64(j.Jitter+1)).Truncate(time.Millisecond)
+	return j.startIn(j.cron(), at)
+}
+
+// startIn is start for who has the table at hand. A fire time starts before the
+// next one comes, however large the jitter is: a job has one next fire time, and
+// the one after it would be late before it could be claimed.
+func (j Job) startIn(c Cron, at time.Time) time.Time {
+	if j.Jitter <= 0 {
+		return at
+	}
+	room := j.Jitter + 1
+	if next := c.Next(at); !next.IsZero() {
+		room = min(room, next.Sub(at))
+	}
+	return at.Add(time.Duration(draw(j.Name, at) % uint64(room)).Truncate(time.Millisecond))
 }
 
 // draw is a number that belongs to a fire time.

@@ -110,7 +110,8 @@ var errStopped = errors.New("the scheduler was stopped")
 // grace and is stopped after it, which counts as a crash.
 //
 // It goes by the clock of the store. A store that does not answer is tried
-// again for ever: an error means that it never will.
+// again for ever, and so is one that begins to refuse what it allowed before: an
+// error means that this cannot pass by itself, or that the first look was refused.
 func (s *Scheduler) Run(ctx context.Context, opt *Options) error {
 	p, err := s.newPod(opt)
 	if err != nil {
@@ -214,31 +215,34 @@ type candidate struct {
 	at  time.Time
 	ttl time.Duration
 	rev int64 // of its due record
+
+	trouble trouble // what kept this pod from claiming it
 }
 
 // loop looks, hands out what is ready, and sleeps until the next fire time or
 // change.
 func (p *pod) loop() error {
-	for failures := 0; p.soft.Err() == nil; {
+	for looked := false; p.soft.Err() == nil; {
 		began, quiet := time.Now(), p.quiet() // in this order: what ends after it may leave something to do
 		v, err := p.look()
 		switch {
 		case p.soft.Err() != nil:
 			return nil
-		case err != nil && driver.Refusal(err) || errors.Is(err, store.ErrMoved):
+		case err != nil && (!store.MayPass(err) || !looked && driver.Refusal(err)):
 			return err
 		case err != nil:
-			failures++
-			p.say(Event{Level: LevelWarn, Event: "trouble"}, "The store does not answer: %v", err)
-			p.pause(min(time.Second<<min(failures, 5), 30*time.Second))
+			p.pause(p.storeFailed(began, err, true))
 			continue
 		}
-		failures = 0
+		looked = true
+		p.storeRead()
 		p.tell(v.damaged)
 		if p.o.Once && len(v.ready) == 0 && quiet {
 			return v.trouble
 		}
-		p.offer(v.ready)
+		if p.rest() <= 0 {
+			p.offer(v.ready)
+		}
 		p.sleep(v)
 		p.pause(min(breath, v.sleep) - time.Since(began))
 	}

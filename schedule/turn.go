@@ -161,9 +161,9 @@ func (t *turn) end(res runner.Result, err error) {
 		failed = store.ErrUnknown
 	}
 	ctx := context.WithoutCancel(t.p.hard)
-	for ended := time.Now(); transient(failed) && time.Since(ended) < t.job.TTL && t.p.hard.Err() == nil; {
-		if _, failed = finish(ctx, t.p.st, t.claimed, e); transient(failed) {
-			t.say(LevelWarn, "trouble", "The store does not answer: %v", failed)
+	for ended := time.Now(); passes(failed) && time.Since(ended) < t.job.TTL && t.p.hard.Err() == nil; {
+		if _, failed = finish(ctx, t.p.st, t.claimed, e); passes(failed) {
+			t.say(LevelWarn, "trouble", "The store cannot be used, trying again: %v", failed)
 			select {
 			case <-time.After(again):
 			case <-t.p.hard.Done():
@@ -172,10 +172,6 @@ func (t *turn) end(res runner.Result, err error) {
 	}
 	t.open = e.again || failed != nil
 	t.report(e, failed)
-}
-
-func transient(err error) bool {
-	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (t *turn) report(e ending, err error) {
@@ -205,13 +201,8 @@ func (p *pod) handle(c candidate) {
 	defer p.leave()
 	ctx, abort := context.WithCancelCause(p.hard)
 	defer abort(nil)
-	got, err := claimNext(ctx, p.st, c, lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
-	if err == nil {
-		p.began(got.fire.Lease)
-	}
-	p.put(c)
+	got, err := p.attempt(ctx, c, lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
 	if err != nil {
-		p.judge(c, err)
 		return
 	}
 	t := &turn{p: p, abort: abort}

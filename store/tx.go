@@ -181,7 +181,7 @@ func DecodeAt[T any](now time.Time, rec driver.Record) (Entry[T], error) {
 	}
 	if v, ok := any(e.Value).(Checker); ok {
 		if err := v.Check(rec.Key); err != nil {
-			return e, fmt.Errorf("%w: record %q: %w", driver.ErrDamaged, rec.Key, err)
+			return e, &RecordError{Key: rec.Key, Err: err}
 		}
 	}
 	return e, nil
@@ -385,7 +385,7 @@ func decode(key string, value []byte, into any) error {
 		err = errors.New("not a JSON object")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: record %q: %w", driver.ErrDamaged, key, err)
+		return &RecordError{Key: key, Err: err}
 	}
 	return nil
 }
