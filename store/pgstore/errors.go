@@ -16,7 +16,7 @@ import (
 // is one, and names the place.
 func (s *Store) explain(err error) error {
 	switch {
-	case err == nil || driver.Refusal(err) || strings.HasPrefix(err.Error(), s.where):
+	case err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrNoTurn) || strings.HasPrefix(err.Error(), s.where):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Not the caller's: that is looked at last, and preferred.
@@ -113,6 +113,6 @@ func starting(err error) bool { return code(err) == "57P03" || code(err) == "533
 
 // older: the schema was made by an older tasklock.
 func (s *Store) older(version int) error {
-	return fmt.Errorf("%w: the schema %s has version %d of %d; upgrade it once: tasklock init --upgrade (older versions of tasklock cannot use it afterwards)",
+	return fmt.Errorf("%w: %s has version %d of %d; upgrade it once: tasklock init --upgrade (older versions of tasklock cannot use it afterwards)",
 		driver.ErrOlder, s.where, version, len(steps))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func turnIsKept(t *testing.T, server *pgtest.Server) {
 	}
 	refused(t, "while the turn is kept", err, driver.ErrNoTurn, "nothing was written",
 		fmt.Sprintf("process %d of user eve (prank)", pid), fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
+	if n := strings.Count(err.Error(), "schema turn"); n != 1 {
+		t.Errorf("the place is named %d times: %v", n, err)
+	}
 	if n := count(t, st); n != 1 {
 		t.Errorf("%d count", n)
 	}
