@@ -39,16 +39,9 @@ typescript: build ## the TypeScript client against the real command
 	@scripts/need node npm
 	scripts/test-typescript bin/tasklock
 
-torture: build etcd ## the long forms: races, kills, pauses, crashes at every system call
+torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 240m ./torture
-	old=$$(scripts/old-postgres) || exit 0; TASKLOCK_TEST_POSTGRES=$$old go test -count=1 -timeout 30m ./store/pgstore
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 60m -run Killed ./cli
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 20m -run Restored ./store/etcdstore
-	TASKLOCK_SEEDS=100000 go test -v -count=1 -timeout 180m -run Simulat ./lock
-	TASKLOCK_SEEDS=10000 go test -v -count=1 -timeout 60m -run Sequences ./lock
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 60m -run DamagedLog ./store/sqlitestore
-	TASKLOCK_TORTURE=1 go test -v -count=1 -timeout 30m -p 1 -run HistoryIsBounded ./store/sqlitestore ./store/pgstore ./store/etcdstore
+	scripts/torture
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc git redis-server pg_ctl

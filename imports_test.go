@@ -13,7 +13,7 @@ const module = "github.com/tasklock/tasklock/"
 // the layers below its own, and nothing beside or above it. Drivers stand
 // outside: they see the contract, and only cmd sees them.
 var layers = [][]string{
-	{"fault"},
+	{"fault", "torture/long"},
 	{"host", "repo"},
 	{"place"},
 	{"store/driver"},

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // A world is a folder in which tasklock runs, and nothing else.
@@ -130,8 +132,6 @@ func (w world) fill(url string, n int) {
 	w.must("release", "a", "b", "section:S", "--store", url)
 }
 
-func long() bool { return os.Getenv("TASKLOCK_TORTURE") != "" }
-
 // TestMigrateKilled kills a migration at random moments and repeats it, until
 // it has come through. Whenever the new store answers, everything is there;
 // whenever the old one takes a write, the new one is not in use.
@@ -140,8 +140,8 @@ func TestMigrateKilled(t *testing.T) {
 		t.Skip("many processes")
 	}
 	rounds, tasks := 1, 300
-	if long() {
-		rounds, tasks = 20, 900
+	if long.Asked() {
+		rounds, tasks = long.Count(5), 900
 	}
 	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}} {
 		for round := range rounds {

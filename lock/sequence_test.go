@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,11 +15,13 @@ import (
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 const (
 	seqSteps = 200
 	seqSeeds = 200
+	seqLong  = 6 * time.Minute
 )
 
 // seqCaught are seeds that have shown a fault: a lease that outlived what it
@@ -30,19 +31,27 @@ var seqCaught = []uint64{719, 727, 1003, 1872, 3686, 5331}
 // TestSequences does random things one after another, with locks, attached
 // holders, holders within those, sections, keepers and waiters, and after each
 // looks at what must hold between the records, and at whether somebody lost
-// what nobody took. TASKLOCK_SEEDS=n runs n sequences, from TASKLOCK_SEED on.
+// what nobody took. TASKLOCK_SEEDS=n runs n sequences, from TASKLOCK_SEED on;
+// the long form as many as fit into its time.
 func TestSequences(t *testing.T) {
-	first, _ := strconv.ParseUint(os.Getenv("TASKLOCK_SEED"), 10, 64)
-	count, _ := strconv.ParseUint(os.Getenv("TASKLOCK_SEEDS"), 10, 64)
+	first, count := long.Seeds(t)
+	inTime := count == 0 && long.Asked()
 	if count == 0 {
 		count = seqSeeds
 	}
-	seeds := slices.Clone(seqCaught)
-	for seed := first; seed < first+count; seed++ {
-		seeds = append(seeds, seed)
-	}
-	done := map[string]int{}
-	for _, seed := range seeds {
+	done, ran, started := map[string]int{}, 0, time.Now()
+	for told := started; ; ran++ {
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			t.Logf("%d seeds in %v", ran, told.Sub(started).Round(time.Second))
+		}
+		seed := first + uint64(ran-len(seqCaught))
+		if ran < len(seqCaught) {
+			seed = seqCaught[ran]
+		}
+		if enough := ran >= len(seqCaught)+int(count); enough && (!inTime || time.Since(started) > long.Time(seqLong)) {
+			break
+		}
 		s := newSequence(t, seed)
 		for i := 0; i < seqSteps && len(s.faults) == 0; i++ {
 			s.step()
@@ -60,7 +69,7 @@ func TestSequences(t *testing.T) {
 			t.Errorf("%s never succeeded", op.name)
 		}
 	}
-	t.Log(done)
+	t.Logf("%d seeds: %v", ran, done)
 }
 
 // A sequence is one world, in which nothing happens at the same time.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 const (
@@ -26,18 +25,26 @@ const (
 	simSteps   = 600             // of the net, while there are faults
 	simLimit   = 2 * time.Hour   // by when all must be over, in simulated time
 	simBudget  = 8 * time.Second // of the short form, in real time
+	simLong    = 12 * time.Minute
 )
 
 // TestSimulate runs clients on clocks of their own against a store behind a
-// bad network, one world for each seed, and lets a judge watch. The short form
-// runs as many seeds as fit into a few seconds; TASKLOCK_SEEDS=n runs n, from
-// TASKLOCK_SEED on.
+// bad network, one world for each seed, and lets a judge watch. It runs as many
+// seeds as fit into its time, a few seconds in the short form; TASKLOCK_SEEDS=n
+// runs n, from TASKLOCK_SEED on. The long form begins with another seed each time.
 func TestSimulate(t *testing.T) {
-	first, _ := strconv.ParseUint(os.Getenv("TASKLOCK_SEED"), 10, 64)
-	count, _ := strconv.ParseUint(os.Getenv("TASKLOCK_SEEDS"), 10, 64)
+	first, count := long.Seeds(t)
+	budget := simBudget
+	if long.Asked() {
+		budget = long.Time(simLong)
+	}
 	start, seed := time.Now(), first
 	var commits, grants int
-	for ; count > 0 && seed < first+count || count == 0 && time.Since(start) < simBudget; seed++ {
+	for told := start; count > 0 && seed < first+count || count == 0 && time.Since(start) < budget; seed++ {
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			t.Logf("%d seeds in %v", seed-first, told.Sub(start).Round(time.Second))
+		}
 		j := simulate(t, seed)
 		commits, grants = commits+j.commits, grants+j.grants
 		if j.guilty() {

@@ -42,9 +42,8 @@ type backend struct {
 	race func(c *Config)
 	// ttl is the shortest that a holder on a busy machine can keep.
 	ttl time.Duration
-	// tasks is how many rounds there are of each race of tasks, in the short
-	// form and in the long one.
-	tasks [2]int
+	// tasks is how many rounds there are of each race of tasks in the short form.
+	tasks int
 	// stepClock sets the clock by which records are dated forward by an hour.
 	stepClock func(url string) func() error
 	// bugs can be planted in this backend only.

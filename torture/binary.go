@@ -99,6 +99,11 @@ func (b *binary) result(o *op, err error, message string) {
 		o.Result = isHeld
 	case 7:
 		o.Result = isLost
+	case 8:
+		o.Result = isError
+		if b.Outages {
+			o.Result, o.Unreached = isUnknown, true
+		}
 	case 5:
 		o.Result = isError
 		if o.Probe {

@@ -23,7 +23,7 @@ type checker struct {
 
 func (c *checker) run() *Report {
 	c.r = &Report{
-		Mode: c.Mode, Processes: c.Processes, Rounds: c.Rounds, Keys: c.Keys,
+		Mode: c.Mode, Processes: c.Processes, Rounds: c.Rounds, Last: c.Last, Keys: c.Keys,
 		Kills: len(c.kills), Pauses: len(c.pauses),
 	}
 	c.killed = map[int]int64{}
@@ -92,6 +92,8 @@ func (c *checker) collect() {
 
 func (c *checker) count(o *op) {
 	switch {
+	case o.Unreached:
+		c.r.Unreached++
 	case o.Kind == opPushed:
 		c.r.Refused++
 	case o.Result == isHeld:

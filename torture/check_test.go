@@ -129,10 +129,10 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 func TestRefusedProbe(t *testing.T) {
 	probe, own := op{Kind: opRenew, Probe: true}, op{Kind: opRenew}
 	err := fmt.Errorf("renew: %w", &lock.OwnerError{Key: keyName(0), Owner: "other"})
-	if answer(&probe, err); probe.Result != isDenied || probe.Err != "" {
+	if new(worker).answer(&probe, err); probe.Result != isDenied || probe.Err != "" {
 		t.Errorf("%+v", probe)
 	}
-	if answer(&own, err); own.Result != isError {
+	if new(worker).answer(&own, err); own.Result != isError {
 		t.Errorf("%+v", own)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // run is a run of workers over a new store.
@@ -22,7 +24,7 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 		c.Rounds = 6
 	}
 	if full() {
-		c.long(500)
+		c.long(contentionTime)
 	}
 	if b.race != nil {
 		b.race(&c)
@@ -30,11 +32,30 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 	return c
 }
 
-// long makes it the long form: more of everything, faults a little further
-// apart so that it ends.
-func (c *Config) long(n int) {
-	c.Rounds, c.Limit = rounds(n), 40*time.Minute
+// What each run gets in the long form. There are twelve of contention: six
+// backends, the library and the command.
+const (
+	contentionTime = 50 * time.Second
+	outageTime     = 80 * time.Second
+)
+
+// long makes it the long form: it lasts that long, faults are a little further
+// apart.
+func (c *Config) long(d time.Duration) {
+	c.Rounds, c.Last = 1<<20, long.Time(d)
+	c.Limit = c.Last + 10*time.Minute
 	c.KillEvery, c.PauseEvery = 500*time.Millisecond, 5*time.Second
+}
+
+// withOutages is for a server that goes away again and again. Its short form has
+// that many rounds.
+func (c *Config) withOutages(rounds int) {
+	c.Rounds = rounds
+	if full() {
+		c.long(outageTime)
+	}
+	c.TTL, c.Late, c.Wait, c.Outages = 6*time.Second, time.Minute, 3*time.Minute, true
+	c.KillEvery, c.PauseEvery, c.Pause = 2*time.Second, 10*time.Second, 2*c.TTL
 }
 
 func mustRun(t *testing.T, c Config) *Report {
@@ -72,7 +93,7 @@ func TestClockSteps(t *testing.T) {
 			c := b.run(t, Library)
 			c.Processes, c.Rounds, c.Seed = 8, 15, 4
 			if full() {
-				c.long(200)
+				c.long(contentionTime)
 			}
 			c.Disturb, c.DisturbEvery = b.stepClock(c.URL), 300*time.Millisecond
 			clean(t, c)

@@ -59,6 +59,9 @@ func (c *controller) run() error {
 	faults.Go(func() { c.every(c.DisturbEvery, c.disturb) })
 	limit := time.AfterFunc(c.Limit, c.giveUp)
 	defer limit.Stop()
+	if c.Last > 0 {
+		defer time.AfterFunc(c.Last, c.enough).Stop()
+	}
 	errs := make(chan error, c.Processes)
 	for slot := range c.Processes {
 		slots.Go(func() { errs <- c.keep(slot) })
@@ -142,7 +145,7 @@ func (c *controller) start(slot int) (row int, cmd *exec.Cmd, said *bytes.Buffer
 	c.rows++
 	spec, err := json.Marshal(workerSpec{
 		URL: c.URL, Dir: c.Dir, Mode: c.Mode, Binary: c.Binary, Slot: slot, Row: row, Rounds: c.Rounds, Keys: c.Keys,
-		TTL: c.TTL, Wait: c.Wait, Tries: c.Tries, Batches: c.Batches, Probes: c.Probes, Seed: c.Seed + uint64(row)*7919,
+		TTL: c.TTL, Wait: c.Wait, Tries: c.Tries, Batches: c.Batches, Probes: c.Probes, Outages: c.Outages, Seed: c.Seed + uint64(row)*7919,
 	})
 	if err != nil {
 		return 0, nil, nil, err
@@ -261,16 +264,19 @@ func (c *controller) report(kind, text string) {
 	c.violations = append(c.violations, Violation{Kind: kind, Text: text})
 }
 
+// enough lets every worker finish its round, and begin no other.
+func (c *controller) enough() {
+	for slot := range c.Processes {
+		c.reg.finish(slot, c.Rounds)
+	}
+}
+
 // giveUp ends a run that does not end.
 func (c *controller) giveUp() {
 	c.report("unserved", fmt.Sprintf("rounds not done after %v", c.Limit))
+	c.enough()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for slot := range c.Processes {
-		for c.reg.progress(slot) < c.Rounds {
-			c.reg.done(slot)
-		}
-	}
 	for row, cmd := range c.live {
 		c.kills = append(c.kills, span{row: row, from: now()})
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

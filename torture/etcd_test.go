@@ -47,16 +47,24 @@ func raceEtcd(c *Config) {
 	c.PauseEvery, c.Pause = time.Second, 6*time.Second
 	c.Rounds = 8
 	if full() {
-		c.long(200)
+		pause, every := c.Pause, c.PauseEvery
+		c.long(contentionTime)
+		c.Pause, c.PauseEvery = pause, 3*every
 	}
 }
 
-// newPlace is a prefix that nobody has used. For etcd, tasklock becomes its
-// sibling, which must be there.
+// newPlace is a store with a prefix that nobody has used.
 func newPlace(t testing.TB, c *etcdtest.Cluster) string {
 	t.Helper()
+	return made(t, c.URL(newPrefix()))
+}
+
+func newPrefix() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
+
+// made makes a store. For etcd, tasklock becomes its sibling, which must be there.
+func made(t testing.TB, url string) string {
+	t.Helper()
 	build(t, "tasklock-plus", "build", "../cmd/tasklock-plus")
-	url := c.URL("t-" + strings.ToLower(rand.Text()[:12]))
 	st, err := etcdstore.Open(t.Context(), url, &etcdstore.Options{Create: true})
 	if err == nil {
 		err = st.Close()
@@ -93,18 +101,19 @@ func sharedEtcd(t testing.TB) *etcdtest.Cluster {
 // for a while, under sixteen workers who are killed and stopped themselves. One
 // winner, tokens grow, every waiter is served.
 func TestFailOver(t *testing.T) {
-	c := etcdtest.Start(t, 3, "--unsafe-no-fsync")
-	b := etcd
-	b.create = func(t testing.TB, _ string) string { return newPlace(t, c) }
-	b.race = func(cfg *Config) {
-		raceEtcd(cfg)
-		cfg.TTL, cfg.Late, cfg.Wait = 6*time.Second, time.Minute, 3*time.Minute
-		cfg.KillEvery, cfg.PauseEvery, cfg.Pause = 2*time.Second, 10*time.Second, 2*cfg.TTL
-		if !full() {
-			cfg.Rounds = 4
-		}
+	for _, mode := range etcd.modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			c := etcdtest.Start(t, 3, "--unsafe-no-fsync")
+			b := etcd
+			b.create = func(t testing.TB, _ string) string { return newPlace(t, c) }
+			failOvers(t, c, b, mode)
+		})
 	}
-	cfg := b.run(t, Library)
+}
+
+func failOvers(t *testing.T, c *etcdtest.Cluster, b backend, mode Mode) {
+	b.race = func(cfg *Config) { cfg.withOutages(4) }
+	cfg := b.run(t, mode)
 	cfg.Seed = 11
 	faults, last := 0, time.Now()
 	cfg.Disturb, cfg.DisturbEvery = func() error {
@@ -126,6 +135,26 @@ func TestFailOver(t *testing.T) {
 		t.Error("no member failed: the run has shown nothing")
 	}
 	t.Logf("%d times a leader was killed or a member stood still", faults)
+}
+
+// TestGuardedFailOver is the same on a cluster with passwords, for a user who may
+// do nothing but use the prefix, with tokens that run out all the time.
+func TestGuardedFailOver(t *testing.T) {
+	if !full() {
+		t.Skip("package etcdstore has the short form; set TASKLOCK_TORTURE=1")
+	}
+	for _, mode := range etcd.modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			c := etcdtest.Start(t, 3, "--unsafe-no-fsync", "--auth-token-ttl", "5")
+			prefix := newPrefix()
+			must(t, c.Guard(prefix))
+			b := etcd
+			b.create = func(t testing.TB, _ string) string {
+				return made(t, c.URLAs(etcdtest.User, etcdtest.Password, prefix))
+			}
+			failOvers(t, c, b, mode)
+		})
+	}
 }
 
 // failOver does without the leader for a while: it is killed, or stands still.

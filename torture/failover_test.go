@@ -18,6 +18,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/pgstore"
 	"github.com/tasklock/tasklock/store/pgstore/pgtest"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // TestFailovers: a PostgreSQL server whose commits wait for its standby dies
@@ -27,7 +28,7 @@ import (
 func TestFailovers(t *testing.T) {
 	n := 3
 	if full() {
-		n = rounds(100)
+		n = long.Count(100)
 	}
 	if text := os.Getenv("TASKLOCK_FAILOVERS"); text != "" {
 		var err error

@@ -36,6 +36,6 @@ var files = backend{
 		}
 	},
 	ttl:   time.Second,
-	tasks: [2]int{3, 200},
+	tasks: 3,
 	brief: brief{modes: []Mode{Library, Binary}, bugs: []string{"no_compare", "empty_is_free"}},
 }

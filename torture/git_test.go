@@ -67,7 +67,6 @@ func gitBackend(name string, short brief, url func(t testing.TB, remote string) 
 		},
 		race:  raceGit,
 		ttl:   5 * time.Second,
-		tasks: [2]int{0, 30},
 		brief: short,
 	}
 }
@@ -79,7 +78,9 @@ func raceGit(c *Config) {
 	c.TTL, c.Wait, c.Late = 5*time.Second, 3*time.Minute, 30*time.Second
 	c.KillEvery, c.PauseEvery, c.Pause, c.Tries = 1500*time.Millisecond, 8*time.Second, 2*c.TTL, 10
 	if full() { // each of the killed costs a commit to join, and one to be passed over
-		c.Rounds, c.KillEvery, c.PauseEvery = rounds(40), 5*time.Second, 20*time.Second
+		c.long(contentionTime)
+		c.Processes, c.Wait, c.Late = 16, 10*time.Minute, 2*time.Minute
+		c.KillEvery, c.PauseEvery = 5*time.Second, 20*time.Second
 	}
 }
 

@@ -63,13 +63,14 @@ type op struct {
 	HeldKey string           `json:"heldKey,omitempty"` // of which key
 	Err     string           `json:"err,omitempty"`
 
-	Waits    bool          `json:"waits,omitempty"`    // told to wait for its turn
-	Probe    bool          `json:"probe,omitempty"`    // meant to be refused
-	Attached bool          `json:"attached,omitempty"` // lost to its own deadline, the record may still be its own
-	TTL      time.Duration `json:"ttl,omitempty"`      // of an acquire
-	Process  bool          `json:"process,omitempty"`  // the lease names the worker's process
-	Trusted  bool          `json:"trusted,omitempty"`  // pushed aside within its time of trust
-	Found    string        `json:"found,omitempty"`    // in the register
+	Waits     bool          `json:"waits,omitempty"`     // told to wait for its turn
+	Probe     bool          `json:"probe,omitempty"`     // meant to be refused
+	Attached  bool          `json:"attached,omitempty"`  // lost to its own deadline, the record may still be its own
+	TTL       time.Duration `json:"ttl,omitempty"`       // of an acquire
+	Process   bool          `json:"process,omitempty"`   // the lease names the worker's process
+	Unreached bool          `json:"unreached,omitempty"` // the server was away: nobody knows what it did
+	Trusted   bool          `json:"trusted,omitempty"`   // pushed aside within its time of trust
+	Found     string        `json:"found,omitempty"`     // in the register
 }
 
 type taken struct {

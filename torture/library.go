@@ -11,6 +11,7 @@ import (
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // rootOwner is the parent of all workers: they have one user, and exclude each
@@ -51,7 +52,7 @@ func (l *library) acquire(o *op, wait time.Duration) grant {
 	}
 	o.Owner = r.Owner
 	got, err := lock.Acquire(context.Background(), l.st, r)
-	answer(o, err)
+	l.answer(o, err)
 	if err != nil {
 		return nil
 	}
@@ -62,17 +63,17 @@ func (l *library) acquire(o *op, wait time.Duration) grant {
 func (l *library) hold(o *op, r lock.AcquireRequest) grant {
 	r.Owner, o.Process = rootOwner, true
 	lease, err := lock.Hold(context.Background(), l.st, r)
-	answer(o, err)
+	l.answer(o, err)
 	if err != nil {
 		return nil
 	}
 	o.Owner = lease.Owner()
 	granted(o, lease.Grant())
-	return &attachedGrant{lease}
+	return &attachedGrant{lease, l.worker}
 }
 
 // answer sorts an error into what an operation may say.
-func answer(o *op, err error) {
+func (w *worker) answer(o *op, err error) {
 	var held *lock.HeldError
 	var foreign *lock.OwnerError
 	switch {
@@ -84,6 +85,8 @@ func answer(o *op, err error) {
 		o.Result, o.Holder, o.HeldKey = isHeld, held.Owner, held.Key
 	case errors.Is(err, lock.ErrLost):
 		o.Result = isLost
+	case w.Outages && !driver.Refusal(err):
+		o.Result, o.Unreached = isUnknown, true
 	default:
 		o.Result, o.Err = isError, err.Error()
 	}
@@ -100,7 +103,10 @@ func granted(o *op, g lock.Grant) {
 }
 
 // attachedGrant is a lease that renews itself and knows its deadline.
-type attachedGrant struct{ *lock.Lease }
+type attachedGrant struct {
+	*lock.Lease
+	w *worker
+}
 
 func (g *attachedGrant) work(w *worker, o op) { w.work(g, o) }
 func (g *attachedGrant) trusted() bool        { return g.Err() == nil }
@@ -109,7 +115,7 @@ func (g *attachedGrant) renew(*journal)       {}
 func (g *attachedGrant) release(o *op) {
 	o.Attached = true
 	err := g.Release(context.Background())
-	if answer(o, err); errors.Is(err, context.DeadlineExceeded) {
+	if g.w.answer(o, err); errors.Is(err, context.DeadlineExceeded) {
 		o.Result, o.Err = isUnknown, "" // somebody was stopped in a commit for longer than the lease lasts
 	}
 }
@@ -136,7 +142,7 @@ func (g *plainGrant) renew(j *journal) {
 	}
 	o := j.call(op{Kind: opRenew, Keys: g.o.Keys, Owner: g.o.Owner, Tokens: g.o.Tokens})
 	_, err := lock.Renew(context.Background(), g.st, lock.RenewRequest{Owner: g.o.Owner, Lease: g.lease})
-	answer(&o, err)
+	g.answer(&o, err)
 	j.done(o)
 	if err == nil {
 		g.alive = o.Call
@@ -152,7 +158,7 @@ func (g *plainGrant) release(o *op) {
 		r = lock.ReleaseRequest{Owner: g.o.Owner, Keys: g.o.Keys, Token: g.o.token(g.o.Keys[0])}
 	}
 	out, err := lock.Release(context.Background(), g.st, r)
-	answer(o, err)
+	g.answer(o, err)
 	released(o, out)
 }
 
@@ -178,18 +184,18 @@ func (l *library) probe(j *journal, key string, token int64) {
 	}
 	o := call(opRelease)
 	out, err := lock.Release(context.Background(), l.st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}, Token: token})
-	answer(&o, err)
+	l.answer(&o, err)
 	released(&o, out)
 	j.done(o)
 
 	o = call(opRenew)
 	_, err = lock.Renew(context.Background(), l.st, lock.RenewRequest{Owner: owner, Keys: []string{key}, Token: token})
-	answer(&o, err)
+	l.answer(&o, err)
 	j.done(o)
 
 	o = call(opRelease)
 	out, err = lock.Release(context.Background(), l.st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}})
-	answer(&o, err)
+	l.answer(&o, err)
 	released(&o, out)
 	j.done(o)
 }

@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 func TestMain(m *testing.M) {
@@ -41,17 +41,7 @@ func tempDir(t testing.TB) string {
 }
 
 // full reports whether the long forms were asked for.
-func full() bool { return os.Getenv("TASKLOCK_TORTURE") != "" }
-
-// rounds is how many there are of a long form of n: TASKLOCK_TORTURE=1 runs all
-// of them, 0.1 a tenth, for who has less time.
-func rounds(n int) int {
-	share, err := strconv.ParseFloat(os.Getenv("TASKLOCK_TORTURE"), 64)
-	if err != nil || !(share > 0 && share < 1) {
-		return n
-	}
-	return max(1, int(share*float64(n)))
-}
+func full() bool { return long.Asked() }
 
 // built keeps what is built once for all tests of a run.
 var built struct {

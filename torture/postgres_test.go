@@ -27,7 +27,7 @@ var postgres = backend{
 	},
 	race:  racePostgres,
 	ttl:   2 * time.Second,
-	tasks: [2]int{3, 200},
+	tasks: 3,
 	bugs:  []planted{{"sequence_revision", func(c *Config) { c.Tries = 50 }}},
 	brief: brief{modes: []Mode{Library}, bugs: []string{"sequence_revision"}},
 }
@@ -59,18 +59,17 @@ func racePostgres(c *Config) {
 // and again under sixteen workers who are killed and stopped themselves. One
 // winner, tokens grow, every waiter is served.
 func TestServerRestarts(t *testing.T) {
+	for _, mode := range postgres.modes() {
+		t.Run(string(mode), func(t *testing.T) { serverRestarts(t, mode) })
+	}
+}
+
+func serverRestarts(t *testing.T, mode Mode) {
 	server := pgtest.Start(t)
 	b := postgres
 	b.create = func(testing.TB, string) string { return server.Place() }
-	b.race = func(c *Config) {
-		racePostgres(c)
-		c.TTL, c.Late, c.Wait = 6*time.Second, time.Minute, 3*time.Minute
-		c.KillEvery, c.PauseEvery, c.Pause = 2*time.Second, 10*time.Second, 2*c.TTL
-		if !full() {
-			c.Rounds = 6
-		}
-	}
-	c := b.run(t, Library)
+	b.race = func(c *Config) { c.withOutages(6) }
+	c := b.run(t, mode)
 	c.Seed = 5
 	faults := 0
 	c.Disturb, c.DisturbEvery = func() error {

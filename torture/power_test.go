@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // TestPowerLoss cuts the power of a disk in the middle of the work, again and
@@ -23,17 +25,13 @@ import (
 func TestPowerLoss(t *testing.T) {
 	eachFolder(t, func(t *testing.T, b backend) {
 		d := newDisk(t, b)
-		cuts := 2
-		if full() {
-			cuts = rounds(50)
-		}
-		kept := 0
-		for range cuts {
+		kept, cuts := 0, 0
+		for range long.Loop(t, 2, 45*time.Second) {
 			n, err := d.cut(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept += n
+			kept, cuts = kept+n, cuts+1
 		}
 		if kept == 0 {
 			t.Fatal("nothing was acknowledged before any cut: that shows nothing")

@@ -115,6 +115,14 @@ func (r *register) leave(key int, token int64, row int) (found entry, ok bool) {
 // done counts a finished round of a slot, progress tells how many there were.
 func (r *register) done(slot int) { atomic.AddUint64(&r.word[progressAt+slot*line], 1) }
 
+// finish says that a slot has done that many rounds.
+func (r *register) finish(slot, rounds int) {
+	at := &r.word[progressAt+slot*line]
+	for old := atomic.LoadUint64(at); old < uint64(rounds) && !atomic.CompareAndSwapUint64(at, old, uint64(rounds)); {
+		old = atomic.LoadUint64(at)
+	}
+}
+
 func (r *register) progress(slot int) int {
 	return int(atomic.LoadUint64(&r.word[progressAt+slot*line]))
 }

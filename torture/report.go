@@ -24,12 +24,14 @@ func (v Violation) String() string {
 type Report struct {
 	Mode                     Mode
 	Processes, Rounds, Keys  int
+	Last                     time.Duration // if set: for so long, however many rounds
 	Took                     time.Duration
 	Grants, TakeOvers        int
 	Renewals, Held, Lost     int
 	Refused                  int // fenced writes with an old token
 	Kills, KilledHolders     int
 	Pauses                   int
+	Unreached                int // calls that ended because the server was away
 	MaxWait                  time.Duration
 	LinearOps, LinearNoProof int // operations in checked histories; histories without a verdict
 	Violations               []Violation
@@ -69,14 +71,18 @@ func (r *Report) String() string {
 	if len(r.Violations) > 0 {
 		verdict = r.Kinds()
 	}
-	return fmt.Sprintf(`%d processes x %d rounds on %d keys through the %s, %v
+	rounds := fmt.Sprintf("%d rounds", r.Rounds)
+	if r.Last > 0 {
+		rounds = r.Last.String()
+	}
+	return fmt.Sprintf(`%d processes x %s on %d keys through the %s, %v
   grants      %d, %d of them took over, %d renewals, %d told held, %d lost
-  faults      %d killed, %d of them holding, %d paused; %d writes with an old token refused
+  faults      %d killed, %d of them holding, %d paused; %d writes with an old token refused; %d calls did not reach the server
   max wait    %v
   linear      %d operations checked, %d histories without a verdict
   violations  %s`,
-		r.Processes, r.Rounds, r.Keys, r.Mode, r.Took.Round(time.Millisecond),
+		r.Processes, rounds, r.Keys, r.Mode, r.Took.Round(time.Millisecond),
 		r.Grants, r.TakeOvers, r.Renewals, r.Held, r.Lost,
-		r.Kills, r.KilledHolders, r.Pauses, r.Refused,
+		r.Kills, r.KilledHolders, r.Pauses, r.Refused, r.Unreached,
 		r.MaxWait.Round(time.Millisecond), r.LinearOps, r.LinearNoProof, verdict)
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // fleet is five pods with clocks that differ, and a table of jobs that fire
@@ -294,7 +296,7 @@ func scheduled() (list []backend) {
 func TestSchedule(t *testing.T) {
 	jobs, length := 20, 20*time.Second
 	if full() {
-		jobs, length = 50, time.Minute
+		jobs, length = 50, long.Time(50*time.Second)
 	}
 	for _, b := range scheduled() {
 		t.Run(b.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ var sqlite = backend{
 		return r.Problems
 	},
 	ttl:       time.Second,
-	tasks:     [2]int{12, 200},
+	tasks:     12,
 	stepClock: stepSQLite,
 	bugs:      []planted{{"deferred_transaction", func(c *Config) { c.Tries = 50 }}},
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // calls are the system calls that can change a store or say something about
@@ -50,14 +53,8 @@ type operation struct {
 
 const shortTTL = "400ms"
 
-// patience is how long the next one waits for what a crash left behind: in the
-// long form no longer than the ttl and 2 s.
-func patience() string {
-	if full() {
-		return "2400ms"
-	}
-	return "2m"
-}
+// patience is how long the next one waits for what a crash left behind.
+const patience = "2m"
 
 var operations = []operation{
 	{what: "first", args: []string{"acquire", "k", "--owner", "a", "--request-id", "r1", "--ttl", shortTTL, "--no-wait"}},
@@ -212,7 +209,7 @@ func (s *stage) sound(dir string, acknowledged bool) error {
 	default:
 		return fmt.Errorf("neither before nor after; against before:\n%sagainst after:\n%s", differ(s.before, d), differ(s.after, d))
 	}
-	out, err := s.command(dir, nil, "acquire", "k", "--owner", "next", "--wait", patience()).Output()
+	out, err := s.command(dir, nil, "acquire", "k", "--owner", "next", "--wait", patience).Output()
 	if err != nil {
 		return fmt.Errorf("the next acquire: %w: %s", err, out)
 	}
@@ -343,6 +340,26 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sampled does all points, n at a time, or in the long form as many of them, at
+// random, as the share of one test in an operation allows. It returns how many.
+func sampled[T any](n int, all []T, do func(T)) int {
+	if !full() {
+		inParallel(n, all, do)
+		return len(all)
+	}
+	all = slices.Clone(all)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var done atomic.Int64
+	end := time.Now().Add(long.Time(15 * time.Second))
+	inParallel(n, all, func(p T) {
+		if time.Now().Before(end) {
+			do(p)
+			done.Add(1)
+		}
+	})
+	return int(done.Load())
 }
 
 // inParallel does all points, n at a time.

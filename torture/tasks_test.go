@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // The races of a task list, each with eight processes at a time that run the
@@ -37,23 +39,20 @@ var taskRaces = []race{
 
 func TestTaskRaces(t *testing.T) {
 	for _, b := range backends {
-		n := b.tasks[0]
-		if full() {
-			n = rounds(b.tasks[1])
-		}
 		for _, c := range taskRaces {
-			if n > 0 {
-				t.Run(b.name+"/"+c.name, func(t *testing.T) { c.run(t, b, n) })
+			if b.tasks > 0 || full() {
+				t.Run(b.name+"/"+c.name, func(t *testing.T) { c.run(t, b) })
 			}
 		}
 	}
 }
 
-func (c race) run(t *testing.T, b backend, rounds int) {
+func (c race) run(t *testing.T, b backend) {
 	r := newRing(t, b, "")
-	began := time.Now()
-	for n := range rounds {
+	began, rounds := time.Now(), 0
+	for n := range long.Loop(t, b.tasks, 6*time.Second) {
 		c.round(r, n)
+		rounds = n + 1
 	}
 	r.end()
 	report := fmt.Sprintf("%-8s %-24s %d processes × %d rounds, %d commands in %s: %s; %d faults",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 const (
@@ -54,7 +55,7 @@ func TestTold(t *testing.T) {
 					t.Parallel()
 					n := 1
 					if full() {
-						n = rounds(20)
+						n = long.Count(5)
 					}
 					var took []time.Duration
 					for range n {

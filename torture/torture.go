@@ -31,6 +31,7 @@ type Config struct {
 
 	Processes int           // workers at a time; default 16
 	Rounds    int           // acquire, hold, release, for each of them; default 20
+	Last      time.Duration // after so long, no round begins any more; 0: all rounds are done
 	Keys      int           // that they race for; default 4
 	TTL       time.Duration // of every lease; default 1s
 	Wait      time.Duration // how long a waiter waits at most; default 60s
@@ -48,6 +49,9 @@ type Config struct {
 	// Disturb, if set, is a fault of the backend's own, done every DisturbEvery.
 	Disturb      func() error
 	DisturbEvery time.Duration
+	// Outages: the server is away now and then. That it cannot be reached is an
+	// answer then, of which nobody knows what it did.
+	Outages bool
 
 	Late   time.Duration // how much longer than its ttl a dead holder may be in the way; default 20s
 	Limit  time.Duration // of the whole run; default 10m

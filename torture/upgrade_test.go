@@ -16,6 +16,7 @@ import (
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // TestOldAndNew lets commands of the version before format 2 and of this one work
@@ -81,7 +82,7 @@ func newMixed(t *testing.T, b backend, bug string) *mixed {
 	if bug != "" {
 		m.cycles = 3
 	} else if full() {
-		m.pace = time.Duration(rounds(30)) * time.Second
+		m.pace = long.Time(15 * time.Second)
 	}
 	if code, out := m.call(0, 0, "init"); code != 0 {
 		t.Fatalf("init: exit %d, %s", code, out)

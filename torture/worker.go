@@ -25,6 +25,7 @@ type workerSpec struct {
 	Rounds, Keys           int
 	TTL, Wait              time.Duration
 	Tries, Batches, Probes int
+	Outages                bool
 	Seed                   uint64
 }
 
@@ -156,7 +157,8 @@ func (w *worker) take(keys []string) (grant, op) {
 		o := w.log.call(op{Kind: opAcquire, Keys: keys, TTL: w.TTL, Waits: wait > 0})
 		g := w.client.acquire(&o, wait)
 		w.log.done(o)
-		if g != nil || o.Result != isHeld || wait > 0 || time.Since(start) > w.Wait {
+		again := o.Result == isHeld && wait == 0 || o.Unreached // whoever did not reach the server comes again
+		if g != nil || !again || time.Since(start) > w.Wait {
 			return g, o
 		}
 		time.Sleep(time.Duration(1+w.rand.IntN(20)) * time.Millisecond)

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // place is a folder with a store and the two programs beside each other.
@@ -230,8 +232,8 @@ func TestParentDies(t *testing.T) {
 // want the same task; one gets it, and completes it once.
 func TestRaceWithTheCommand(t *testing.T) {
 	rounds := 20
-	if os.Getenv("TASKLOCK_TORTURE") != "" {
-		rounds = 200
+	if long.Asked() {
+		rounds = long.Count(100)
 	}
 	p := newPlace(t)
 	p.tasklock("test", "init")

@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
 	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
@@ -60,16 +58,7 @@ func TestParse(t *testing.T) {
 func guarded(t *testing.T, prefix string) *etcdtest.Cluster {
 	t.Helper()
 	c := one(t, "--auth-token-ttl", "1")
-	cl := client(t, c)
-	ctx := t.Context()
-	do := func(_ any, err error) { t.Helper(); must(t, err) }
-	do(cl.UserAdd(ctx, "root", "root"))
-	do(cl.UserGrantRole(ctx, "root", "root"))
-	do(cl.UserAdd(ctx, "worker", "s3cret"))
-	do(cl.RoleAdd(ctx, "locks"))
-	do(cl.RoleGrantPermission(ctx, "locks", "/"+prefix+"/", clientv3.GetPrefixRangeEnd("/"+prefix+"/"), clientv3.PermissionType(clientv3.PermReadWrite)))
-	do(cl.UserGrantRole(ctx, "worker", "locks"))
-	do(cl.AuthEnable(ctx))
+	must(t, c.Guard(prefix))
 	return c
 }
 
@@ -81,10 +70,15 @@ func TestAccess(t *testing.T) {
 	prefix := newPrefix()
 	c := guarded(t, prefix)
 	as := func(user, prefix string) string { return strings.Replace(c.URL(prefix), "etcd://", "etcd://"+user, 1) }
-	for _, u := range []string{as("worker:wrong@", prefix), as("nobody:wrong@", prefix), as("", prefix), as("worker:s3cret@", prefix+"x")} {
-		_, err := etcdstore.Open(t.Context(), u, &etcdstore.Options{Create: true})
-		if !errors.Is(err, driver.ErrDenied) || strings.Contains(err.Error(), "wrong") || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", u, err)
+	for _, c := range []struct{ url, help string }{
+		{as("worker:wrong@", prefix), "ETCDCTL_PASSWORD"},
+		{as("nobody:wrong@", prefix), "etcdctl user passwd nobody"},
+		{as("", prefix), "name a user: etcd://USER@"},
+		{as("worker:s3cret@", prefix+"x"), "etcdctl role grant-permission ROLE --prefix=true readwrite /" + prefix + "x/"},
+	} {
+		_, err := etcdstore.Open(t.Context(), c.url, &etcdstore.Options{Create: true})
+		if !errors.Is(err, driver.ErrDenied) || strings.Contains(err.Error(), "wrong") || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), c.help) {
+			t.Errorf("%s: %v", c.url, err)
 		}
 	}
 	s := open(t, as("worker:s3cret@", prefix))

@@ -23,7 +23,7 @@ func connect(ctx context.Context, place Place, member int, o *Options) (*Store, 
 		o = &Options{}
 	}
 	s := &Store{
-		members: place.Endpoints, current: member, where: place.hostList(), keys: keyspace(place.Prefix),
+		members: place.Endpoints, current: member, where: place.hostList(), user: place.User, keys: keyspace(place.Prefix),
 		poll: o.Poll, timeout: o.Timeout, leases: newPool(), life: driver.NewLife(),
 	}
 	if s.poll == 0 {

@@ -5,7 +5,6 @@ package etcdstore_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,9 @@ import (
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/etcdstore"
 	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // traffic is increments that never stop, from several handles.
@@ -94,13 +95,51 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
+// Three members with passwords, and a user who may do nothing but use the prefix:
+// the work goes on when tokens run out, when a member that forgot them comes
+// back, and when another one leads.
+func TestGuardedCluster(t *testing.T) {
+	t.Parallel() // it mostly waits
+	notShort(t)
+	const tokenTime = 2 * time.Second
+	c := etcdtest.Start(t, 3, "--unsafe-no-fsync", "--auth-token-ttl", "2")
+	prefix := newPrefix()
+	must(t, c.Guard(prefix))
+	url := c.URLAs(etcdtest.User, etcdtest.Password, prefix)
+	tr := start(t, url)
+	waited := waiter(t, open(t, url))
+	tr.goesOn(30)
+	for range long.Loop(t, 1, 90*time.Second) {
+		time.Sleep(tokenTime + time.Second) // nobody renews a token that is in use: it runs out
+		tr.goesOn(30)
+		leader, err := c.Leader()
+		must(t, err)
+		c.Kill(leader)
+		tr.goesOn(30)
+		must(t, c.Run(leader))
+		for range 6 { // at all members, the one that has just come back too
+			open(t, url)
+		}
+		tr.goesOn(30)
+	}
+	_, err := open(t, url).Commit(t.Context(), driver.Batch{Writes: []driver.Write{put("lock/waited"), lasting("lease/waited", time.Minute)}})
+	must(t, err)
+	must(t, <-waited)
+	tr.end(url)
+	r, err := etcdstore.Inspect(t.Context(), url)
+	must(t, err)
+	if len(r.Problems) > 0 || len(r.Versions) != 3 {
+		t.Errorf("doctor of a user who may only use the prefix: %+v", r)
+	}
+}
+
 // A follower stands still, and then the leader: no connection ends, nobody
 // answers on them.
 func TestMemberPaused(t *testing.T) {
 	t.Parallel() // it mostly waits
 	notShort(t)
 	pause := 4 * time.Second
-	if os.Getenv("TASKLOCK_TORTURE") != "" {
+	if long.Asked() {
 		pause = 12 * time.Second
 	}
 	c := three(t)

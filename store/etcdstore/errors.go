@@ -17,8 +17,13 @@ import (
 // denials are etcd's words for not being let in.
 var denials = []error{
 	rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
-	rpctypes.ErrInvalidAuthToken, rpctypes.ErrRoleNotFound, rpctypes.ErrPermissionNotGranted,
+	rpctypes.ErrRoleNotFound, rpctypes.ErrPermissionNotGranted,
 }
+
+// stale are etcd's words for a token that this member does not know, or not yet:
+// members forget them when they start, and hear of new ones one after the other.
+// Whoever has a password gets another token; that it is wrong is ErrAuthFailed.
+var stale = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision}
 
 // failed says what an error of the client means. What is none of these leaves
 // open what the server has done.
@@ -30,8 +35,10 @@ func (s *Store) failed(what string, err error) error {
 		return nil
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
 		return fmt.Errorf("%s: etcd at %s does not answer", what, s.where) // our own deadline: the caller's is seen by Life.Ended
+	case slices.ContainsFunc(stale, is):
+		return fmt.Errorf("etcd at %s: %s: %w", s.where, what, known)
 	case slices.ContainsFunc(denials, is):
-		return fmt.Errorf("%w: etcd: %w", driver.ErrDenied, known)
+		return s.denied(known)
 	case is(rpctypes.ErrRequestTooLarge), is(rpctypes.ErrTooManyOps):
 		return fmt.Errorf("%w: %w; raise --max-request-bytes or --max-txn-ops of etcd to its defaults at least", driver.ErrTooLarge, known)
 	case is(rpctypes.ErrCorrupt):
@@ -45,6 +52,18 @@ func (s *Store) failed(what string, err error) error {
 		return fmt.Errorf("etcd at %s: %s: %s", s.where, what, plain(st.Message()))
 	}
 	return fmt.Errorf("etcd at %s: %s: %w", s.where, what, err)
+}
+
+// denied says who is not let in, and what helps.
+func (s *Store) denied(why error) error {
+	help := fmt.Sprintf("an administrator can: etcdctl role grant-permission ROLE --prefix=true readwrite %s/", s.keys)
+	switch {
+	case errors.Is(why, rpctypes.ErrUserEmpty):
+		help = fmt.Sprintf("name a user: etcd://USER@%s%s, and its password: export ETCDCTL_PASSWORD=…", s.where, s.keys)
+	case errors.Is(why, rpctypes.ErrAuthFailed):
+		help = fmt.Sprintf("look at the password of %s: export ETCDCTL_PASSWORD=… or etcdctl user passwd %s", s.user, s.user)
+	}
+	return fmt.Errorf("%w: etcd at %s: %w; %s", driver.ErrDenied, s.where, why, help)
 }
 
 // plain takes off what the layers of gRPC put around an error of the network.

@@ -68,6 +68,7 @@ type Store struct {
 	client  *clientv3.Client
 	members []string // their endpoints
 	where   string   // the same, for messages
+	user    string   // empty: none
 	keys    keyspace
 	poll    time.Duration
 	timeout time.Duration

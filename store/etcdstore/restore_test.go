@@ -4,12 +4,12 @@ package etcdstore_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // A cluster is put back to a snapshot, at the same addresses and with the same id,
@@ -17,7 +17,7 @@ import (
 // later state, one that has slept since before the snapshot, or one that is new:
 // no revision is given out twice. The same snapshot once more is another life.
 func TestRestoredCluster(t *testing.T) {
-	if os.Getenv("TASKLOCK_TORTURE") == "" {
+	if !long.Asked() {
 		t.Skip("builds etcd's own tool; set TASKLOCK_TORTURE=1")
 	}
 	for _, first := range []string{"new", "busy", "idle"} {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/store/filestore"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
 // calls are the system calls by which a commit changes anything, or looks, and
@@ -22,7 +23,7 @@ var calls = map[string]int{
 }
 
 // torture asks for the long forms.
-var torture = os.Getenv("TASKLOCK_TORTURE") != ""
+var torture = long.Asked()
 
 // A process that is killed at any of its system calls leaves the store as it
 // was before a commit or as it is after it, for whoever comes next.

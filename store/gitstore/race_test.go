@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,9 +13,10 @@ import (
 
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
+	"github.com/tasklock/tasklock/torture/long"
 )
 
-func torture() bool { return os.Getenv("TASKLOCK_TORTURE") != "" }
+func torture() bool { return long.Asked() }
 
 // rawPush returns what git alone does for one push: the measure of everything.
 func rawPush(t testing.TB) func() time.Duration {

@@ -33,6 +33,7 @@ type Cluster struct {
 	dir    string
 	binary string
 	flags  []string
+	root   string // who may do everything, with that password; empty: everybody may
 }
 
 // A Member is one server.
@@ -140,7 +141,11 @@ func (c *Cluster) Ready() error {
 
 // Client returns a client of the whole cluster.
 func (c *Cluster) Client() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: c.Addrs(), Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	return c.client(c.Addrs()...)
+}
+
+func (c *Cluster) client(addrs ...string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: addrs, Username: c.root, Password: c.root, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
 }
 
 // Addrs are the members' addresses.
@@ -156,12 +161,54 @@ func (c *Cluster) URL(prefix string) string {
 	return "etcd://" + strings.Join(c.Addrs(), ",") + "/" + prefix
 }
 
+// Guard lets only those in who have a password, and makes a user who may do
+// nothing but read and write below one prefix.
+func (c *Cluster) Guard(prefix string) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	below := "/" + prefix + "/"
+	for _, step := range []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", "root"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.UserAdd(ctx, User, Password); return err },
+		func() error { _, err := client.RoleAdd(ctx, "locks"); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, "locks", below, clientv3.GetPrefixRangeEnd(below), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserGrantRole(ctx, User, "locks"); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	c.root = "root"
+	return nil
+}
+
+// User is who may use the prefix of a guarded cluster.
+const (
+	User     = "worker"
+	Password = "s3cret"
+)
+
+// URLAs is the URL of a store for a user.
+func (c *Cluster) URLAs(user, password, prefix string) string {
+	return strings.Replace(c.URL(prefix), "etcd://", "etcd://"+user+":"+password+"@", 1)
+}
+
 // Leader returns the index of the member that leads.
 func (c *Cluster) Leader() (int, error) {
 	deadline := time.Now().Add(startTime)
 	for time.Now().Before(deadline) {
 		for i, m := range c.Members {
-			if m.cmd != nil && !m.paused && leads(m.Addr) {
+			if m.cmd != nil && !m.paused && c.leads(m.Addr) {
 				return i, nil
 			}
 		}
@@ -171,8 +218,8 @@ func (c *Cluster) Leader() (int, error) {
 }
 
 // leads asks one member.
-func leads(addr string) bool {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+func (c *Cluster) leads(addr string) bool {
+	client, err := c.client(addr)
 	if err != nil {
 		return false
 	}
