@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -61,6 +62,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 	if !o.wait.given && !o.noWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()
 	}
+	r.Wait = a.left(r.Wait)
 	return r, nil
 }
 
@@ -68,7 +70,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 // that the caller can afford.
 func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireRequest) []string {
 	words := append([]string{verb}, keys...)
-	wait := r.Wait
+	wait := cmp.Or(a.wait, r.Wait)
 	if wait == 0 {
 		wait = 30 * time.Minute
 		if a.Identity().Agent {

@@ -62,12 +62,14 @@ type App struct {
 	args    []string  // of the command
 	keyArgs []string  // those before "--"
 
-	command string            // the command that runs: "locks list"
-	flags   map[string]string // those above that were given and can be configured
-	says    string            // what a command that prints several answers is about to say
-	words   []string          // the command line as it was given
-	retry   []string          // the command line that goes on waiting
-	titles  map[string]string // of the tasks it is about, by id; set once
+	command  string            // the command that runs: "locks list"
+	flags    map[string]string // those above that were given and can be configured
+	says     string            // what a command that prints several answers is about to say
+	words    []string          // the command line as it was given
+	retry    []string          // the command line that goes on waiting
+	wait     time.Duration     // how long the command may wait,
+	waitEnds time.Time         // and until when; zero: it has not begun to
+	titles   map[string]string // of the tasks it is about, by id; set once
 
 	cfg    *Config
 	cfgErr error

@@ -64,7 +64,7 @@ func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error
 			return usagef("--%s goes with --claim", name)
 		}
 	}
-	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: o.wait.value}
+	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: a.left(o.wait.value)}
 	var err error
 	if o.claim {
 		if r.Acquire, err = o.claimRequest(a); err != nil {
@@ -110,6 +110,7 @@ func (o *nextOptions) take(ctx context.Context, a *App, st *store.Store, r task.
 }
 
 func (o *nextOptions) tellWait(a *App, wait time.Duration) {
+	a.waits(wait)
 	a.note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", exact(wait))
 }
 

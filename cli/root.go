@@ -235,7 +235,12 @@ func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
 				a.flags[name] = f.Value.String()
 			}
 		}
-		return run(cmd.Context(), args)
+		for {
+			err := run(cmd.Context(), args)
+			if !a.asksAgain(cmd.Context(), err) {
+				return err
+			}
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ func (o *waitOptions) run(ctx context.Context, a *App, keys []string) (err error
 		return err
 	}
 	a.retry = append(append([]string{"wait"}, keys...), "--wait", exact(max(wait, time.Minute)))
+	wait = a.left(wait)
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	signals.listen()

@@ -40,6 +40,7 @@ func (a *App) waiting(wait time.Duration) *waiting {
 
 // update takes the news of the wait. The first begins it.
 func (w *waiting) update(h lock.HeldError) {
+	w.a.waits(w.wait)
 	if w.a.Quiet {
 		return
 	}

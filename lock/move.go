@@ -49,7 +49,7 @@ func Leave(tx *store.Tx) error {
 // to age again there, and would keep others out for another ttl. One in force
 // arrives with its whole ttl and its locks with new tokens; what its holder
 // still has of its time is never more. A line of history keeps the token that
-// it had.
+// it had. Tickets and queues stay behind: whoever waits asks again.
 func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 	leases := map[string]store.Entry[leaseRecord]{}
 	for _, rec := range c.Records {
@@ -73,7 +73,9 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 			}
 			ls, _ = keptBy(ls, func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
 			w.TTL = ls.Value.ttl()
-			return w, stateOf(ls) == Held
+			return w, stateOf(ls) == Held && (ls.Value.holds() || len(ls.Value.WaitsFor) == 0)
+		case queueKind:
+			return w, false
 		case eventKind:
 			w.Value = withToken(rec)
 		}

@@ -73,7 +73,8 @@ const (
 type Store struct {
 	d    driver.Store
 	o    Options
-	slow atomic.Bool // what was read last was converted on the way
+	slow atomic.Bool  // what was read last was converted on the way
+	meta atomic.Int64 // the revision of the store's description when it was read last
 
 	followers followers
 
@@ -98,8 +99,12 @@ func (s *Store) Close() error {
 	return s.d.Close()
 }
 
-// Wait returns once one of the guards may no longer hold, or ctx ends.
+// Wait returns once one of the guards may no longer hold, the store is closed or
+// opened (it moves, say), or ctx ends.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
+	if rev := s.meta.Load(); rev > 0 {
+		guards = append([]driver.Guard{{Key: metaKey, Rev: rev}}, guards...)
+	}
 	err := s.d.Wait(ctx, guards)
 	if err == nil && s.slow.Load() { // records that are not there yet would wake at once
 		err = s.pause(ctx, 500*time.Millisecond, 1)
@@ -247,6 +252,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 			return nil, &readError{err}
 		}
 		tx := newTx(snap, q)
+		a.s.meta.Store(tx.known[metaKey].Rev)
 		if err := tx.checkMeta(); a.mayConvert(err) {
 			if tx, err = a.readOlder(ctx, q); err != nil {
 				return nil, err
