@@ -36,6 +36,7 @@ type marks struct {
 	Below int64  `json:"below,omitempty"` // events up to this revision are too old
 	Over  int    `json:"over,omitempty"`  // about how many of them are still there
 	Step  int    `json:"step,omitempty"`  // how many events to look at next time
+	Whole bool   `json:"whole,omitempty"` // what nobody counted, before the first mark, was looked for everywhere
 }
 
 // A mark stands for a number of events, the last of them at Rev.
@@ -129,12 +130,13 @@ func (ms *marks) drop(tx *store.Tx) error {
 	switch {
 	case len(old) == limit: // there may be many more
 		ms.Step = 2 * limit
-	case ms.Over > tidyMost:
+	case ms.Over > tidyMost || !ms.Whole:
 		if recs, err = tx.Scan(eventKind, 0); err != nil {
 			return err
 		}
 		old = ms.old(recs)
 		ms.Over = max(0, len(old)-tidyMost)
+		ms.Whole = ms.Over == 0
 	}
 	for _, key := range old[:min(len(old), tidyMost)] {
 		tx.Delete(key)

@@ -338,7 +338,7 @@ func cleanup(tx *store.Tx) (n int, err error) {
 			j = Job{Keep: defaultKeep, KeepFor: defaultKeepFor}
 		}
 		seen[f.Value.Job]++
-		if f.Value.State != Claimed && (seen[f.Value.Job] > j.Keep || f.Age > j.KeepFor) && n < 500 {
+		if f.Value.State != Claimed && (seen[f.Value.Job] > j.Keep || f.Age > j.KeepFor) && n < 5000 { // few rounds: each reads all
 			tx.Delete(rec.Key)
 			n++
 		}

@@ -57,9 +57,9 @@ func HistoryIsBounded(t *testing.T, st *store.Store) {
 func full(ctx context.Context, t *testing.T, st *store.Store) {
 	t.Helper()
 	var revs []int64
-	for i := range 6 {
+	for i := range 12 {
 		rev, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
-			for j := range kept / 5 {
+			for j := range kept / 10 {
 				key := fmt.Sprintf("event/20200101T%06d.000000000Z-%06d", i, j)
 				if err := tx.Put(key, lock.Event{Event: "released", Owner: "past"}); err != nil {
 					return err
@@ -78,7 +78,7 @@ func full(ctx context.Context, t *testing.T, st *store.Store) {
 	}
 	var marks []mark
 	for _, rev := range revs {
-		marks = append(marks, mark{rev, kept / 5})
+		marks = append(marks, mark{rev, kept / 10})
 	}
 	_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
 		tx.Floor(driver.Lift(tx.Rev()))
