@@ -160,6 +160,7 @@ func (c *checker) early(key string, grants []*op) {
 	for _, g := range grants {
 		byOwner[g.Owner] = g
 	}
+	unreached, last := c.unreached()
 	for _, g := range grants {
 		t, took := g.Took[key]
 		victim := byOwner[t.Owner]
@@ -171,6 +172,7 @@ func (c *checker) early(key string, grants []*op) {
 			switch {
 			case !victim.Process:
 				c.fail("early", key, "token %d: holder %s named no process and was called dead", g.token(key), t.Owner)
+			case unreached[t.Owner] && (victim.Untold || last[victim.Row] < g.Return): // "run", or the worker itself, has come to its end
 			case !dead || at > g.Return:
 				c.fail("early", key, "token %d was taken from worker %d, which lives", g.token(key), victim.Row)
 			}
@@ -180,6 +182,19 @@ func (c *checker) early(key string, grants []*op) {
 			c.fail("early", key, "token %d was taken from worker %d %v before its ttl ended", g.token(key), victim.Row, time.Duration(left))
 		}
 	}
+}
+
+// unreached are the owners who could not give back what they held, because the
+// server was away. last is the last call of each worker.
+func (c *checker) unreached() (owners map[string]bool, last map[int]int64) {
+	owners, last = map[string]bool{}, map[int]int64{}
+	for _, o := range c.ops {
+		last[o.Row] = max(last[o.Row], o.Call)
+		if o.Kind == opRelease && o.Unreached {
+			owners[o.Owner] = true
+		}
+	}
+	return owners, last
 }
 
 // late requires that what a killed worker held goes to whoever asks for it

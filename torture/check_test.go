@@ -35,6 +35,11 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 	denied, lost := probe, probe
 	denied.Result, lost.Result = isDenied, isLost
 	unsure := op{Row: 1, Kind: opRelease, Keys: []string{key}, Owner: "a", Tokens: map[string]int64{key: 1}, Attached: true, Call: sec(2), Began: sec(2), Return: never, Result: isUnknown}
+	away := func(row int, owner string, call float64) op {
+		o := unsure
+		o.Row, o.Owner, o.Call, o.Began, o.Attached, o.Unreached = row, owner, sec(call), sec(call), false, true
+		return o
+	}
 	for _, c := range []struct {
 		name, want string
 		kills      []span
@@ -47,6 +52,16 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			"in time", "",
 			[]span{{row: 1, from: sec(2)}},
 			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired")},
+			"",
+		},
+		{
+			"ended without having reached the server", "", nil,
+			[]op{named(acquire(1, "a", 0, 1, 1)), away(1, "a", 2), took(acquire(2, "b", 1, 4, 2), "a", "dead")},
+			"",
+		},
+		{
+			"called dead while it goes on", "early", nil,
+			[]op{named(acquire(1, "a", 0, 1, 1)), away(1, "a", 2), took(acquire(2, "b", 1, 4, 2), "a", "dead"), acquire(1, "c", 5, 6, 3)},
 			"",
 		},
 		{

@@ -145,7 +145,7 @@ func TestGuardedFailOver(t *testing.T) {
 	}
 	for _, mode := range etcd.modes() {
 		t.Run(string(mode), func(t *testing.T) {
-			c := etcdtest.Start(t, 3, "--unsafe-no-fsync", "--auth-token-ttl", "5")
+			c := etcdtest.Start(t, 3, "--unsafe-no-fsync", "--auth-token-ttl", "5", "--bcrypt-cost", "4") // each command logs in
 			prefix := newPrefix()
 			must(t, c.Guard(prefix))
 			b := etcd
