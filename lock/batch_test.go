@@ -53,7 +53,7 @@ func TestBatchNeverShowsHalf(t *testing.T) {
 }
 
 func TestBatchHasOneDeadline(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("bob", "a")
 		w.acquire("carol", "b")
 		start := time.Now()

@@ -52,7 +52,7 @@ func TestCleanupFreesOnlyWhatIsOver(t *testing.T) {
 }
 
 func TestCleanupOfTheSilent(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("alice", "a")
 		time.Sleep(10 * time.Minute)
 		w.acquire("bob", "b")

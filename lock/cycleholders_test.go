@@ -141,7 +141,7 @@ func TestCirclesOfHolders(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				var end context.CancelFunc
 				w.ctx, end = context.WithCancel(w.ctx)
 				defer w.settle()

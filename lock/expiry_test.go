@@ -14,7 +14,7 @@ func TestDefaultTTL(t *testing.T) {
 		"1.0-parse": time.Hour, "section:Backend": 2 * time.Hour, "job:digest": 5 * time.Minute, "sections:x": time.Hour,
 	} {
 		t.Run(key, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				g := w.acquire("alice", key)
 				if d := g.ExpiresAt.Sub(g.AcquiredAt); d != ttl {
 					t.Errorf("expires after %s, want %s", d, ttl)
@@ -160,7 +160,7 @@ func TestMaxHold(t *testing.T) {
 }
 
 func TestMaxHoldDoesNotOvertakeWaiters(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Minute, MaxHold: time.Minute})
 		bob := w.wait("bob", "a")
 		time.Sleep(time.Minute)

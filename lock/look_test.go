@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestShowAndList(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		_, err := lock.Show(w.ctx, w.st, "a")
 		w.want(err, lock.ErrNotFound)
 		list, err := lock.List(w.ctx, w.st, lock.ListRequest{})

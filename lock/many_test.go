@@ -53,7 +53,7 @@ func inSection(_ *store.Tx, key string) (string, error) {
 
 func TestManyPathsBelowOne(t *testing.T) {
 	for _, n := range []int{100, 250} {
-		bubble(t, func(w *world) {
+		near(t, func(w *world) {
 			for i, key := range named("path:src/f%04d", n) {
 				w.acquire(fmt.Sprint("o", i), key)
 			}

@@ -99,7 +99,7 @@ func TestExpiredPathsAreTakenOver(t *testing.T) {
 }
 
 func TestWaitingForPaths(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("a", "path:src/api/x")
 		w.acquire("b", "path:src/web")
 		all := w.wait("c", "path:src/**")
@@ -144,7 +144,7 @@ func TestAPathThatNobodyWaitsForAnyMore(t *testing.T) {
 }
 
 func TestPathCircles(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("a", "path:src/a")
 		w.acquire("b", "path:src/b")
 		first := w.wait("a", "path:src/b/x")
@@ -153,7 +153,7 @@ func TestPathCircles(t *testing.T) {
 		w.release("b", "path:src/b")
 		w.served(first)
 	})
-	bubble(t, func(w *world) { // through a ticket for an overlapping path
+	near(t, func(w *world) { // through a ticket for an overlapping path
 		w.acquire("a", "path:src/a")
 		w.acquire("c", "deploy")
 		all := w.wait("b", "path:src/**")

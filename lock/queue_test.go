@@ -85,7 +85,7 @@ func TestNoWaitDoesNotOvertake(t *testing.T) {
 }
 
 func TestWhatAWaiterIsTold(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		g := w.grant(lock.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Hour, Reason: "r"})
 		bob := w.wait("bob", "a")
 		var told []lock.HeldError
@@ -106,7 +106,7 @@ func TestWhatAWaiterIsTold(t *testing.T) {
 }
 
 func TestTimedOutWaitLeavesATicket(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("alice", "a")
 		r := lock.AcquireRequest{Owner: "bob", Keys: []string{"a"}, Wait: 20 * time.Second}
 		start := time.Now()
@@ -212,7 +212,7 @@ func TestLeavingTakesNothingFromOthers(t *testing.T) {
 }
 
 func TestContextLeavesTheQueue(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("alice", "a", "b")
 		why := errors.New("changed my mind")
 		bob, carol := w.wait("bob", "a", "b"), w.wait("carol", "a")
@@ -227,7 +227,7 @@ func TestContextLeavesTheQueue(t *testing.T) {
 		w.release("alice", "a", "b")
 		w.served(carol)
 	})
-	bubble(t, func(w *world) { // a deadline is an end like any other
+	near(t, func(w *world) { // a deadline is an end like any other
 		w.acquire("alice", "a")
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 		defer cancel()
@@ -254,7 +254,7 @@ func TestBatchJoinsAllItsQueues(t *testing.T) {
 }
 
 func TestOvertaking(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.acquire("alice", "a")
 		carol := w.wait("carol", "a", "b")
 		// Carol cannot be served before alice gives a back: who holds a passes her.
@@ -268,7 +268,7 @@ func TestOvertaking(t *testing.T) {
 		w.release("alice", "a")
 		w.served(carol)
 	})
-	bubble(t, func(w *world) { // the same where b is busy: alice waits, and is no deadlock
+	near(t, func(w *world) { // the same where b is busy: alice waits, and is no deadlock
 		w.acquire("alice", "a")
 		w.acquire("bob", "b")
 		carol := w.wait("carol", "a", "b")

@@ -64,7 +64,7 @@ func TestRenew(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				w.acquire("zoe", "foreign")
 				g := w.acquire("alice", "a", "b")
 				time.Sleep(time.Minute)

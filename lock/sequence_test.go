@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/torture/long"
 )
@@ -22,6 +23,7 @@ const (
 	seqSteps = 200
 	seqSeeds = 200
 	seqLong  = 6 * time.Minute
+	seqRerun = 10 // one sequence in so many runs each transaction twice
 )
 
 // seqCaught are seeds that have shown a fault: a lease that outlived what it
@@ -113,7 +115,11 @@ func newSequence(t *testing.T, seed uint64) *sequence {
 		tied: map[string]host.Process{}, done: map[string]int{},
 	}
 	s.mem = memstore.NewWithClock(func() time.Time { return s.now })
-	s.st = store.New(s.mem)
+	far := drivertest.NewRerun(t, s.mem, func() { s.now = s.now.Add(time.Microsecond) }) // all of it is less than what any ttl is apart from another
+	s.st = store.New(far)
+	if seed%seqRerun != 0 { // a commit that is refused takes a pause
+		s.st = store.New(far.Far)
+	}
 	return s
 }
 

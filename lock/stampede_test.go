@@ -123,7 +123,7 @@ func TestQueueFull(t *testing.T) {
 		"by size":   {strings.Repeat("long-owner-name", 6), 480, 600},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				w.acquire("first", "a")
 				n := c.min - 5
 				w.queue(n, c.owner, func(int) []string { return []string{"a"} })

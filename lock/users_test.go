@@ -183,7 +183,7 @@ func TestUsersExcludeEachOther(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				owner, end := outer(w)
 				bob := w.wait("bob", "a")
 				one := w.hold(minute(owner, "a")) // does not stand behind bob

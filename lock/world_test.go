@@ -38,9 +38,9 @@ type world struct {
 	refuse func(driver.Batch) bool // if set, says which commits the store does not take
 }
 
-// watched is a strict store that tells of commits before they are made.
+// watched tells of commits before they are made.
 type watched struct {
-	*drivertest.Strict
+	driver.Store
 	w *world
 }
 
@@ -51,10 +51,20 @@ func (d *watched) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	if refuse := d.w.refuse; refuse != nil && refuse(b) {
 		return 0, driver.ErrDenied
 	}
-	return d.Strict.Commit(ctx, b)
+	return d.Store.Commit(ctx, b)
 }
 
+// bubble runs fn in a world where each read takes a while.
 func bubble(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	near(t, func(w *world) {
+		w.st = store.New(&watched{Store: drivertest.NewFar(w.T, w.mem, nil), w: w})
+		fn(w)
+	})
+}
+
+// near is bubble for a test about single instants: reading takes no time.
+func near(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { fn(newWorld(t)) })
 }
@@ -63,7 +73,7 @@ func bubble(t *testing.T, fn func(w *world)) {
 func newWorld(t *testing.T) *world {
 	mem := memstore.New()
 	w := &world{T: t, ctx: context.Background(), mem: mem}
-	w.st = store.New(&watched{Strict: drivertest.NewStrict(t, mem), w: w})
+	w.st = store.New(&watched{Store: drivertest.NewStrict(t, mem), w: w})
 	return w
 }
 

@@ -319,6 +319,7 @@ type TriggerResult struct {
 // Trigger fires a job now, paused or not, by its own rules for overlap.
 func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResult, error) {
 	var out TriggerResult
+	var asked time.Time // by the store's clock, the same for all runs: the fire time is part of a key
 	if err := CheckName(r.Name); err != nil {
 		return out, err
 	}
@@ -330,22 +331,30 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 		if len(due.Triggers) >= MaxTriggers {
 			return fmt.Errorf("%w: %d triggers of %s wait already", driver.ErrTooLarge, len(due.Triggers), r.Name)
 		}
-		at := tx.Now().UTC().Truncate(time.Millisecond)
-		for taken := true; taken; {
-			f, err := getFire(tx, r.Name, at)
-			if err != nil {
-				return err
-			}
-			taken = f.Exists() || slices.ContainsFunc(due.Triggers, func(t trigger) bool { return t.At.Equal(at) }) || due.At != nil && due.At.Equal(at)
-			if taken {
-				at = at.Add(time.Millisecond)
-			}
+		if asked.IsZero() {
+			asked = tx.Now().UTC().Truncate(time.Millisecond)
+		}
+		at, err := due.free(tx, asked)
+		if err != nil {
+			return err
 		}
 		due.Triggers = append(due.Triggers, trigger{At: at, By: r.By})
 		out = TriggerResult{Job: job.Name, At: at, RunID: runID(job.Name, at)}
 		return errors.Join(putDue(tx, due), note(tx, "triggered", job.Name, r.By))
 	})
 	return out, err
+}
+
+// free is the first millisecond from at on that is no fire time of the job yet.
+func (d dueRecord) free(tx *store.Tx, at time.Time) (time.Time, error) {
+	for ; ; at = at.Add(time.Millisecond) {
+		if d.At != nil && d.At.Equal(at) || slices.ContainsFunc(d.Triggers, func(t trigger) bool { return t.At.Equal(at) }) {
+			continue
+		}
+		if f, err := getFire(tx, d.Job, at); err != nil || !f.Exists() {
+			return at, err
+		}
+	}
 }
 
 // difference compares what a person can set.

@@ -28,7 +28,11 @@ type world struct {
 }
 
 func newWorld(t *testing.T, jobs ...Job) *world {
-	w := &world{t: t, st: store.New(memstore.New()), runs: map[string][]time.Time{}, now: map[string]int{}, most: map[string]int{}}
+	return newWorldOn(t, store.New(memstore.New()), jobs...)
+}
+
+func newWorldOn(t *testing.T, st *store.Store, jobs ...Job) *world {
+	w := &world{t: t, st: st, runs: map[string][]time.Time{}, now: map[string]int{}, most: map[string]int{}}
 	_, err := Apply(t.Context(), w.st, ApplyRequest{Jobs: jobs, By: "tester"})
 	w.must(err)
 	return w

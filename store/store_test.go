@@ -3,8 +3,10 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -345,5 +347,48 @@ func TestOldDataDecideNothing(t *testing.T) {
 		if _, err := other.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return tx.Put("test/a", number{4}) }); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// complaints is a test that notes what it is told.
+type complaints []string
+
+func (c *complaints) Errorf(format string, args ...any) {
+	*c = append(*c, fmt.Sprintf(format, args...))
+}
+
+// The check on which the rules are run finds functions whose records depend on
+// the time or on chance, and no others.
+func TestWhatMustNotDifferFromRunToRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		key  func(tx *store.Tx) string
+		want bool
+	}{
+		"the time":    {func(tx *store.Tx) string { return fmt.Sprint(tx.Now().UnixMilli()) }, true},
+		"about":       {func(tx *store.Tx) string { return fmt.Sprint(tx.Now().UnixMilli() / 5) }, true},
+		"chance":      {func(*store.Tx) string { return fmt.Sprint(rand.IntN(1000)) }, true},
+		"one lot":     {func(tx *store.Tx) string { return fmt.Sprint(tx.Lot()) }, false},
+		"as it reads": {func(*store.Tx) string { return "b" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told complaints
+				st := store.New(drivertest.NewRerun(&told, memstore.New(), nil))
+				for i := range 5 {
+					_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+						if _, err := store.Get[number](tx, "test/"+c.key(tx)); err != nil {
+							return err
+						}
+						return tx.Put("test/a", number{i})
+					})
+					if err != nil {
+						told.Errorf("%v", err)
+					}
+				}
+				if (len(told) > 0) != c.want {
+					t.Errorf("told %q", told)
+				}
+			})
+		})
 	}
 }

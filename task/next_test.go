@@ -138,7 +138,7 @@ func TestNextWaits(t *testing.T) {
 		"in vain":             {-1, func(*world) { time.Sleep(59 * time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			near(t, func(w *world) {
 				w.add(in("", "held"), in("", "dep"), in("", "needs", "dep"), in("skipped", "s"), in("S", "in S"))
 				w.must(w.section(task.SectionRequest{Name: "skipped", Skipped: ptr(true)}))
 				w.claim("B", "held")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -34,7 +35,11 @@ func TestProperties(t *testing.T) {
 		start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		p := &property{T: t, model: newModel(start)}
 		mem := newJudged(t.Errorf, func() time.Time { return p.model.now })
-		p.st = store.New(mem)
+		far := drivertest.NewRerun(t, mem, func() { p.model.now = p.model.now.Add(time.Microsecond) })
+		p.st = store.New(far)
+		if dice.Draw(t, "rerun")%20 != 0 { // a commit that is refused takes a pause
+			p.st = store.New(far.Far)
+		}
 		for name, shared := range modelSections {
 			_, err := task.SetSection(ctx, p.st, task.SectionRequest{Name: name, New: true, Shared: &shared})
 			if err != nil {

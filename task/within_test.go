@@ -208,7 +208,7 @@ func TestHeartbeatOfATaskKeepsItsSection(t *testing.T) {
 // What was taken for hours is not cut short by a claim within it, nor tied to
 // the claim's process; but it lasts as long as what relies on it.
 func TestAClaimLeavesItsSectionAsItIs(t *testing.T) {
-	bubble(t, func(w *world) {
+	near(t, func(w *world) {
 		w.add(in("S", "a"), in("S", "b"))
 		_, err := w.tryAcquire(lock.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 3 * time.Hour})
 		w.must(err)

@@ -53,8 +53,17 @@ func large(t *testing.T) *world {
 	return w
 }
 
-// bubble runs fn in a world of fake time.
+// bubble runs fn in a world of fake time, where each read takes a while.
 func bubble(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	near(t, func(w *world) {
+		w.st = store.New(drivertest.NewFar(w.T, w.mem, nil))
+		fn(w)
+	})
+}
+
+// near is bubble for a test about single instants: reading takes no time.
+func near(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { fn(newWorld(t)) })
 }

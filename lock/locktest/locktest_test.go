@@ -43,3 +43,14 @@ func TestExpiry(t *testing.T) {
 	mem := memstore.New()
 	locktest.Expiry(t, func() *store.Store { return store.New(mem) })
 }
+
+// On a store that is not next door the time is another at each look.
+func TestFar(t *testing.T) {
+	t.Parallel()
+	far := func() func() *store.Store {
+		mem := memstore.New()
+		return func() *store.Store { return store.New(drivertest.NewFar(t, mem, nil)) }
+	}
+	locktest.LinearizableSlow(t, far())
+	locktest.Expiry(t, far())
+}

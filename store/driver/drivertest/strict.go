@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -19,7 +18,7 @@ import (
 //     again.
 type Strict struct {
 	driver.Store
-	t testing.TB
+	t Reporter
 
 	mu   sync.Mutex
 	runs []run
@@ -39,8 +38,13 @@ type run struct {
 	depth int
 }
 
+// A Reporter is a test that can fail, for example a [testing.TB].
+type Reporter interface {
+	Errorf(format string, args ...any)
+}
+
 // NewStrict wraps a driver for a test.
-func NewStrict(t testing.TB, d driver.Store) *Strict { return &Strict{Store: d, t: t} }
+func NewStrict(t Reporter, d driver.Store) *Strict { return &Strict{Store: d, t: t} }
 
 func (s *Strict) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	s.follow(q)
