@@ -197,10 +197,13 @@ func newJobsApplyCmd(a *App) *cobra.Command {
 	file, prune := "", false
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Make the jobs as a file has them, all or none",
-		Long: `Add the jobs of a YAML file and change those that differ, in one step: if anything
-is wrong nothing is changed. - is stdin. --prune also removes the jobs that the file
-does not have. What would change is shown with --dry-run.
+		Short: "Make the jobs as a file has them",
+		Long: `Add the jobs of a YAML file and change those that differ: if anything is wrong
+nothing is changed. - is stdin. --prune also removes the jobs that the file does not
+have. What would change is shown with --dry-run.
+
+A file may have 10,000 jobs. About a thousand are changed in one commit, all or none;
+more take several commits, and if one of those fails the same command completes them.
 
   jobs:
     daily-digest:

@@ -3,6 +3,8 @@ package lock
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/store"
@@ -118,7 +120,8 @@ func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
 
 // users ends those who only use what others hold: no lock leads to them.
 func (r *CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
-	for name, u := range leases {
+	for _, name := range slices.Sorted(maps.Keys(leases)) { // what there is room for must be the same in each run
+		u := leases[name]
 		if !u.Value.holds() || len(u.Value.Keys) > 0 || !r.over(u) || tx.Room() < cost(u.Value) {
 			continue
 		}
@@ -143,7 +146,8 @@ func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[lea
 	if n, err = r.users(tx, leases); err != nil {
 		return n, err
 	}
-	for name, t := range leases {
+	for _, name := range slices.Sorted(maps.Keys(leases)) {
+		t := leases[name]
 		if t.Value.ticket() && stateOf(t) != Held && t.Age-t.Value.ttl() > placeKept && roomToDrop(tx) {
 			n++
 			if err := dropTicket(tx, name, ""); err != nil {
@@ -155,7 +159,8 @@ func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[lea
 	if err != nil {
 		return n, err
 	}
-	for key, q := range queues {
+	for _, key := range slices.Sorted(maps.Keys(queues)) {
+		q := queues[key]
 		sweeper := AcquireRequest{lapsed: map[string]time.Time{}}
 		for _, t := range q.Value.Tickets {
 			if !leases[t].Exists() {

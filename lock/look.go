@@ -128,15 +128,30 @@ func (r *CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
 
 // Look returns the lock on a key, or nil, and guards it.
 func Look(tx *store.Tx, key string) (*Info, error) {
-	lk, err := getLock(tx, key)
+	return infoBy(tx, key, getLock, getLease, getQueue)
+}
+
+// Peek is [Look] without guards, see [store.Peek].
+func Peek(tx *store.Tx, key string) (*Info, error) {
+	peekQueue := func(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
+		return store.Peek[queueRecord](tx, queueKind+key)
+	}
+	return infoBy(tx, key, peekLock, peekLease, peekQueue)
+}
+
+// reading is a way to read a record by its name.
+type reading[T any] func(tx *store.Tx, name string) (store.Entry[T], error)
+
+func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf reading[leaseRecord], queueOf reading[queueRecord]) (*Info, error) {
+	lk, err := lockOf(tx, key)
 	if err != nil || !lk.Exists() {
 		return nil, err
 	}
-	ls, err := getLease(tx, lk.Value.Lease)
+	ls, err := leaseOf(tx, lk.Value.Lease)
 	if err != nil {
 		return nil, err
 	}
-	q, err := getQueue(tx, key)
+	q, err := queueOf(tx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -230,6 +230,9 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 	if i := own.Value.has(id); i >= 0 {
 		known = own.Value.Tasks[i].Older
 	}
+	if err := tx.Want(lockKeys(slices.Sorted(maps.Keys(known)))...); err != nil {
+		return nil, err
+	}
 	older := map[string]string{}
 	for name, lease := range known {
 		lk, err := getLock(tx, name)

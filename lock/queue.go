@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -319,7 +320,7 @@ func (r *AcquireRequest) sweep(tx *store.Tx, key string, q queueRecord) (queueRe
 		}
 	}
 	if out.full() {
-		for t := range out.Lapsed {
+		for _, t := range slices.Sorted(maps.Keys(out.Lapsed)) { // what there is room for must be the same in each run
 			if roomToDrop(tx) || !slices.Contains(out.Batches, t) { // else its record stays, without a place
 				if err := dropTicket(tx, t, key); err != nil {
 					return out, err

@@ -12,7 +12,7 @@ import (
 )
 
 // MaxFile is how large a file of jobs may be.
-const MaxFile = 1 << 20
+const MaxFile = 8 << 20
 
 // file is what a file of jobs may hold.
 type file struct {
@@ -65,7 +65,7 @@ func (e *FileError) Error() string {
 // ParseFile reads a YAML file of jobs. What it does not know is refused.
 func ParseFile(data []byte) ([]Job, error) {
 	if len(data) > MaxFile {
-		return nil, &FileError{Why: "the file has more than 1 MB"}
+		return nil, &FileError{Why: "the file has more than 8 MB"}
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {

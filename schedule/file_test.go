@@ -67,7 +67,7 @@ func TestParseFileRefuses(t *testing.T) {
 		{"jobs:\n\tx: {}", 2, "cannot start any token"},
 		{job + "}\n---\njobs: {}", 0, "more than one document"},
 		{"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\njobs: *d", 0, ""},
-		{strings.Repeat("#", MaxFile+1), 0, "more than 1 MB"},
+		{strings.Repeat("#", MaxFile+1), 0, "more than 8 MB"},
 		{"[]", 0, "must be a map"},
 		{"jobs: [a, b]", 1, "must be a map"},
 		{"jobs:\n  x: daily", 2, "`daily`: must be a map"},

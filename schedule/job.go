@@ -31,7 +31,7 @@ const (
 
 	OverlapSkip  Overlap = "skip"  // it is skipped, with a record
 	OverlapQueue Overlap = "queue" // it runs afterwards; one waits, those after it are skipped
-	OverlapAllow Overlap = "allow" // both run
+	OverlapAllow Overlap = "allow" // both run, up to MaxRuns at a time
 
 	CrashLost  OnCrash = "lost"  // the record says so: started at most once
 	CrashRetry OnCrash = "retry" // another pod starts it again: at least once
@@ -43,6 +43,7 @@ const (
 	MaxJobs     = 10_000
 	MaxCatchUp  = 100 // fire times that MisfireAll makes up for
 	MaxTriggers = 100 // that wait at a time
+	MaxRuns     = 200 // at a time, with OverlapAllow: further fire times are skipped
 
 	defaultTTL      = 5 * time.Minute
 	defaultAttempts = 3

@@ -30,96 +30,7 @@ type ExistsError struct{ Name string }
 
 func (e *ExistsError) Error() string { return fmt.Sprintf("job %q exists already", e.Name) }
 
-// ApplyRequest makes jobs as they are given: all or none.
-type ApplyRequest struct {
-	Jobs   []Job
-	New    bool // refuse a name that exists
-	Prune  bool // remove the jobs that are not among them
-	By     string
-	DryRun bool
-}
-
-// ApplyResult tells what was changed, by name.
-type ApplyResult struct {
-	Changes []Change `json:"changes"`
-}
-
-// Change is what became of one job.
-type Change struct {
-	Name   string     `json:"name"`
-	Action string     `json:"action"` // added, changed, removed, unchanged
-	Fields []Field    `json:"fields,omitempty"`
-	Next   *time.Time `json:"next,omitempty"` // fire time
-	Job    *Job       `json:"job,omitempty"`  // as it is now
-
-	dropped []Fire // what was to run, and will not
-}
-
-func (r ApplyResult) dropped() (all []Fire) {
-	for _, c := range r.Changes {
-		all = append(all, c.dropped...)
-	}
-	return all
-}
-
-// Field is one difference.
-type Field struct {
-	Name string `json:"name"`
-	From string `json:"from"`
-	To   string `json:"to"`
-}
-
-// Apply adds and changes jobs in one commit. A job whose times change fires
-// next at the first of its new times after now; one that is paused stays so.
-func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, error) {
-	seen := map[string]bool{}
-	for i, j := range r.Jobs {
-		var err error
-		if r.Jobs[i], err = j.normal(); err != nil {
-			return ApplyResult{}, err
-		}
-		if seen[j.Name] {
-			return ApplyResult{}, &lock.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
-		}
-		seen[j.Name] = true
-	}
-	if len(r.Jobs) > MaxJobs {
-		return ApplyResult{}, fmt.Errorf("%w: %d jobs, at most %d", driver.ErrTooLarge, len(r.Jobs), MaxJobs)
-	}
-	var out ApplyResult
-	err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
-		out = ApplyResult{Changes: []Change{}}
-		for _, j := range r.Jobs {
-			c, err := r.apply(tx, j)
-			if err != nil {
-				return err
-			}
-			out.Changes = append(out.Changes, c)
-		}
-		if r.Prune {
-			if err := r.prune(tx, seen, &out); err != nil {
-				return err
-			}
-		}
-		return putSkipped(tx, out.dropped())
-	})
-	if err != nil {
-		return ApplyResult{}, err
-	}
-	slices.SortFunc(out.Changes, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
-}
-
-func (r *ApplyRequest) need() (q driver.Query) {
-	for _, j := range r.Jobs {
-		q.Keys = append(q.Keys, jobKind+j.Name, dueKind+j.Name)
-	}
-	if r.Prune {
-		q.Ranges = []driver.Range{{Prefix: jobKind}}
-	}
-	return q
-}
-
+// update is [store.Store.Update], or with dry a look at what it would do.
 func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) error {
 	if dry {
 		return st.View(ctx, need, fn)
@@ -128,71 +39,9 @@ func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, f
 	return err
 }
 
-func (r *ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
-	old, err := getJob(tx, j.Name)
-	if err != nil {
-		return Change{}, err
-	}
-	due, err := getDue(tx, j.Name)
-	if err != nil {
-		return Change{}, err
-	}
-	now := tx.Now().UTC().Truncate(time.Microsecond)
-	c := Change{Name: j.Name, Action: "added"}
-	j.CreatedAt, j.UpdatedAt, j.By = now, now, r.By
-	switch {
-	case old.Exists() && r.New:
-		return c, &ExistsError{j.Name}
-	case old.Exists():
-		j.CreatedAt, j.Paused = old.Value.CreatedAt, old.Value.Paused
-		c.Action, c.Fields = "changed", difference(old.Value, j)
-	}
-	d := due.Value
-	if len(c.Fields) == 0 && old.Exists() {
-		c.Action, j = "unchanged", old.Value
-	} else {
-		d.Job, d.TTL, d.Handler = j.Name, j.TTL.Seconds(), len(j.Command) == 0
-		if !old.Exists() || !old.Value.sameSchedule(j) {
-			c.dropped = d.dropped(old.Value, now, false, "its times were changed before it ran")
-			d.follow(j, j.cron().Next(now))
-		}
-		d.Each = j.Overlap == OverlapAllow
-		if err := errors.Join(tx.Put(jobKind+j.Name, j), putDue(tx, d), note(tx, c.Action, j.Name, r.By)); err != nil {
-			return c, err
-		}
-	}
-	c.Next, c.Job = d.At, &j
-	return c, nil
-}
-
 // note writes a line of history, which also is the commit's receipt.
 func note(tx *store.Tx, event, name, by string) error {
 	return lock.Log(tx, lock.Event{Event: "job " + event, Keys: []string{lockPrefix + name}, Owner: by})
-}
-
-func (r *ApplyRequest) prune(tx *store.Tx, keep map[string]bool, out *ApplyResult) error {
-	recs, err := tx.Scan(jobKind, 0)
-	if err != nil {
-		return err
-	}
-	tx.GuardKind(jobKind)
-	var names, keys []string
-	for _, rec := range recs {
-		if name := strings.TrimPrefix(rec.Key, jobKind); !keep[name] {
-			names, keys = append(names, name), append(keys, rec.Key, dueKind+name)
-		}
-	}
-	if err := tx.Want(keys...); err != nil {
-		return err
-	}
-	for _, name := range names {
-		c, err := remove(tx, name, r.By, false)
-		if err != nil {
-			return err
-		}
-		out.Changes = append(out.Changes, c)
-	}
-	return nil
 }
 
 // remove deletes a job. What runs goes on; its end is still written.

@@ -30,6 +30,7 @@ type situation struct {
 type holder struct {
 	owner string
 	since time.Time
+	full  int // or so many runs that no further one has room
 }
 
 // death is a run whose pod does not have its lock any more.
@@ -209,6 +210,9 @@ func (p *plan) skipRange(j Job, first, last time.Time, count int, why string) {
 }
 
 func (h *holder) reason() string {
+	if h.full > 0 {
+		return fmt.Sprintf("%d runs of it were under way: at most %d at a time", h.full, MaxRuns)
+	}
 	return fmt.Sprintf("still running on %s since %s", h.owner, h.since.UTC().Format(time.RFC3339))
 }
 
@@ -303,7 +307,7 @@ func look(tx *store.Tx, c candidate) (situation, error) {
 // locks looks at the runs, and at who has the job.
 func (s *situation) locks(tx *store.Tx) error {
 	for _, r := range s.due.Running {
-		lk, err := lock.Look(tx, r.Key)
+		lk, err := s.run(tx, r)
 		if err != nil {
 			return err
 		}
@@ -321,6 +325,9 @@ func (s *situation) locks(tx *store.Tx) error {
 		}
 	}
 	if s.due.Each {
+		if n := len(s.due.Running) - len(s.dead); s.due.full(n) {
+			s.held = &holder{full: n}
+		}
 		return nil
 	}
 	lk, err := lock.Look(tx, lockPrefix+s.due.Job)
@@ -328,6 +335,18 @@ func (s *situation) locks(tx *store.Tx) error {
 		s.held = &holder{owner: podOf(lk.Owner), since: lk.AcquiredAt}
 	}
 	return err
+}
+
+// run looks at the lock of a run. Where runs may overlap they may be many, and one
+// that goes on is not guarded: its end changes what is due. One that does not is.
+func (s *situation) run(tx *store.Tx, r run) (*lock.Info, error) {
+	if s.due.Each {
+		lk, err := lock.Peek(tx, r.Key)
+		if err != nil || lk != nil && lk.LeaseID == r.Lease && lk.State == lock.Held {
+			return lk, err
+		}
+	}
+	return lock.Look(tx, r.Key)
 }
 
 // write carries out a plan. A claim is written with the lease that was granted

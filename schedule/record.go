@@ -7,6 +7,7 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // The kinds of records of this package, and the prefix of its locks.
@@ -51,6 +52,17 @@ func (d dueRecord) Check(key string) error {
 		return errors.New("nothing due for that job")
 	}
 	return nil
+}
+
+// full reports that with so many runs there is no room for another: all of them
+// stand in this record.
+func (d dueRecord) full(runs int) bool {
+	const room = driver.MaxValue * 3 / 4 // names may be long
+	if runs < MaxRuns/4 {
+		return false
+	}
+	b, err := store.Encode(dueKind+d.Job, d)
+	return runs >= MaxRuns || err == nil && len(b) > room
 }
 
 // newDue is what is due of a job that has no fire time yet.
