@@ -175,8 +175,9 @@ func need(name string) driver.Query {
 	return driver.Query{Keys: []string{jobKind + name, dueKind + name}}
 }
 
-// clock is what this pod takes for the time: that of the store.
-func clock(tx *store.Tx) time.Time { return tx.Now().UTC().Add(fault.Shift()) }
+// clock is what this pod takes for the time: that of the store. It picks the fire
+// time to claim, so it is one time for all runs of the transaction.
+func clock(tx *store.Tx) time.Time { return tx.Began().UTC().Add(fault.Shift()) }
 
 // ending is how a run ended.
 type ending struct {

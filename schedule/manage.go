@@ -168,7 +168,6 @@ type TriggerResult struct {
 // Trigger fires a job now, paused or not, by its own rules for overlap.
 func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResult, error) {
 	var out TriggerResult
-	var asked time.Time // by the store's clock, the same for all runs: the fire time is part of a key
 	if err := CheckName(r.Name); err != nil {
 		return out, err
 	}
@@ -180,10 +179,7 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 		if len(due.Triggers) >= MaxTriggers {
 			return fmt.Errorf("%w: %d triggers of %s wait already", driver.ErrTooLarge, len(due.Triggers), r.Name)
 		}
-		if asked.IsZero() {
-			asked = tx.Now().UTC().Truncate(time.Millisecond)
-		}
-		at, err := due.free(tx, asked)
+		at, err := due.free(tx, tx.Began().UTC().Truncate(time.Millisecond)) // part of a key
 		if err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 // a later [Tx.Now] and perhaps another [Tx.Rev]. So which records it asks for
 // must follow from what it read, not from the clock, the revision or chance: else
 // each run asks for others, and on a store that takes its time none is the last.
-// A time that becomes part of a key is chosen once for all runs; chance is [Tx.Lot].
+// A time that becomes part of a key is [Tx.Began]; what is left to chance is [Tx.Lot].
 // That what it read has expired by now may of course make it ask for more.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need), guess: true}
@@ -215,6 +215,7 @@ type attempt struct {
 	sent      bool // a commit without receipt may have been applied
 	failures  int
 	conflicts int       // of affirmed
+	began     time.Time // [Tx.Began], once there was a run
 	drawn     *uint64   // [Tx.Lot], once it was asked for
 	answered  time.Time // when the store last answered, or when it began
 }
@@ -262,7 +263,10 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		} else if err != nil && !a.passes(err) {
 			return nil, err
 		}
-		tx.view, tx.lot = a.read, a.lot
+		if a.began.IsZero() {
+			a.began = tx.Now()
+		}
+		tx.view, tx.began, tx.lot = a.read, a.began, a.lot
 		fault.Point("store.fn")
 		err = fn(tx)
 		if len(tx.missing.Keys)+len(tx.missing.Ranges) == 0 {

@@ -367,6 +367,7 @@ func TestWhatMustNotDifferFromRunToRun(t *testing.T) {
 		"the time":    {func(tx *store.Tx) string { return fmt.Sprint(tx.Now().UnixMilli()) }, true},
 		"about":       {func(tx *store.Tx) string { return fmt.Sprint(tx.Now().UnixMilli() / 5) }, true},
 		"chance":      {func(*store.Tx) string { return fmt.Sprint(rand.IntN(1000)) }, true},
+		"one time":    {func(tx *store.Tx) string { return fmt.Sprint(tx.Began().UnixNano()) }, false},
 		"one lot":     {func(tx *store.Tx) string { return fmt.Sprint(tx.Lot()) }, false},
 		"as it reads": {func(*store.Tx) string { return "b" }, false},
 	} {

@@ -38,6 +38,7 @@ type Tx struct {
 	floor   int64
 	notes   []string
 	receipt string
+	began   time.Time     // see Began
 	lot     func() uint64 // see Lot
 	affirm  bool          // see Affirm
 	after   func(context.Context, Applied)
@@ -85,6 +86,11 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 
 // Now is the store's clock at the snapshot: one time for the whole transaction.
 func (tx *Tx) Now() time.Time { return tx.snap.Now }
+
+// Began is the store's clock at the first run of this Update or View: one time for
+// all of its runs. It is for a time that becomes part of a key, or decides which
+// records are asked for; what has expired is judged by Now.
+func (tx *Tx) Began() time.Time { return tx.began }
 
 // Lot is a random number that is drawn once for each Update or View: all runs of
 // its function get the same one. It decides what is left to chance, see
