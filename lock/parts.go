@@ -37,11 +37,16 @@ func NeedLook(keys ...string) driver.Query {
 
 // WantLook makes sure that what Look of these keys reads costs a few reads for
 // all of them together instead of some for each.
-func WantLook(tx *store.Tx, keys ...string) error {
+func WantLook(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, getLock) }
+
+// WantPeek is WantLook for [Peek].
+func WantPeek(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, peekLock) }
+
+func wantInfo(tx *store.Tx, keys []string, lockOf reading[lockRecord]) error {
 	if err := tx.Want(NeedLook(keys...).Keys...); err != nil {
 		return err
 	}
-	leases, err := leasesOf(tx, keys)
+	leases, err := leasesOf(tx, keys, lockOf)
 	if err != nil {
 		return err
 	}
@@ -53,7 +58,7 @@ func WantEnd(tx *store.Tx, keys ...string) error {
 	if err := WantLook(tx, keys...); err != nil {
 		return err
 	}
-	leases, err := leasesOf(tx, keys)
+	leases, err := leasesOf(tx, keys, getLock)
 	if err != nil {
 		return err
 	}
@@ -69,9 +74,9 @@ func WantEnd(tx *store.Tx, keys ...string) error {
 	return tx.Want(more...)
 }
 
-func leasesOf(tx *store.Tx, keys []string) (names []string, err error) {
+func leasesOf(tx *store.Tx, keys []string, lockOf reading[lockRecord]) (names []string, err error) {
 	for _, key := range keys {
-		lk, err := getLock(tx, key)
+		lk, err := lockOf(tx, key)
 		if err != nil {
 			return nil, err
 		}

@@ -63,7 +63,10 @@ func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, e
 	if err := r.normal(); err != nil {
 		return ApplyResult{}, err
 	}
-	out, err := r.once(ctx, st, r.Jobs, r.most(math.MaxInt))
+	out, err := ApplyResult{}, errBusy
+	if len(r.Jobs) <= 2*manyJobs || r.DryRun {
+		out, err = r.once(ctx, st, r.Jobs, r.most(math.MaxInt))
+	}
 	if tooMuch(err) {
 		out, err = r.inSteps(ctx, st)
 	}
@@ -95,8 +98,9 @@ func (r *ApplyRequest) normal() error {
 }
 
 const (
-	fewJobs  = 30 // whose records a commit can guard each by itself
-	patience = 20 // runs of one transaction before it is made smaller
+	manyJobs = 1000 // that fit into one commit, about
+	fewJobs  = 30   // whose records a commit can guard each by itself
+	patience = 20   // runs of one transaction before it is made smaller
 )
 
 // errBusy: others write so often that a commit which guards whole kinds of records
@@ -114,7 +118,7 @@ func (r *ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyR
 	if err != nil {
 		return out, err
 	}
-	size := max(fewJobs, len(all.Changes)/2)
+	size := max(fewJobs, min(len(all.Changes)/2, manyJobs))
 	for rest := r.Jobs; len(rest) > 0 || r.Prune; {
 		some, most := rest[:min(len(rest), size)], 0
 		if len(some) == 0 {

@@ -295,10 +295,11 @@ func look(tx *store.Tx, c candidate) (situation, error) {
 	for _, r := range s.due.Running {
 		keys = append(keys, r.Key)
 	}
+	want := lock.WantPeek
 	if !s.due.Each {
-		keys = append(keys, lockPrefix+name)
+		want, keys = lock.WantLook, append(keys, lockPrefix+name)
 	}
-	if err := lock.WantLook(tx, keys...); err != nil {
+	if err := want(tx, keys...); err != nil {
 		return s, err
 	}
 	return s, s.locks(tx)
