@@ -51,13 +51,10 @@ func NewRerun(t Reporter, d driver.Store, step func()) *Rerun {
 func (r *Rerun) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	again := r.refused && begins(q.Keys, r.last.Keys) && begins(q.Ranges, r.last.Ranges)
 	keys, ranges := len(r.last.Keys), len(r.last.Ranges)
-	switch {
-	case again && len(q.Keys)+len(q.Ranges) > keys+ranges:
+	if again && len(q.Keys)+len(q.Ranges) > keys+ranges {
 		r.t.Errorf("the second run of a transaction asks for %v %v and the first did not: what it asks for depends on the time or on chance", q.Keys[keys:], q.Ranges[ranges:])
-		r.refused = false
-	case !again: // another transaction
-		r.refused = false
 	}
+	r.refused = again // else it is another transaction
 	r.last = driver.Query{Keys: slices.Clone(q.Keys), Ranges: slices.Clone(q.Ranges)}
 	return r.Far.Read(ctx, q)
 }
