@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TASKLOCK_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "guardian" {
 		tasklock()
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup the scripts' commands would inherit that it is ignored
-	_ = flag.Set("test.parallel", "4")                     // most of them wait for each other's processes
+	_ = flag.Set("test.parallel", "4") // most of them wait for each other's processes
 	testscript.Main(m, map[string]func(){"tasklock": tasklock})
 }
 
@@ -52,6 +51,7 @@ func tasklock() {
 //
 // The folder of a script is a project: it has a .tasklock, without a store.
 func TestScript(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // under nohup the scripts' commands would inherit that it is ignored
 	t.Parallel()
 	testscript.Run(t, scripts(t, "testdata/script", nil))
 }
