@@ -40,7 +40,7 @@ typescript: build ## the TypeScript client against the real command
 	scripts/test-typescript bin/tasklock
 
 torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
-	@scripts/need go git sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
+	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	scripts/torture
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run

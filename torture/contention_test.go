@@ -32,8 +32,8 @@ func (b backend) run(t *testing.T, mode Mode) Config {
 	return c
 }
 
-// What each run gets in the long form. There are twelve of contention: six
-// backends, the library and the command.
+// What each run gets in the long form. There are fourteen of contention: six
+// backends and git over ssh, the library and the command.
 const (
 	contentionTime = 50 * time.Second
 	outageTime     = 80 * time.Second
@@ -71,7 +71,7 @@ func mustRun(t *testing.T, c Config) *Report {
 // TestContention: no overlap, tokens grow, no BUSY, every waiter is served,
 // whatever is killed or stopped.
 func TestContention(t *testing.T) {
-	eachBackend(t, func(t *testing.T, b backend) {
+	contention := func(t *testing.T, b backend) {
 		for _, mode := range b.modes() {
 			t.Run(string(mode), func(t *testing.T) {
 				c := b.run(t, mode)
@@ -79,7 +79,11 @@ func TestContention(t *testing.T) {
 				clean(t, c)
 			})
 		}
-	})
+	}
+	eachBackend(t, contention)
+	if full() {
+		t.Run(gitSSH.name, func(t *testing.T) { contention(t, gitSSH) })
+	}
 }
 
 // TestClockSteps: the wall clock jumps again and again, and nobody loses a

@@ -18,11 +18,9 @@ import (
 // task: it says so, and has done it once.
 func TestAnswerIsCut(t *testing.T) {
 	var cut atomic.Int64 // answers still to be cut
-	f := newField(t, gitBackend("git-cut", brief{}, func(t testing.TB, remote string) string {
-		s := httptest.NewServer(cutting(gitServer(t, remote), &cut))
-		t.Cleanup(s.Close)
-		return "git:" + s.URL + "/" + filepath.Base(remote)
-	}), 0)
+	f := newField(t, gitBackend("git-cut", brief{}, way{url: func(t testing.TB, remote string) string {
+		return serveGit(t, remote, cutting(gitServer(t, remote), &cut))
+	}}), 0)
 	if code, out := f.tasklock("tasks", "add", "one", "--id", "k"); code != 0 {
 		t.Fatal(out)
 	}

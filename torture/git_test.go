@@ -4,6 +4,8 @@ package torture
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -21,17 +23,39 @@ import (
 // Every worker has a cache of its own: to git they are as many machines, each
 // with its clone of the branch.
 var (
-	gitFile = gitBackend("git", brief{modes: []Mode{Library}, bugs: []string{"no_compare"}}, func(_ testing.TB, remote string) string { return "git:" + remote })
-	gitHTTP = gitBackend("git-http", brief{modes: []Mode{Binary}}, func(t testing.TB, remote string) string {
-		s := httptest.NewServer(gitServer(t, remote))
-		t.Cleanup(s.Close)
-		return "git:" + s.URL + "/" + filepath.Base(remote)
+	gitFile = gitBackend("git", brief{modes: []Mode{Library}, bugs: []string{"no_compare"}}, way{
+		url: func(_ testing.TB, remote string) string { return remote },
+	})
+	gitHTTP = gitBackend("git-http", brief{modes: []Mode{Binary}}, way{
+		url: func(t testing.TB, remote string) string {
+			must(t, os.WriteFile(filepath.Join(filepath.Dir(remote), "password"), []byte("username=me\npassword=s3cret\n"), 0o600))
+			return serveGit(t, remote, withPassword(gitServer(t, remote), "me", "s3cret"))
+		},
+		// It answers from a file and writes none, so a kill leaves no lock behind.
+		login: func(dir string) []string {
+			return helper(fmt.Sprintf("!f() { cat '%s'; }; f", filepath.Join(dir, "password")))
+		},
 	})
 )
 
+// A way is how git comes to a bare repository, which lies in the store's folder.
+type way struct {
+	url   func(t testing.TB, remote string) string
+	login func(dir string) []string // variables by which git is let in; nil: nobody asks
+}
+
+// helper makes that the only credential helper of git, "" none at all.
+func helper(program string) []string {
+	return []string{
+		"GIT_CONFIG_COUNT=2",
+		"GIT_CONFIG_KEY_0=credential.helper", "GIT_CONFIG_VALUE_0=",
+		"GIT_CONFIG_KEY_1=credential.helper", "GIT_CONFIG_VALUE_1=" + program,
+	}
+}
+
 const gitPoll = 200 * time.Millisecond
 
-func gitBackend(name string, short brief, url func(t testing.TB, remote string) string) backend {
+func gitBackend(name string, short brief, w way) backend {
 	return backend{
 		name: name, scheme: "git",
 		open: func(ctx context.Context, url string) (driver.Store, error) {
@@ -41,25 +65,27 @@ func gitBackend(name string, short brief, url func(t testing.TB, remote string) 
 			remote := filepath.Join(dir, "remote.git")
 			git(t, "", "init", "--quiet", "--bare", remote)
 			git(t, remote, "config", "http.receivepack", "true")
-			at := url(t, remote)
-			st, err := gitstore.Open(t.Context(), strings.TrimPrefix(at, "git:"), &gitstore.Options{Create: true, Cache: filepath.Join(dir, "first")})
+			st, err := gitstore.Open(t.Context(), remote, &gitstore.Options{Create: true, Cache: filepath.Join(dir, "first")})
 			if err == nil {
 				err = st.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return at
+			must(t, err)
+			return "git:" + w.url(t, remote)
 		},
 		machine: func(dir string, n int) []string {
-			return []string{"XDG_CACHE_HOME=" + filepath.Join(dir, "cache", strconv.Itoa(n)), "TASKLOCK_POLL_INTERVAL=" + gitPoll.String()}
+			env := []string{"XDG_CACHE_HOME=" + filepath.Join(dir, "cache", strconv.Itoa(n)), "TASKLOCK_POLL_INTERVAL=" + gitPoll.String()}
+			if w.login != nil {
+				env = append(env, w.login(dir)...)
+			}
+			return env
 		},
-		damage: func(url, dir string) []string {
+		damage: func(_, dir string) []string {
 			var problems []string
-			if out, err := exec.Command("git", "-C", filepath.Join(dir, "remote.git"), "fsck", "--strict", "--no-dangling").CombinedOutput(); err != nil {
+			remote := filepath.Join(dir, "remote.git")
+			if out, err := exec.Command("git", "-C", remote, "fsck", "--strict", "--no-dangling").CombinedOutput(); err != nil {
 				problems = append(problems, "git fsck: "+string(out))
 			}
-			r, err := gitstore.Inspect(context.Background(), strings.TrimPrefix(url, "git:"), &gitstore.Options{Cache: filepath.Join(dir, "first")})
+			r, err := gitstore.Inspect(context.Background(), remote, &gitstore.Options{Cache: filepath.Join(dir, "first")})
 			if err != nil {
 				problems = append(problems, err.Error())
 			}
@@ -91,6 +117,25 @@ func gitServer(t testing.TB, remote string) *cgi.Handler {
 		Env:        []string{"GIT_PROJECT_ROOT=" + filepath.Dir(remote), "GIT_HTTP_EXPORT_ALL=1"},
 		InheritEnv: []string{"PATH", "HOME"}, Stderr: os.Stderr,
 	}
+}
+
+// serveGit returns the URL at which a handler serves the repository.
+func serveGit(t testing.TB, remote string, h http.Handler) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL + "/" + filepath.Base(remote)
+}
+
+// withPassword lets in who has it.
+func withPassword(h http.Handler, user, password string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, ok := r.BasicAuth(); ok && u == user && p == password {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+		http.Error(w, "no", http.StatusUnauthorized)
+	})
 }
 
 // git runs git as a person would, in dir.

@@ -335,7 +335,7 @@ func b2i(b bool) int64 {
 	return 0
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -114,7 +115,8 @@ func (g *git) command(args ...string) *exec.Cmd {
 // A gitError is a command of git that did not succeed.
 type gitError struct {
 	what    string // the command
-	text    string // what it said, cleaned
+	text    string // what it said, cleaned and cut
+	denied  bool   // it said that we may not
 	cause   error
 	timeout time.Duration // of the call, if it was ended because that was over
 }
@@ -166,7 +168,7 @@ func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout st
 	case errors.Is(err, errTooMuch):
 		return "", err
 	case err != nil:
-		return out.String(), &gitError{what: args[0], cause: err, text: g.redact(said.String())}
+		return out.String(), &gitError{what: args[0], cause: err, text: g.redact(said.String()), denied: deniedText(said.String())}
 	}
 	return out.String(), nil
 }
@@ -220,15 +222,20 @@ func (g *git) redact(text string) string {
 	}
 	var lines []string
 	for line := range strings.Lines(redactURL(text)) {
-		if line = clean(strings.TrimSpace(line)); line != "" && !strings.HasPrefix(line, "hint:") {
+		if line = clean(strings.TrimSpace(line)); !strings.HasPrefix(line, "hint:") && says(line) {
 			lines = append(lines, line)
 		}
 	}
-	const most = 6
-	if len(lines) > most {
-		lines = lines[:most]
+	const first, last = 2, 4 // ssh gives its reason at the end of a long warning
+	if len(lines) > first+last {
+		lines = append(lines[:first:first], lines[len(lines)-last:]...)
 	}
 	return strings.Join(lines, "; ")
+}
+
+// says reports a line that is not only a frame around others.
+func says(line string) bool {
+	return strings.ContainsFunc(strings.TrimPrefix(line, "remote:"), func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
 }
 
 // capped keeps the beginning of what is written to it.

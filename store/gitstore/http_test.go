@@ -324,6 +324,30 @@ func TestCredentials(t *testing.T) {
 	commit(t, open(t, "origin", func(o *gitstore.Options) { o.Dir = tree }), put("lock/c", `{}`))
 }
 
+// A server whose host key has changed is a denial and no outage, although ssh
+// says so only after a long warning.
+func TestChangedHostKey(t *testing.T) {
+	warning := filepath.Join(t.TempDir(), "warning")
+	write(t, warning, strings.Repeat("@", 59)+`
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+`+strings.Repeat("@", 59)+`
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+Someone could be eavesdropping on you right now (man-in-the-middle attack)!
+It is also possible that a host key has just been changed.
+The fingerprint for the ED25519 key sent by the remote host is
+SHA256:x.
+Please contact your system administrator.
+Host key for example.invalid has changed and you have requested strict checking.
+Host key verification failed.
+`)
+	t.Setenv("GIT_SSH_COMMAND", fmt.Sprintf("f() { cat '%s' >&2; exit 255; }; f", filepath.ToSlash(warning)))
+	t.Setenv("GIT_SSH_VARIANT", "simple")
+	_, err := tryOpen(t, "ssh://example.invalid/x.git")
+	if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "HAS CHANGED") || !strings.Contains(err.Error(), "verification failed") {
+		t.Errorf("Open: %v", err)
+	}
+}
+
 // A server that never answers, or answers one byte at a time, costs the time
 // it was given and not more.
 func TestTimeouts(t *testing.T) {

@@ -154,7 +154,7 @@ func (s *server) explain(err error) error {
 	if !errors.As(err, &said) || driver.Refusal(err) {
 		return err
 	}
-	if said.timeout == 0 && deniedText(said.text) {
+	if said.timeout == 0 && said.denied {
 		return fmt.Errorf("%w: %s: %s", driver.ErrDenied, s.place.show, said.text)
 	}
 	return fmt.Errorf("%s: %w", s.place.show, err)
