@@ -62,7 +62,9 @@ func (s *Store) ask(ctx context.Context, atOnce bool) (v *view, moved bool, err 
 	tip, err := s.server.tip(ctx)
 	switch {
 	case errors.Is(err, errAbsent) && known == nil:
-		return nil, false, s.absent()
+		if err := s.absent(); !lags(err) {
+			return nil, false, err
+		} // another process has seen it meanwhile, so the answer is old
 	case err != nil && !errors.Is(err, errAbsent):
 		return nil, false, err
 	}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"net/http/cgi"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 // A mirror answers what is read from a forge, as it was when it was last brought
@@ -107,4 +109,29 @@ func TestMirrorFromBefore(t *testing.T) {
 	if _, err := s.Read(t.Context(), driver.Query{}); !sameClass(err, nil) {
 		t.Errorf("Read: %v", err)
 	}
+}
+
+// One process is told that there is no branch while another one of the machine
+// makes it: it was not deleted.
+func TestMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := newForge(t)
+	cache := func(o *gitstore.Options) { o.Cache = filepath.Join(filepath.Dir(f.dir), "shared") }
+	f.rule(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost { // what follows asks for the branches
+			return false
+		}
+		f.rule(nil, nil)
+		answer := httptest.NewRecorder()
+		f.backend.ServeHTTP(answer, r)
+		open(t, f.url(), cache)
+		for name, values := range answer.Header() {
+			w.Header()[name] = values
+		}
+		_, _ = w.Write(answer.Body.Bytes())
+		return true
+	}, nil)
+	s, err := tryOpen(t, f.url(), cache)
+	must(t, err)
+	commit(t, s, put("lock/a", `{}`))
 }
