@@ -96,7 +96,7 @@ var thisMachine = machine{
 	terminal: host.Terminal, sessionStart: host.SessionStart,
 	process: sync.OnceValue(func() string { return fmt.Sprintf("%s-%d-%s", segment(host.Name()), os.Getpid(), lock.NewID()) }),
 	above:   notesAbove,
-	harness: func() int { pid, _ := nearest(); return pid },
+	harness: func() int { pid, _, _ := nearest(); return pid },
 }
 
 func identify(in Input, m machine) Identity {

@@ -120,7 +120,6 @@ func TestChain(t *testing.T) {
 		},
 		{name: "noted", env: env{"GEMINI_CLI": "1"}, m: noted(note("gemini", "g", 55)), owner: "gemini:g", source: FromHarness, agent: true, session: "g", pid: 55},
 		{name: "noted, and no mark", m: noted(note("codex", "s", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 55},
-		{name: "the nearest", m: noted(note("gemini", "in", 55), note("gemini", "out", 44)), owner: "gemini:in", source: FromHarness, agent: true, session: "in", pid: 55},
 		{name: "the process of a session", env: env{"CODEX_SESSION_ID": "s"}, m: noted(note("codex", "s", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 55},
 		{name: "not noted", env: env{"CODEX_SESSION_ID": "s"}, m: noted(note("codex", "other", 55)), owner: "codex:s", source: FromHarness, agent: true, session: "s", pid: 99},
 		{

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,9 +12,13 @@ import (
 )
 
 // programs are the names under which harnesses run.
-var programs = []string{
-	"claude", "claude-code", "codex", "gemini", "gemini-cli", "cursor-agent", "opencode", "pi", "pi-coding-agent",
+var programs = map[string]string{
+	"claude": "claude", "claude-code": "claude", "codex": "codex", "gemini": "gemini", "gemini-cli": "gemini",
+	"cursor-agent": "cursor", "opencode": "opencode", "pi": "pi", "pi-coding-agent": "pi",
 }
+
+// interpreters run the harnesses that are scripts.
+var interpreters = []string{"node", "nodejs", "bun", "deno", "sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"}
 
 // maxAncestors bounds the way up: a loop in what the system says must end.
 const maxAncestors = 64
@@ -24,25 +29,22 @@ func Harness(id Identity) (int, error) {
 	if id.PID > 0 {
 		return id.PID, nil
 	}
-	return nearest()
+	pid, _, err := nearest()
+	return pid, err
 }
 
-// nearest is the closest parent of this process that is a harness.
-func nearest() (int, error) {
-	found := 0
-	err := ancestors(func(pid int, words []string) bool {
-		if fits(words) {
+// nearest is the closest parent of this process that is a harness, and which one.
+func nearest() (found int, harness string, err error) {
+	err = ancestors(func(pid int, words []string) bool {
+		if harness = harnessOf(words); harness != "" {
 			found = pid
 		}
 		return found > 0
 	})
-	switch {
-	case found > 0:
-		return found, nil
-	case err != nil:
-		return 0, err
+	if found == 0 && err == nil {
+		err = errors.New("no coding agent is among the parents of this process")
 	}
-	return 0, errors.New("no coding agent is among the parents of this process")
+	return found, harness, err
 }
 
 // ancestors visits the processes above this one, the nearest first, until visit
@@ -61,17 +63,42 @@ func ancestors(visit func(pid int, words []string) bool) error {
 	return nil
 }
 
-// fits reports whether a command line is that of a harness: by the name of its
-// program, or of the script that an interpreter runs.
-func fits(words []string) bool {
-	for _, w := range words[:min(len(words), 3)] {
-		parts := strings.FieldsFunc(filepath.ToSlash(w), func(r rune) bool { return r == '/' })
-		for i, p := range parts {
-			p = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(p), ".exe"), ".js")
-			if slices.Contains(programs, p) && (i == len(parts)-1 || i > 0 && strings.Contains(w, "node_modules")) {
-				return true
-			}
+// harnessOf names the harness that a process is, by the name of its program or of
+// the script that an interpreter runs; it is empty if the process is none. The
+// words are the name that the system shows, and the command line.
+func harnessOf(words []string) string {
+	for _, w := range words[:min(len(words), 2)] {
+		if h := program(w); h != "" {
+			return h
 		}
 	}
-	return false
+	if len(words) < 3 || !slices.Contains(interpreters, path.Base(filepath.ToSlash(words[1]))) {
+		return ""
+	}
+	for _, w := range words[2:] {
+		if !strings.HasPrefix(w, "--") {
+			return program(w)
+		}
+	}
+	return ""
+}
+
+// program names the harness that a file is: by its own name, or by the name of
+// its package.
+func program(file string) string {
+	parts := strings.Split(filepath.ToSlash(file), "/")
+	name := strings.ToLower(parts[len(parts)-1])
+	if h := programs[strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".js")]; h != "" {
+		return h
+	}
+	for i := len(parts) - 2; i >= 0; i-- {
+		if parts[i] == "node_modules" {
+			pack := parts[i+1:]
+			if len(pack) > 1 && strings.HasPrefix(pack[0], "@") {
+				pack = pack[1:]
+			}
+			return programs[strings.ToLower(pack[0])]
+		}
+	}
+	return ""
 }

@@ -46,12 +46,9 @@ type found struct {
 func detect(env func(string) string, above []Note) sighting {
 	var s sighting
 	for _, h := range harnesses {
-		f := found{name: h.name, id: first(env, h.ids)}
+		f := found{name: h.name, id: first(env, h.ids), pid: processOf(env, h.name)}
 		if f.id != "" && h.thread != "" {
 			f.thread = strings.TrimSpace(env(h.thread))
-		}
-		if pid, err := strconv.Atoi(env(h.pid)); h.pid != "" && err == nil && pid > 1 {
-			f.pid = pid
 		}
 		if n := sole(above, h.name); f.id == "" && n.Session != "" || f.pid == 0 && n.Session == f.id {
 			f.id, f.pid = n.Session, n.Process.PID
@@ -61,6 +58,16 @@ func detect(env func(string) string, above []Note) sighting {
 		}
 	}
 	return s
+}
+
+// processOf is the process that a harness names in its variable; 0 if in none.
+func processOf(env func(string) string, name string) int {
+	for _, h := range harnesses {
+		if pid, err := strconv.Atoi(env(h.pid)); h.name == name && h.pid != "" && err == nil && pid > 1 {
+			return pid
+		}
+	}
+	return 0
 }
 
 func first(env func(string) string, names []string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/place"
@@ -54,6 +53,18 @@ func Remember(env func(string) string, n Note) error {
 	return err
 }
 
+// Note is about the process that the event's session lives in. The nearest process
+// of a harness may be that of another one, in which this one was started and
+// cannot be recognised.
+func (e Event) Note(env func(string) string) (Note, error) {
+	pid, harness, _ := nearest()
+	if harness != e.Harness {
+		pid = processOf(env, e.Harness)
+	}
+	p, err := host.Find(pid)
+	return Note{Harness: e.Harness, Session: e.Session, Process: p}, err
+}
+
 // Forget drops the note of a session that has ended.
 func Forget(env func(string) string, n Note) {
 	if dir, err := notesFolder(env, false); err == nil {
@@ -97,7 +108,9 @@ func notes(dir string) (out []Note) {
 	return out
 }
 
-// notesAbove are the notes of processes above this one, the nearest first.
+// notesAbove are the notes of the nearest process of a harness above this one.
+// Those further up are about sessions in which another one was started, which has
+// a name of its own, or none.
 func notesAbove(env func(string) string) (out []Note) {
 	dir, err := notesFolder(env, false)
 	if err != nil {
@@ -107,7 +120,7 @@ func notesAbove(env func(string) string) (out []Note) {
 	if len(all) == 0 {
 		return nil
 	}
-	_ = ancestors(func(pid int, _ []string) bool {
+	_ = ancestors(func(pid int, words []string) bool {
 		for _, n := range all {
 			if n.Process.PID != pid {
 				continue
@@ -116,20 +129,21 @@ func notesAbove(env func(string) string) (out []Note) {
 				out = append(out, n)
 			}
 		}
-		return false
+		return len(out) > 0 || harnessOf(words) != ""
 	})
 	return out
 }
 
-// sole is the session of the nearest process of a harness, if it has one only.
-func sole(above []Note, harness string) (n Note) {
-	i := slices.IndexFunc(above, func(n Note) bool { return n.Harness == harness })
-	if i < 0 {
-		return n
+// sole is the session of a harness, if there is one only.
+func sole(above []Note, harness string) (out Note) {
+	for _, n := range above {
+		switch {
+		case n.Harness != harness:
+		case out.Session != "":
+			return Note{}
+		default:
+			out = n
+		}
 	}
-	n = above[i]
-	if slices.ContainsFunc(above[i+1:], func(m Note) bool { return m.Harness == harness && m.Process == n.Process }) {
-		return Note{}
-	}
-	return n
+	return out
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/agent"
-	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 )
 
@@ -75,14 +74,9 @@ func some(keys []string, more int, unknown bool) string {
 // remember lets what the harness runs without a session's id find it. Where that
 // cannot be, commands must name the owner.
 func (h *hook) remember() {
-	if n, err := h.note(); err == nil {
+	if n, err := h.Note(h.app.Env); err == nil {
 		_ = agent.Remember(h.app.Env, n)
 	}
-}
-
-func (h *hook) note() (agent.Note, error) {
-	p, err := host.Find(h.app.id.PID)
-	return agent.Note{Harness: h.Harness, Session: h.Session, Process: p}, err
 }
 
 // startAgent gives a subagent its own owner, which only it can use: it has its
@@ -115,7 +109,7 @@ func (h *hook) end(ctx context.Context) error {
 	if h.app.id.Session == "" {
 		return fmt.Errorf("the event names no session, so nothing is released")
 	}
-	if n, err := h.note(); err == nil {
+	if n, err := h.Note(h.app.Env); err == nil {
 		agent.Forget(h.app.Env, n)
 	}
 	r := lock.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "session ended"}
