@@ -140,7 +140,7 @@ func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 // a later [Tx.Now] and perhaps another [Tx.Rev]. So which records it asks for
 // must follow from what it read, not from the clock, the revision or chance: else
 // each run asks for others, and on a store that takes its time none is the last.
-// A time that becomes part of a key is [Tx.Began]; what is left to chance is [Tx.Lot].
+// A time that becomes part of a key is [Tx.Began]; what is left to chance is drawn before Update.
 // That what it read has expired by now may of course make it ask for more.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need), guess: true}
@@ -216,18 +216,7 @@ type attempt struct {
 	failures  int
 	conflicts int       // of affirmed
 	began     time.Time // [Tx.Began], once there was a run
-	drawn     *uint64   // [Tx.Lot], once it was asked for
 	answered  time.Time // when the store last answered, or when it began
-}
-
-func (a *attempt) lot() uint64 {
-	if a.drawn == nil {
-		a.s.mu.Lock()
-		n := a.s.jitter.Uint64()
-		a.s.mu.Unlock()
-		a.drawn = &n
-	}
-	return *a.drawn
 }
 
 // run reads what is needed and runs fn, again and again until fn has asked
@@ -266,7 +255,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		if a.began.IsZero() {
 			a.began = tx.Now()
 		}
-		tx.view, tx.began, tx.lot = a.read, a.began, a.lot
+		tx.view, tx.began = a.read, a.began
 		fault.Point("store.fn")
 		err = fn(tx)
 		if len(tx.missing.Keys)+len(tx.missing.Ranges) == 0 {

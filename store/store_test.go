@@ -130,33 +130,6 @@ func TestReadsJoin(t *testing.T) {
 	})
 }
 
-// What is left to chance is drawn once for all runs of one Update, and anew for
-// the next.
-func TestOneLotForAllRuns(t *testing.T) {
-	scripted(t, func(t *testing.T, s *script, st *store.Store) {
-		seen := map[uint64]int{}
-		for i := range 3 {
-			_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
-				seen[tx.Lot()]++
-				for _, key := range []string{"test/a", "test/b"} { // two further runs
-					if _, err := store.Get[number](tx, key); err != nil {
-						return err
-					}
-				}
-				return tx.Put("test/a", number{i})
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for lot, runs := range seen {
-			if len(seen) != 3 || runs != 3 {
-				t.Errorf("%d numbers for 3 updates; %d in %d runs, want 3", len(seen), lot, runs)
-			}
-		}
-	})
-}
-
 func TestATransactionSeesItsOwnWrites(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, st *store.Store) {
 		put(t, st, "test/a", 1)
@@ -368,7 +341,6 @@ func TestWhatMustNotDifferFromRunToRun(t *testing.T) {
 		"about":       {func(tx *store.Tx) string { return fmt.Sprint(tx.Now().UnixMilli() / 5) }, true},
 		"chance":      {func(*store.Tx) string { return fmt.Sprint(rand.IntN(1000)) }, true},
 		"one time":    {func(tx *store.Tx) string { return fmt.Sprint(tx.Began().UnixNano()) }, false},
-		"one lot":     {func(tx *store.Tx) string { return fmt.Sprint(tx.Lot()) }, false},
 		"as it reads": {func(*store.Tx) string { return "b" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,9 +38,8 @@ type Tx struct {
 	floor   int64
 	notes   []string
 	receipt string
-	began   time.Time     // see Began
-	lot     func() uint64 // see Lot
-	affirm  bool          // see Affirm
+	began   time.Time // see Began
+	affirm  bool      // see Affirm
 	after   func(context.Context, Applied)
 }
 
@@ -91,11 +90,6 @@ func (tx *Tx) Now() time.Time { return tx.snap.Now }
 // all of its runs. It is for a time that becomes part of a key, or decides which
 // records are asked for; what has expired is judged by Now.
 func (tx *Tx) Began() time.Time { return tx.began }
-
-// Lot is a random number that is drawn once for each Update or View: all runs of
-// its function get the same one. It decides what is left to chance, see
-// [Store.Update].
-func (tx *Tx) Lot() uint64 { return tx.lot() }
 
 // Rev is the newest revision of the snapshot.
 func (tx *Tx) Rev() int64 { return tx.snap.Rev }
