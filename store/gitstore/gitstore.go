@@ -192,6 +192,7 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 	}
 	g.secrets = append(g.secrets, p.secrets...)
 	g.session = elsewhere(p.url) && !strings.HasPrefix(p.url, "file:")
+	p.logIn(g)
 	if p.header != "" {
 		g.configure("http.extraHeader", p.header)
 	}

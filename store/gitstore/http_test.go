@@ -11,6 +11,7 @@ import (
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -314,7 +315,11 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("wrong password: %v", err)
 	}
 	good := strings.Replace(f.url(), "http://", "http://me:s3cret@", 1)
+	words := recordGit(t)
 	commit(t, open(t, good), put("lock/b", `{}`))
+	if seen := words(); !strings.Contains(seen, f.URL) || strings.Contains(seen, "s3cret") || strings.Contains(seen, "me@") {
+		t.Errorf("the list of processes shows the password, or nothing:\n%s", seen)
+	}
 
 	// What a CI system left in the repository for this URL.
 	tree := filepath.Join(t.TempDir(), "tree")
@@ -322,6 +327,30 @@ func TestCredentials(t *testing.T) {
 	git(t, tree, "remote", "add", "origin", f.url())
 	git(t, tree, "config", "http."+f.URL+"/.extraheader", "Authorization: Basic bWU6czNjcmV0")
 	commit(t, open(t, "origin", func(o *gitstore.Options) { o.Dir = tree }), put("lock/c", `{}`))
+}
+
+// recordGit puts a program before git that writes down the words which git is
+// called with: everybody on the machine can see those.
+func recordGit(t *testing.T) (words func() string) {
+	t.Helper()
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	write(t, filepath.Join(dir, "git"), "#!/bin/sh\nprintf '%s\\n' \"$*\" >>'"+log+"'\nexec '"+real+"' \"$@\"\n")
+	if err := os.Chmod(filepath.Join(dir, "git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return func() string {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 }
 
 // A server whose host key has changed is a denial and no outage, although ssh

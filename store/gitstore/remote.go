@@ -29,10 +29,11 @@ func (e *InvalidError) Is(target error) bool { return target == driver.ErrInvali
 
 // A place is a remote that git may be asked to use.
 type place struct {
-	url     string   // what git is given
-	show    string   // the same without credentials: for people, and the cache's name
-	secrets []string // parts of url that nobody may see
-	header  string   // authorization that the user's repository holds for this url
+	url     string        // what git is given
+	show    string        // the same without credentials: for people, and the cache's name
+	secrets []string      // what nobody may see
+	header  string        // authorization that the user's repository holds for this url
+	login   *url.Userinfo // of http(s): not in url, which every user of the machine can see in the list of processes
 }
 
 var schemes = []string{"file", "ssh", "http", "https"}
@@ -92,7 +93,7 @@ func named(ctx context.Context, g *git, name, dir string) (p place, ok bool, err
 	}
 	p = newPlace(target)
 	if strings.HasPrefix(target, "http") { // where CI systems leave what they were given
-		p.header = config("config", "--get-urlmatch", "http.extraHeader", target)
+		p.header = config("config", "--get-urlmatch", "http.extraHeader", p.url)
 	}
 	return p, true, nil
 }
@@ -153,8 +154,33 @@ func newPlace(target string) place {
 	}
 	if strings.HasPrefix(u.Scheme, "http") {
 		p.secrets = append(p.secrets, u.User.Username())
+		p.login, u.User = u.User, nil
+		p.url = u.String()
 	}
 	return p
+}
+
+// answer is a credential helper that knows the login of one URL.
+const answer = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$TASKLOCK_GIT_USER" "$TASKLOCK_GIT_PASSWORD"; }; f`
+
+// logIn gives git the user name and the password of the URL, and to no other
+// server. The user's own helpers are not asked where there is a password, so that
+// they do not store it.
+func (p place) logIn(g *git) {
+	if p.login == nil {
+		return
+	}
+	u, err := url.Parse(p.url)
+	if err != nil {
+		return
+	}
+	section := "credential." + u.Scheme + "://" + u.Host + "."
+	g.configure(section+"username", p.login.Username())
+	if password, ok := p.login.Password(); ok {
+		g.env = append(g.env, "TASKLOCK_GIT_USER="+p.login.Username(), "TASKLOCK_GIT_PASSWORD="+password)
+		g.configure(section+"helper", "")
+		g.configure(section+"helper", answer)
+	}
 }
 
 var (
