@@ -276,3 +276,28 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// A server lives longer than a session: after the next one has begun, the server
+// holds for that one, as its shell and its hooks do.
+func TestServerFollowsTheSession(t *testing.T) {
+	started := func(k string) string {
+		return map[string]string{"CLAUDE_CODE_SESSION_ID": "one", "TASKLOCK_OWNER": "me"}[k]
+	}
+	for _, c := range []struct {
+		notes []Note
+		owner string
+	}{
+		{nil, "claude:one"},
+		{[]Note{note("claude", "one", 7)}, "claude:one"},
+		{[]Note{note("claude", "two", 7)}, "claude:two"},
+		{[]Note{note("claude", "two", 7), note("claude", "three", 7)}, "claude:one"}, // neither is guessed
+		{[]Note{note("gemini", "g", 7)}, "claude:one/gemini:g"},
+	} {
+		if got := identifyServer(Input{Env: started}, noted(c.notes...)); got.Owner != c.owner {
+			t.Errorf("%v: owner %s, want %s", c.notes, got.Owner, c.owner)
+		}
+		if got := identifyServer(Input{Env: started, Flag: "zed"}, noted(c.notes...)); got.Owner != "zed" {
+			t.Errorf("%v: owner %s in place of --owner", c.notes, got.Owner)
+		}
+	}
+}

@@ -47,3 +47,21 @@ func (e Event) NeedsOwner(in Input) bool {
 	}
 	return e.Harness == "cursor"
 }
+
+// IdentifyServer is [Identify] for a server that its harness keeps from one session
+// to the next: what a hook has noted of the harness is newer than the environment
+// that the server was started with.
+func IdentifyServer(in Input) Identity { return identifyServer(in, thisMachine) }
+
+func identifyServer(in Input, m machine) Identity {
+	env, above := in.Env, m.above(in.Env)
+	in.Env = func(k string) string {
+		for _, n := range above {
+			if k == sessionVariable[n.Harness] && sole(above, n.Harness) == n {
+				return n.Session
+			}
+		}
+		return env(k)
+	}
+	return identify(in, m)
+}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -130,20 +129,14 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 
 // mcpCaller says for whom a call on the server's pipe is. Codex names session and
 // thread with every call. Others are found by what their hooks have noted, which
-// may be after they have started the server.
+// may be after they have started the server, and once more for each new session.
 func (a *App) mcpCaller() func(session, thread string) (owner, sessionID string) {
-	var mu sync.Mutex
+	in := a.identityInput()
 	return func(session, thread string) (string, string) {
-		mu.Lock()
-		defer mu.Unlock()
-		id := a.id
-		switch {
-		case session != "":
+		id := agent.IdentifyServer(in)
+		if session != "" {
 			e := agent.Event{Harness: "codex", Session: session, Agent: thread}
-			id = e.Identity(a.identityInput())
-		case id.Source != agent.FromFlag && id.Source != agent.FromHarness:
-			a.id = agent.Identify(a.identityInput())
-			id = a.id
+			id = e.Identity(in)
 		}
 		return id.Owner, id.Session
 	}
