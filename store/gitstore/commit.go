@@ -101,9 +101,15 @@ func (s *Store) apply(group []*driver.Pending) {
 	s.tidy()
 }
 
-// untouched says of an error that none of what was pushed can have arrived.
+// untouched says of an error that none of what was pushed can have arrived. Where
+// a push had no answer, what the server said later is no answer to that one.
 func (w *work) untouched(err error) error {
-	if driver.Refusal(err) || errors.Is(err, driver.ErrFull) || slices.ContainsFunc(w.tried, func(a attempt) bool { return !a.sure }) {
+	answer := driver.Refusal(err) || errors.Is(err, driver.ErrFull)
+	unsure := slices.ContainsFunc(w.tried, func(a attempt) bool { return !a.sure })
+	switch {
+	case unsure && answer:
+		return fmt.Errorf("a push had no answer, then: %v", err)
+	case unsure || answer:
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUntouched, err)
@@ -222,7 +228,7 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 		if result == refused && strings.Contains(err.Error(), noSpaceText) {
 			err = fmt.Errorf("%w: the server has no room: %w", driver.ErrFull, err)
 		}
-		a.sure = result != failed
+		a.sure = result != failed || driver.Refusal(err)
 		w.tried = append(w.tried, a)
 	}
 	return w.lookAgain(ctx, v, result, err, alone)

@@ -99,6 +99,26 @@ func TestRefusedPush(t *testing.T) {
 	commit(t, s, put("lock/b", `{}`))
 }
 
+// A refusal is no answer to an earlier push of the same call, whose answer was
+// lost: that one may yet arrive.
+func TestRefusedAfterLostAnswer(t *testing.T) {
+	t.Parallel()
+	remote := newRemote(t)
+	s := open(t, remote)
+	commit(t, s, put("lock/a", `{}`))
+	hook, once := filepath.Join(remote, "hooks", "pre-receive"), filepath.Join(t.TempDir(), "once")
+	write(t, hook, "#!/bin/sh\nif mkdir "+once+" 2>/dev/null; then kill -9 $PPID; fi\necho frozen >&2\nexit 1\n")
+	must(t, os.Chmod(hook, 0o755))
+	_, err := s.Commit(t.Context(), put("lock/b", `{}`))
+	if !sameClass(err, nil) || errors.Is(err, driver.ErrUntouched) || !strings.Contains(err.Error(), "frozen") {
+		t.Errorf("the first push had no answer: %v", err)
+	}
+	_, err = s.Commit(t.Context(), put("lock/b", `{}`))
+	if !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("the only push was refused: %v", err)
+	}
+}
+
 // The user's repository may be anything: it is read for a URL and no more.
 func TestHostileWorkTree(t *testing.T) {
 	remote, mark := newRemote(t), filepath.Join(t.TempDir(), "ran")
