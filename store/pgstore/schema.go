@@ -215,10 +215,17 @@ func (s *Store) create(ctx context.Context, upgrade bool) error {
 		return s.older(version)
 	}
 	sql := s.names.build(max(version, 0))
-	if version == noSchema {
+	switch {
+	case version == noSchema:
 		sql = "CREATE SCHEMA " + s.names.quoted + ";" + sql
+	case version > noTables: // a commit under way would write the version back that it has read
+		sql = fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);", s.names.turn) + sql
 	}
 	_, err = c.exec(ctx, sql+"COMMIT")
+	if tired(err) {
+		_, _ = c.exec(ctx, "ROLLBACK")
+		return s.noTurn(ctx, c, s.names.turn)
+	}
 	switch code(err) {
 	case "42501":
 		return s.mayNotCreate(err, version)

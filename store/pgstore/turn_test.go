@@ -35,7 +35,7 @@ func TestLocksAreKept(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)
 	server.SQL(t, "CREATE ROLE eve LOGIN")
-	for name, test := range map[string]func(*testing.T, *pgtest.Server){"turn": turnIsKept, "create": createIsKept, "listen": listenIsKept} {
+	for name, test := range map[string]func(*testing.T, *pgtest.Server){"turn": turnIsKept, "create": createIsKept, "upgrade": upgradeIsKept, "listen": listenIsKept} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, server)
@@ -70,6 +70,19 @@ func createIsKept(t *testing.T, server *pgtest.Server) {
 	refused(t, "while the making is kept", err, driver.ErrNoTurn, fmt.Sprintf("process %d of user eve (prank)", pid))
 	release()
 	open(t, server.URL("postgres", "new"))
+}
+
+// An upgrade waits for a commit under way, which would write the version back that
+// it has read.
+func upgradeIsKept(t *testing.T, server *pgtest.Server) {
+	place := server.URL("postgres", "older")
+	s := openWith(t, place, pgstore.Options{Create: true, Upgrade: true, Timeout: time.Minute})
+	server.SQL(t, `UPDATE older.record SET value = jsonb_set(value::jsonb, '{version}', '3') WHERE key = ''`)
+	pid, release := holds(t, server, pgstore.Turn("older"))
+	refused(t, "while the turn is kept", s.Upgrade(t.Context()), driver.ErrNoTurn, fmt.Sprintf("process %d of user eve (prank)", pid))
+	release()
+	must(t, s.Upgrade(t.Context()))
+	open(t, place)
 }
 
 // Without the lock of listeners nobody is told, and waiters look.
