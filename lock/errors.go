@@ -120,6 +120,8 @@ func (e *LostError) Error() string {
 		fmt.Fprintf(&b, " (%s)", e.Why)
 	case e.Owner != "":
 		fmt.Fprintf(&b, " (held by %s with token %d)", e.Owner, e.Now)
+	case e.Now > 0:
+		fmt.Fprintf(&b, " (its token is %d now)", e.Now)
 	default:
 		b.WriteString(" (nobody holds it)")
 	}
