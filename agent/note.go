@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/place"
@@ -20,8 +21,10 @@ type Note struct {
 	Process host.Process `json:"process"`
 }
 
-// maxNote bounds the file of one note.
-const maxNote = 4096
+const (
+	maxNote     = 4096                // bytes of the file of one note
+	keepUnknown = 30 * 24 * time.Hour // a note of which it cannot be known whether its process lives
+)
 
 // Remember keeps a note for as long as its process lives, and drops those of
 // dead ones.
@@ -30,11 +33,7 @@ func Remember(env func(string) string, n Note) error {
 	if err != nil {
 		return err
 	}
-	for _, other := range notes(dir) {
-		if other.Process.Life() == host.Dead {
-			_ = os.Remove(other.file(dir))
-		}
-	}
+	tidy(dir)
 	data, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -91,21 +90,48 @@ func notesFolder(env func(string) string, create bool) (string, error) {
 
 // notes reads all notes. What cannot be read is absent.
 func notes(dir string) (out []Note) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	for _, f := range files {
-		if fi, err := f.Info(); err != nil || !fi.Mode().IsRegular() || fi.Size() > maxNote || filepath.Ext(f.Name()) != ".json" {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		var n Note
-		if err == nil && json.Unmarshal(data, &n) == nil && n.Session != "" && n.Process.PID > 1 {
+	eachFile(dir, func(name string, fi os.FileInfo) {
+		if n, ok := readNote(name, fi); ok {
 			out = append(out, n)
 		}
-	}
+	})
 	return out
+}
+
+// tidy removes the notes of dead processes and, once they are old, those of which
+// that cannot be known: of an earlier boot, or of another machine or container
+// with the same home. What was left half written goes with them.
+func tidy(dir string) {
+	eachFile(dir, func(name string, fi os.FileInfo) {
+		n, ok := readNote(name, fi)
+		life := host.Unknown
+		if ok {
+			life = n.Process.Life()
+		}
+		if life == host.Dead || life == host.Unknown && time.Since(fi.ModTime()) > keepUnknown {
+			_ = os.Remove(name)
+		}
+	})
+}
+
+func eachFile(dir string, do func(name string, fi os.FileInfo)) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		if fi, err := f.Info(); err == nil && fi.Mode().IsRegular() {
+			do(filepath.Join(dir, f.Name()), fi)
+		}
+	}
+}
+
+func readNote(name string, fi os.FileInfo) (n Note, ok bool) {
+	if fi.Size() > maxNote || filepath.Ext(name) != ".json" {
+		return n, false
+	}
+	data, err := os.ReadFile(name)
+	return n, err == nil && json.Unmarshal(data, &n) == nil && n.Session != "" && n.Process.PID > 1
 }
 
 // notesAbove are the notes of the nearest process of a harness above this one.

@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/tasklock/tasklock/host"
 )
@@ -43,6 +45,25 @@ func TestNotes(t *testing.T) {
 			t.Errorf("%v is still there", n)
 		}
 	}
+	away := Note{"gemini", "away", parent}
+	away.Process.Boot = "another boot, or another machine with the same home"
+	must(t, Remember(env, away))
+	must(t, os.WriteFile(filepath.Join(dir, "new-0"), nil, 0o600))
+	must(t, Remember(env, mine))
+	if n := len(notes(dir)); n != 2 {
+		t.Errorf("%d notes, want that of an unknown process too", n)
+	}
+	for _, name := range []string{away.file(dir), filepath.Join(dir, "new-0"), mine.file(dir)} {
+		must(t, os.Chtimes(name, time.Time{}, time.Now().Add(-keepUnknown-time.Hour)))
+	}
+	must(t, Remember(env, Note{"pi", "p", parent}))
+	if all := notes(dir); len(all) != 2 || slices.Contains(all, away) || !slices.Contains(all, mine) {
+		t.Errorf("%v are left", all)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new-0")); err == nil {
+		t.Error("a file that was half written is still there")
+	}
+	Forget(env, Note{"pi", "p", parent})
 	for name, text := range map[string]string{"a.json": "{", "b.json": `{"session":"x"}`, "c.txt": "x", "new-1": "{}"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
