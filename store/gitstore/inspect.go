@@ -49,7 +49,7 @@ func (s *Store) inspect(ctx context.Context) (_ Report, err error) {
 		return r, err
 	}
 	_, err = s.look(ctx)
-	if err != nil && !errors.Is(err, driver.ErrDamaged) && !lags(err) {
+	if err != nil && !errors.Is(err, driver.ErrDamaged) { // an old answer too: there is nothing newer to examine
 		return r, err
 	}
 	if err != nil { // what we knew and what is there do not fit
