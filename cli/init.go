@@ -152,7 +152,7 @@ func (a *App) raise(ctx context.Context) error {
 
 // retoken refuses the tokens of locks that are still held from before.
 func (a *App) retoken(ctx context.Context, url string, before int64) error {
-	d, err := a.Open(ctx, url, OpenOptions{AllowUnsafeFS: a.cfg.AllowUnsafeFS(), Poll: a.cfg.PollInterval()})
+	d, err := a.Open(ctx, url, a.cfg.opens())
 	if err != nil {
 		return err
 	}
