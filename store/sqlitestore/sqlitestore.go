@@ -184,7 +184,7 @@ func (s *Store) look() (fs.FileInfo, error) {
 				driver.ErrDamaged, s.path)
 		}
 	}
-	return db, s.lookAtLog(db)
+	return s.lookAtLog(db)
 }
 
 // lookBeside checks the folder that belongs to the database. Who may read the
@@ -210,34 +210,37 @@ func (s *Store) lookBeside() error {
 // log before the shared memory and removes it after, so shared memory without
 // a log, or a log without a database, is nobody's clean exit. Nor is a part of
 // a page at the end, which SQLite would fill up with zeros, unless a log has
-// the rest.
-func (s *Store) lookAtLog(db fs.FileInfo) error {
+// the rest. Where the database was made since it was looked for, it is returned.
+func (s *Store) lookAtLog(db fs.FileInfo) (fs.FileInfo, error) {
 	for try := 0; ; try++ {
 		shm, err := local.File(s.path + "-shm")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		wal, err := local.File(s.path + "-wal")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		journal, err := local.File(s.path + "-journal") // SQLite would play it back into a new database
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch {
 		case db == nil && shm == nil && wal == nil && journal == nil, db != nil && wal != nil:
-			return nil
+			return db, nil
 		case db != nil && (shm == nil || s.raise) && db.Size()%pageSize == 0:
-			return nil
+			return db, nil
 		case db != nil && shm == nil:
-			return fmt.Errorf("%w: %s is cut short; restore it from a backup", driver.ErrDamaged, s.path)
+			return nil, fmt.Errorf("%w: %s is cut short; restore it from a backup", driver.ErrDamaged, s.path)
 		case try < 5: // another process is just opening or closing it
 			time.Sleep(2 * time.Millisecond)
+			if made, _ := local.File(s.path); db == nil && made != nil {
+				return s.look()
+			}
 		case db == nil:
-			return fmt.Errorf("%w: %s is missing but its log is there; restore both from a backup", driver.ErrDamaged, s.path)
+			return nil, fmt.Errorf("%w: %s is missing but its log is there; restore both from a backup", driver.ErrDamaged, s.path)
 		default:
-			return fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or %s", driver.ErrDamaged, s.path, s.wayOut())
+			return nil, fmt.Errorf("%w: %s-wal is missing, and the last commits with it; restore it, or %s", driver.ErrDamaged, s.path, s.wayOut())
 		}
 	}
 }

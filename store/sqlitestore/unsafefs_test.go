@@ -57,3 +57,17 @@ func TestWithoutSharedMemory(t *testing.T) {
 		}
 	}
 }
+
+// A database that another process made, and opened, between a look for it and the
+// look at its log is not one that is missing.
+func TestMadeWhileLooking(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store", "db")
+	s, err := Open(t.Context(), path, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if found, err := s.lookAtLog(nil); err != nil || found == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
