@@ -36,6 +36,7 @@ type claimed struct {
 	job   Job
 	key   string
 	lease *lock.Lease
+	wrote plan // with the claim
 }
 
 // claimNext claims what is to be done next of a job, if anything: the record of
@@ -88,7 +89,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	r.Then = func(tx *store.Tx, g *lock.Grant) error {
 		fire, err := p.write(tx, s, g)
 		if err == nil {
-			out.fire, out.job = *fire, s.job
+			out.fire, out.job, out.wrote = *fire, s.job, p
 		}
 		return err
 	}

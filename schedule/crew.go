@@ -312,6 +312,7 @@ func (p *pod) attempt(ctx context.Context, c candidate, r lock.AcquireRequest) (
 	got, err := claimNext(ctx, p.st, c, r)
 	if err == nil {
 		p.began(got.fire.Lease)
+		p.report(got.wrote, c.job)
 	}
 	p.put(c)
 	if err == nil || !p.judge(c, from, err) {
@@ -351,7 +352,7 @@ func (p *pod) judge(c candidate, from time.Time, err error) bool {
 	return false
 }
 
-// report tells what was decided without a claim.
+// report tells what was decided besides a claim.
 func (p *pod) report(done plan, job string) {
 	for _, f := range done.records {
 		e := Event{Event: "skipped", Job: job, FireTime: &f.At, RunID: f.RunID}

@@ -229,6 +229,17 @@ func TestNoBurstAfterAnOutage(t *testing.T) {
 				if ran > c.want || ran+1 < c.want || ran+off != int(c.length/(2*time.Second)) { // the newest may have come while the pods rested
 					t.Errorf("%d runs, %d skipped: %v %+v", ran, off, d.runs["x"], d.skipped("x"))
 				}
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				told := 0
+				for _, line := range d.log {
+					if strings.Contains(line, " skipped Skipping x:") {
+						told++
+					}
+				}
+				if want := len(d.skipped("x")); told != want {
+					t.Errorf("the log tells of %d skips, and there are %d records", told, want)
+				}
 			})
 		})
 	}
