@@ -126,8 +126,8 @@ func (r *ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyR
 		}
 		part, err := r.once(ctx, st, some, most)
 		switch {
-		case tooMuch(err) && size > fewJobs:
-			size = max(fewJobs, size/2)
+		case tooMuch(err) && size > 1: // a single job may have many bytes
+			size /= 2
 			continue
 		case err != nil && len(out.Changes) > 0:
 			return out, fmt.Errorf("%d jobs are applied; the same command applies the rest: %w", len(out.Changes), err)

@@ -51,6 +51,20 @@ func TestApplyAsManyAsTheLimitSays(t *testing.T) {
 	}
 }
 
+// Few jobs with long commands are as many bytes as many with short ones.
+func TestApplyLongJobs(t *testing.T) {
+	w := newWorld(t)
+	jobs := numbered(60)
+	for i := range jobs {
+		jobs[i].Command = []string{"./work", strings.Repeat("x", 45_000)}
+	}
+	out, err := Apply(t.Context(), w.st, ApplyRequest{Jobs: jobs})
+	w.must(err)
+	if len(out.Changes) != len(jobs) {
+		t.Errorf("%d of %d jobs were applied", len(out.Changes), len(jobs))
+	}
+}
+
 // busyStore refuses what guards all that is due, as where pods claim all the
 // time, and ends the connection after some commits.
 type busyStore struct {
