@@ -316,7 +316,7 @@ func (p *pod) attempt(ctx context.Context, c candidate, r lock.AcquireRequest) (
 	}
 	p.put(c)
 	if err == nil || !p.judge(c, from, err) {
-		p.storeAnswered(c.job)
+		p.storeAnswered(c.job, !errors.Is(err, errNothing) && !errors.Is(err, errBlocked))
 	}
 	return got, err
 }

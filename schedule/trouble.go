@@ -35,7 +35,7 @@ const (
 // again is the trouble after another attempt that failed. The first rest is one to
 // two seconds, and all are far below onTime.
 func (t trouble) again(from, now time.Time, err error, most time.Duration) trouble {
-	if gap := from.Sub(t.last); t.n == 0 && gap > excuse || gap > time.Minute {
+	if gap := from.Sub(t.last); t.n == 0 && gap > excuse || gap > troubleKept {
 		t = trouble{began: from}
 	}
 	rest := min(time.Second<<min(t.n, 10), most) + time.Duration(rand.Int64N(int64(time.Second)))
@@ -147,20 +147,20 @@ func (p *pod) storeRead() {
 	reading := p.reading
 	p.mu.Unlock()
 	if reading {
-		p.storeAnswered("")
+		p.storeAnswered("", false)
 	}
 }
 
-// storeAnswered notes that an attempt succeeded, at a job or at a look.
-func (p *pod) storeAnswered(job string) {
+// storeAnswered notes that an attempt succeeded, at a job or at a look. One that
+// had nothing to commit shows only that the store can be read.
+func (p *pod) storeAnswered(job string, committed bool) {
 	p.mu.Lock()
 	f := p.failed[job]
 	delete(p.failed, job)
-	over := p.trouble.n > 0
-	p.trouble.n, p.reading = 0, false
+	over := p.trouble.n > 0 && (committed || p.reading)
 	took := p.trouble.last.Sub(p.trouble.began)
 	if over {
-		p.said = said{}
+		p.trouble.n, p.reading, p.said = 0, false, said{}
 	}
 	p.mu.Unlock()
 	if over {

@@ -115,6 +115,13 @@ func (d *dream) down(at, length time.Duration, read, commit error) {
 	d.m.fail(nil, nil)
 }
 
+// ran returns the fire times that ran.
+func (d *dream) ran(job string) []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.runs[job])
+}
+
 func (d *dream) skipped(job string) (list []Fire) {
 	for _, f := range d.history(job) {
 		if f.State == Skipped {
@@ -135,8 +142,8 @@ func TestOutageWithinTheLimit(t *testing.T) {
 						t := d.t
 						d.down(30*time.Second-early-time.Millisecond, early+length, mood.read, mood.commit)
 						time.Sleep(20 * time.Second)
-						if len(d.runs["x"]) != 1 || len(d.skipped("x")) > 0 {
-							t.Errorf("ran %v, skipped %+v", d.runs["x"], d.skipped("x"))
+						if len(d.ran("x")) != 1 || len(d.skipped("x")) > 0 {
+							t.Errorf("ran %v, skipped %+v", d.ran("x"), d.skipped("x"))
 						}
 					})
 				})
@@ -155,8 +162,8 @@ func TestOutageBeyondTheLimit(t *testing.T) {
 				d.down(29*time.Second, 3*time.Minute+25*time.Second, mood.read, mood.commit)
 				time.Sleep(20 * time.Second)
 				list := d.skipped("x")
-				if len(d.runs["x"]) != 1 || len(list) != 1 || list[0].Count != 3 {
-					t.Fatalf("ran %v, skipped %+v", d.runs["x"], list)
+				if len(d.ran("x")) != 1 || len(list) != 1 || list[0].Count != 3 {
+					t.Fatalf("ran %v, skipped %+v", d.ran("x"), list)
 				}
 				reason := errors.Join(mood.read, mood.commit).Error()
 				reason, _, _ = strings.Cut(reason, "\n")
@@ -214,7 +221,7 @@ func TestNoBurstAfterAnOutage(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				during := func(at time.Time) bool { return at.After(back.Add(-c.length)) && at.Before(back) }
 				ran, off := 0, 0
-				for _, at := range d.runs["x"] {
+				for _, at := range d.ran("x") {
 					if during(at) {
 						ran++
 					}
@@ -227,7 +234,7 @@ func TestNoBurstAfterAnOutage(t *testing.T) {
 					}
 				}
 				if ran > c.want || ran+1 < c.want || ran+off != int(c.length/(2*time.Second)) { // the newest may have come while the pods rested
-					t.Errorf("%d runs, %d skipped: %v %+v", ran, off, d.runs["x"], d.skipped("x"))
+					t.Errorf("%d runs, %d skipped: %v %+v", ran, off, d.ran("x"), d.skipped("x"))
 				}
 				d.mu.Lock()
 				defer d.mu.Unlock()
@@ -260,9 +267,9 @@ func TestJitterAboveTheInterval(t *testing.T) {
 		t.Run(c.cron, func(t *testing.T) {
 			asleep(t, 2, []Job{{Name: "x", Cron: c.cron, Jitter: c.jitter, Keep: 500}}, func(d *dream) {
 				t := d.t
-				before := len(d.runs["x"])
+				before := len(d.ran("x"))
 				time.Sleep(20 * time.Minute)
-				runs := d.runs["x"]
+				runs := d.ran("x")
 				if n := len(runs) - before; n < c.want-1 || n > c.want+1 || !slices.IsSortedFunc(runs, time.Time.Compare) {
 					t.Errorf("%d runs, want %d: %v", n, c.want, runs)
 				}
