@@ -18,8 +18,8 @@ func newSessionCmd(a *App) *cobra.Command {
 The owner is the caller, or the one given with --owner.
 
 A run that holds a key itself stops within a second or two. A run that works under
-a lock which the session acquired before goes on: the key is free when it ends or, if
-it is killed, when the ttl of that lock is over.`,
+a lock which the session acquired before goes on: the key is free when it ends, also
+if it is killed.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return endSession(ctx, a, of) }),
 	}

@@ -51,6 +51,7 @@ type leaseRecord struct {
 	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
 	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see cycle.go
 	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
+	Left         bool      `json:"left,omitempty"`      // given back while in use: the process is that of a user
 
 	// See users.go and within.go.
 	Using  []string          `json:"using,omitempty"`  // keys of other leases that this one works under

@@ -379,6 +379,10 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 			}
 			l.TTL = r.TTL.Seconds()
 		}
+		if l.Left { // its owner wants it after all
+			l.Group, l.Left = 0, false
+			l.Process = r.Process
+		}
 		if (r.Process.PID != 0 || l.kept) && l.Group == 0 && !l.Attached { // it lives with another process now, or if its own is dead, with none
 			l.Process = r.Process
 		}

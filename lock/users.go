@@ -288,6 +288,9 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 		}
 	}
 	if l.Auto = append(l.Auto, without(left, l.Auto)...); len(l.Auto) > len(ls.Value.Auto) {
+		if err := l.leave(tx, ls); err != nil {
+			return nil, err
+		}
 		if err := refresh(tx, ls.Key[len(leaseKind):], l); err != nil {
 			return nil, err
 		}
@@ -296,6 +299,29 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 		}
 	}
 	return left, endKeys(tx, ls, without(l.all(), left), how)
+}
+
+// leave lets a lease that no process stands for live with one of its users, so
+// that it dies with the last of them: see keptBy.
+func (l *leaseRecord) leave(tx *store.Tx, ls store.Entry[leaseRecord]) error {
+	if l.PID != 0 {
+		return nil
+	}
+	names, err := users(tx, ls)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		u, err := peekLease(tx, name)
+		if err != nil {
+			return err
+		}
+		if u.Value.PID != 0 && stateOf(u) == Held {
+			l.Process, l.Group, l.Host, l.Left = u.Value.Process, u.Value.Group, u.Value.Host, true
+			return nil
+		}
+	}
+	return nil
 }
 
 // touch is a heartbeat for a lease and for all that it uses. It returns for

@@ -392,6 +392,38 @@ func TestDeathOfAUser(t *testing.T) {
 	w.release("carol", "b")
 	kill(outer)
 
+	// What a session left to its users is free when the last of them is dead, and
+	// not before; who takes it again has it beyond that.
+	for _, again := range []bool{false, true} {
+		w.grant(lock.AcquireRequest{Owner: "erin", Keys: []string{"d", "e"}, TTL: time.Hour})
+		one, p1 := process()
+		two, p2 := process()
+		var users []*lock.Lease
+		for key, p := range map[string]host.Process{"d": p1, "e": p2} {
+			r := minute("erin", key)
+			r.Process = p
+			users = append(users, w.hold(r))
+		}
+		equal(w, "left", w.endSession("erin", "").Left, []string{"d", "e"})
+		if again {
+			w.acquire("erin", "d", "e")
+		}
+		kill(one)
+		w.refused("bob", "e")
+		kill(two)
+		if again {
+			w.refused("bob", "d")
+			w.refused("bob", "e")
+		} else {
+			w.acquire("bob", "d", "e")
+			w.release("bob", "d", "e")
+		}
+		for _, l := range users {
+			_ = l.Release(w.ctx)
+		}
+	}
+	w.release("erin", "d", "e")
+
 	outer, p1 = process() // who takes it again while only its user lives has it beyond that
 	w.grant(lock.AcquireRequest{Owner: "dave", Keys: []string{"c"}, TTL: time.Hour, Process: p1})
 	l = w.hold(minute("dave", "c"))
