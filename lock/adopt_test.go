@@ -42,7 +42,7 @@ func (f *frozen) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 func TestStoppedWaiterGivesUp(t *testing.T) {
 	stopped := func(w *world) (*frozen, *call) {
 		f := &frozen{Store: w.mem, goOn: make(chan struct{})}
-		one := (&world{T: w.T, ctx: w.ctx, mem: w.mem, st: store.New(f)}).wait("bob", "a")
+		one := (&world{T: w.T, ctx: w.ctx, mem: w.mem, reading: w.reading, st: store.New(f)}).wait("bob", "a")
 		f.stopped.Store(true)
 		time.Sleep(40 * time.Second)
 		return f, one

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,12 +37,20 @@ type world struct {
 
 	before func(driver.Batch)      // if set, called before each commit
 	refuse func(driver.Batch) bool // if set, says which commits the store does not take
+
+	reading *atomic.Int32 // reads under way
 }
 
 // watched tells of commits before they are made.
 type watched struct {
 	driver.Store
 	w *world
+}
+
+func (d *watched) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	d.w.reading.Add(1)
+	defer d.w.reading.Add(-1)
+	return d.Store.Read(ctx, q)
 }
 
 func (d *watched) Commit(ctx context.Context, b driver.Batch) (int64, error) {
@@ -72,7 +81,7 @@ func near(t *testing.T, fn func(w *world)) {
 // newWorld is for tests that need real processes, and so real time.
 func newWorld(t *testing.T) *world {
 	mem := memstore.New()
-	w := &world{T: t, ctx: context.Background(), mem: mem}
+	w := &world{T: t, ctx: context.Background(), mem: mem, reading: new(atomic.Int32)}
 	w.st = store.New(&watched{Store: drivertest.NewStrict(t, mem), w: w})
 	return w
 }
@@ -252,14 +261,18 @@ func (w *world) start(r lock.AcquireRequest) *call {
 	return c
 }
 
-// settle returns when nothing more happens at this instant. A millisecond or
-// two pass where a commit had to be repeated.
+// settle returns when nothing more happens at this instant: nobody reads, which
+// may take a while, nor waits a millisecond or two to repeat a commit.
 func (w *world) settle() {
-	for range 3 {
-		synctest.Wait()
-		time.Sleep(2 * time.Millisecond)
-	}
 	synctest.Wait()
+	for quiet, n := 0, 0; quiet < 3 && n < 1000; n++ {
+		quiet++
+		if w.reading.Load() > 0 {
+			quiet = 0
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+	}
 }
 
 func (c *call) ended() bool {

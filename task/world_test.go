@@ -268,8 +268,9 @@ func (w *world) drop(key string) {
 	w.must(err)
 }
 
+// settle returns when nothing more happens: reads take a few milliseconds each.
 func (w *world) settle() {
-	for range 3 {
+	for range 5 * drivertest.FarRead / time.Millisecond {
 		synctest.Wait()
 		time.Sleep(2 * time.Millisecond)
 	}
