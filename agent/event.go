@@ -23,7 +23,7 @@ type Event struct {
 // What happened, or is about to.
 type What int
 
-// The events that mean something to tasklock. Every one is a sign of life.
+// The events that mean something to tasklock. Every one counts as a heartbeat.
 const (
 	Other What = iota
 	SessionStart
@@ -37,7 +37,7 @@ const (
 // MaxEvent bounds the JSON of one event: a tool may write a large file.
 const MaxEvent = 16 << 20
 
-// hookNames are the events of each harness that mean more than a sign of life.
+// hookNames are the events of each harness that mean more than a heartbeat.
 // Stop is none of them: it fires at every turn.
 var hookNames = map[string]map[string]What{
 	"claude": claudeNames,

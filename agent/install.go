@@ -73,7 +73,7 @@ func Files(harness string) ([]File, error) {
 type hooked struct{ event, matcher string }
 
 // WorktreeCreate is not among them: a hook there replaces git's own. Stop is
-// not needed: tools and prompts are signs of life enough.
+// not needed: tools and prompts are heartbeats enough.
 var (
 	claudeHooks = []hooked{
 		{"SessionStart", ""},

@@ -12,9 +12,9 @@ import (
 	"github.com/tasklock/tasklock/repo"
 )
 
-// A Note says which session lives in a process of a harness. Hooks are told the
-// session, and what the harness runs otherwise (the shell commands of Gemini,
-// the MCP servers of Codex) is not: it finds the note of a process above it.
+// A Note says which session lives in a process of a harness. The harness names
+// the session to its hooks, and not to everything that it runs (the shell commands
+// of Gemini, the MCP servers of Codex): that finds the note of a process above it.
 type Note struct {
 	Harness string       `json:"harness"`
 	Session string       `json:"session"`

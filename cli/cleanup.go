@@ -124,7 +124,7 @@ func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r loc
 	for _, l := range found.Freed {
 		if l.State == lock.Held {
 			live++
-			a.note("  %s, held by %s, last sign of life %s ago", l.Key, short(l.Owner, 60), rough(a.Now().Sub(l.HeartbeatAt)))
+			a.note("  %s, held by %s, last heartbeat %s ago", l.Key, short(l.Owner, 60), rough(a.Now().Sub(l.HeartbeatAt)))
 		}
 	}
 	if live == 0 {

@@ -60,7 +60,7 @@ func (p *printer) held(prefix, text string, h *lock.HeldError) {
 		facts = append(facts, "held since "+stamp(h.Since)+" ("+p.relative(h.Since)+")")
 	}
 	if !h.LastSeen.IsZero() {
-		seen := "last sign of life " + p.relative(h.LastSeen)
+		seen := "last heartbeat " + p.relative(h.LastSeen)
 		if h.Host != "" {
 			seen += " on " + short(h.Host, 60)
 		}

@@ -305,7 +305,7 @@ func (a *App) denial(p spot, l lock.Info) string {
 	if _, err := lock.CheckKey(key); err != nil {
 		key = l.Key
 	}
-	return fmt.Sprintf("tasklock: %s is locked by %s (%s), expires %s, last sign of life %s.\nNext: %s",
+	return fmt.Sprintf("tasklock: %s is locked by %s (%s), expires %s, last heartbeat %s.\nNext: %s",
 		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.relative(l.ExpiresAt), pr.relative(l.HeartbeatAt),
 		a.commandLine("acquire", key, "--wait", "90s"))
 }

@@ -30,7 +30,7 @@ func newListCmd(a *App) *cobra.Command {
 --of OWNER narrow it, --owner does not. --older-than only warns.
 
 In a pipe the fields are separated by tabs: key, owner, state, token, since,
-last sign of life, expiry, waiters, host, pid. --quiet prints the keys alone.`,
+last heartbeat, expiry, waiters, host, pid. --quiet prints the keys alone.`,
 		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {

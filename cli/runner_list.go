@@ -20,7 +20,7 @@ func newRunnerListCmd(a *App) *cobra.Command {
 dead or silent until the next runner starts.
 
 In a pipe the fields are separated by tabs: name, state, tasks, section, owner,
-host, pid, since, last sign of life. --quiet prints the names alone.`,
+host, pid, since, last heartbeat. --quiet prints the names alone.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return listRunners(ctx, a) }),
 	}

@@ -224,7 +224,7 @@ func TestTerminalAsksBeforeBreaking(t *testing.T) {
 		code   int
 	}{{"n\r", 5}, {"\r", 5}, {"y\r", 0}} {
 		sc := s.terminal("cleanup", "--stale-minutes", "0", "--owner", "janitor")
-		sc.see(`fix-bug, held by alice, last sign of life \S+ ago`)
+		sc.see(`fix-bug, held by alice, last heartbeat \S+ ago`)
 		sc.see(`Break 1 lock that may still be worked under\? \[y/N\] `)
 		sc.typed(c.answer)
 		if code := sc.end(); code != c.code {

@@ -27,7 +27,7 @@ type HeldError struct {
 	Token    int64     // of the holder
 	Since    time.Time // when it was taken
 	Until    time.Time // when the lease ends unless it is renewed
-	LastSeen time.Time // last sign of life
+	LastSeen time.Time // last heartbeat
 	Host     string
 	PID      int
 	Reason   string

@@ -18,7 +18,7 @@ type Info struct {
 	LeaseID     string    `json:"leaseId"`
 	Token       int64     `json:"token"`
 	AcquiredAt  time.Time `json:"acquiredAt"`
-	HeartbeatAt time.Time `json:"heartbeatAt"` // last sign of life
+	HeartbeatAt time.Time `json:"heartbeatAt"` // last heartbeat
 	ExpiresAt   time.Time `json:"expiresAt"`
 	State       State     `json:"state"`
 	Host        string    `json:"host"`

@@ -31,7 +31,7 @@ type lockRecord struct {
 }
 
 // leaseRecord is rewritten by every heartbeat: its age is the time since the
-// last sign of life.
+// last heartbeat.
 type leaseRecord struct {
 	Owner        string    `json:"owner"`
 	Keys         []string  `json:"keys,omitempty"`

@@ -9,54 +9,21 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
 )
 
-// moody is a store that fails for a while.
-type moody struct {
-	driver.Store
-	mu           sync.Mutex
-	read, commit error
-}
-
-func (m *moody) fail(read, commit error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.read, m.commit = read, commit
-}
-
-func (m *moody) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	m.mu.Lock()
-	err := m.read
-	m.mu.Unlock()
-	if err != nil {
-		return driver.Snapshot{}, err
-	}
-	return m.Store.Read(ctx, q)
-}
-
-func (m *moody) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	m.mu.Lock()
-	err := m.commit
-	m.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return m.Store.Commit(ctx, b)
-}
-
 // troubled is a runner on a moody store. Its command waits for the file "go".
 type troubled struct {
 	t    *testing.T
-	m    *moody
+	m    *drivertest.Moody
 	good *store.Store // the same, never moody
 	dir  string
 	j    journal
@@ -66,7 +33,7 @@ type troubled struct {
 
 func startTroubled(t *testing.T) *troubled {
 	inner := memstore.New()
-	x := &troubled{t: t, m: &moody{Store: inner}, good: store.New(inner), dir: t.TempDir(), done: make(chan error, 1)}
+	x := &troubled{t: t, m: &drivertest.Moody{Store: inner}, good: store.New(inner), dir: t.TempDir(), done: make(chan error, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	x.stop = stop
 	go func() {
@@ -119,21 +86,21 @@ func TestRunnerOutlives(t *testing.T) {
 		t.Run(fmt.Sprint(failure, ", looking"), func(t *testing.T) {
 			t.Parallel()
 			x := startTroubled(t)
-			x.m.fail(failure, failure)
+			x.m.Fail(failure, failure)
 			x.add()
 			x.touch("go")
 			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
-			x.m.fail(nil, nil)
+			x.m.Fail(nil, nil)
 			x.completed()
 		})
 		t.Run(fmt.Sprint(failure, ", claiming"), func(t *testing.T) {
 			t.Parallel()
 			x := startTroubled(t)
-			x.m.fail(nil, failure)
+			x.m.Fail(nil, failure)
 			x.add()
 			x.touch("go")
 			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
-			x.m.fail(nil, nil)
+			x.m.Fail(nil, nil)
 			x.completed()
 		})
 		t.Run(fmt.Sprint(failure, ", working"), func(t *testing.T) {
@@ -141,10 +108,10 @@ func TestRunnerOutlives(t *testing.T) {
 			x := startTroubled(t)
 			x.add()
 			eventually(t, "it works", func() bool { _, err := os.Stat(filepath.Join(x.dir, "began")); return err == nil })
-			x.m.fail(nil, failure)
+			x.m.Fail(nil, failure)
 			x.touch("go")
 			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
-			x.m.fail(nil, nil)
+			x.m.Fail(nil, nil)
 			x.completed()
 		})
 	}
@@ -160,14 +127,14 @@ func TestRunnerOutlivesADamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x.m.fail(driver.ErrDenied, driver.ErrDenied) // until the record is damaged
+	x.m.Fail(driver.ErrDenied, driver.ErrDenied) // until the record is damaged
 	x.add()
 	snap, err := x.m.Store.Read(t.Context(), driver.Query{Keys: []string{"task/t1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	put([]byte(`{"id":`))
-	x.m.fail(nil, nil)
+	x.m.Fail(nil, nil)
 	eventually(t, "it was told", func() bool { return x.says(`record "task/t1"`) })
 	put(snap.Records[0].Value)
 	x.touch("go")
@@ -181,7 +148,7 @@ func TestRunnerEnds(t *testing.T) {
 		t.Run(failure.Error(), func(t *testing.T) {
 			t.Parallel()
 			x := startTroubled(t)
-			x.m.fail(failure, failure)
+			x.m.Fail(failure, failure)
 			select {
 			case err := <-x.done:
 				if !errors.Is(err, failure) {
@@ -194,8 +161,8 @@ func TestRunnerEnds(t *testing.T) {
 	}
 	for _, failure := range []error{driver.ErrDenied, driver.ErrMissing, errors.New("connection refused")} {
 		t.Run(failure.Error()+", at its start", func(t *testing.T) {
-			m := &moody{Store: memstore.New()}
-			m.fail(failure, failure)
+			m := &drivertest.Moody{Store: memstore.New()}
+			m.Fail(failure, failure)
 			_, err := runner.Work(t.Context(), store.New(m), runner.WorkOptions{Owner: "me", Wait: true, Command: []string{"true"}})
 			if !errors.Is(err, failure) {
 				t.Error(err)

@@ -13,41 +13,9 @@ import (
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
-
-// moody is a store that fails for a while.
-type moody struct {
-	driver.Store
-	mu           sync.Mutex
-	read, commit error
-}
-
-func (m *moody) fail(read, commit error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.read, m.commit = read, commit
-}
-
-func (m *moody) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	m.mu.Lock()
-	err := m.read
-	m.mu.Unlock()
-	if err != nil {
-		return driver.Snapshot{}, err
-	}
-	return m.Store.Read(ctx, q)
-}
-
-func (m *moody) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	m.mu.Lock()
-	err := m.commit
-	m.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return m.Store.Commit(ctx, b)
-}
 
 // The ways in which a store can fail for a while.
 var moods = []struct {
@@ -64,7 +32,7 @@ var moods = []struct {
 // dream is a world whose clock moves when nobody has anything to do.
 type dream struct {
 	*world
-	m   *moody
+	m   *drivertest.Moody
 	log []string
 	end func() error
 }
@@ -73,7 +41,7 @@ type dream struct {
 // full minute.
 func asleep(t *testing.T, pods int, jobs []Job, fn func(*dream)) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &dream{m: &moody{Store: memstore.New()}}
+		d := &dream{m: &drivertest.Moody{Store: memstore.New()}}
 		d.world = &world{t: t, st: store.New(d.m), runs: map[string][]time.Time{}, now: map[string]int{}, most: map[string]int{}}
 		_, err := Apply(t.Context(), d.st, ApplyRequest{Jobs: jobs, By: "tester"})
 		d.must(err)
@@ -110,9 +78,9 @@ func asleep(t *testing.T, pods int, jobs []Job, fn func(*dream)) {
 // down makes the store fail at a second of the run, for so long.
 func (d *dream) down(at, length time.Duration, read, commit error) {
 	time.Sleep(at)
-	d.m.fail(read, commit)
+	d.m.Fail(read, commit)
 	time.Sleep(length)
-	d.m.fail(nil, nil)
+	d.m.Fail(nil, nil)
 }
 
 // ran returns the fire times that ran.
@@ -301,14 +269,14 @@ func TestWhatEndsAScheduler(t *testing.T) {
 		for _, later := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.err, later), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m := &moody{Store: memstore.New()}
+					m := &drivertest.Moody{Store: memstore.New()}
 					st := store.New(m)
 					_, err := Apply(t.Context(), st, ApplyRequest{Jobs: []Job{{Name: "x", Cron: "* * * * *"}}})
 					if err != nil {
 						t.Fatal(err)
 					}
 					if !later {
-						m.fail(c.err, c.err)
+						m.Fail(c.err, c.err)
 					}
 					ctx, stop := context.WithCancel(t.Context())
 					done := make(chan error, 1)
@@ -316,7 +284,7 @@ func TestWhatEndsAScheduler(t *testing.T) {
 						done <- New(st).Handle("x", func(context.Context, Fire) error { return nil }).Run(ctx, nil)
 					}()
 					time.Sleep(30 * time.Second)
-					m.fail(c.err, c.err)
+					m.Fail(c.err, c.err)
 					time.Sleep(3 * time.Minute)
 					want := c.start
 					if later {
@@ -331,7 +299,7 @@ func TestWhatEndsAScheduler(t *testing.T) {
 						if want {
 							t.Error("goes on")
 						}
-						m.fail(nil, nil)
+						m.Fail(nil, nil)
 						time.Sleep(2 * time.Minute)
 						h, err := History(t.Context(), st, HistoryRequest{})
 						if err != nil || len(h.Jobs) == 0 || h.Jobs[0].Done == 0 {

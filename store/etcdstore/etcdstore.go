@@ -182,7 +182,7 @@ func (s *Store) call(ctx context.Context) (context.Context, func(), error) {
 }
 
 // Close ends the connection. Leases stay: they end with their ttl, or were the
-// last sign of life of a record that is to outlive us.
+// last heartbeat of a record that is to outlive us.
 func (s *Store) Close() error {
 	done := s.life.End()
 	defer done()
