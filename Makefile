@@ -8,7 +8,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./legacy ./runner/... ./schedule/... ./agent/... ./mcpserver
 
 .DEFAULT_GOAL := build
-.PHONY: build etcd demo test race cross typescript torture bench lint fuzz install clean help
+.PHONY: build etcd demo test race cross typescript torture harnesses bench lint fuzz install clean help
 
 build: ## build bin/tasklock and bin/tasklock-plus
 	@scripts/need go git
@@ -42,6 +42,10 @@ typescript: build ## the TypeScript client against the real command
 torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	scripts/torture
+
+harnesses: build ## real coding agents against a scripted model: 1.5 GB from npm, some minutes, HARNESS=claude for one
+	@scripts/need go git node npm
+	go run ./harnesses -tasklock bin/tasklock $(HARNESS)
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc git redis-server pg_ctl

@@ -33,7 +33,7 @@ var (
 	drivers   = []string{"store/memstore", "store/sqlitestore", "store/filestore", "store/gitstore", "store/pgstore", "store/etcdstore"}
 	driverMay = []string{"fault", "host", "store/driver", "store/driver/local"}
 	// The commands, and the harness that races them, may import everything.
-	tops = []string{"cmd/backend", "cmd/tasklock", "cmd/tasklock-plus", "torture"}
+	tops = []string{"cmd/backend", "cmd/tasklock", "cmd/tasklock-plus", "harnesses", "torture"}
 )
 
 // TestImportsRunOneWay fails when a package imports one that stands above or
