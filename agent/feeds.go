@@ -214,7 +214,7 @@ func (s *shell) find(args []shellWord, depth int) {
 	for i, a := range args {
 		switch a.text {
 		case "-delete":
-			s.each(names, true)
+			s.gone(names)
 		case "-exec", "-execdir", "-ok":
 			cmd := args[i+1:]
 			if n := slices.IndexFunc(cmd, func(w shellWord) bool { return w.text == ";" || w.text == "+" }); n >= 0 {

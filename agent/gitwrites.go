@@ -51,6 +51,11 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 		s.changes(paths)
 	case "rm", "mv":
 		s.each(operands(args), true)
+	case "worktree":
+		if len(args) > 0 && slices.Contains([]string{"remove", "move"}, args[0].text) {
+			ops := operands(args[1:])
+			s.gone(ops[:min(1, len(ops))])
+		}
 	case "clean":
 		if has(args, "-n", "--dry-run") || hasCluster(args, 'n') {
 			return
@@ -62,6 +67,10 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 			s.out = append(s.out, all)
 		}
 		s.changes(paths)
+		keeps := slices.ContainsFunc(args, func(a shellWord) bool { return strings.Contains(a.text, ".tasklock") })
+		if (hasCluster(args, 'x') || hasCluster(args, 'X')) && !keeps { // ignored files too, as the store is
+			s.ignored(paths)
+		}
 	case "stash":
 		ops := operands(args, "-m", "--message")
 		if len(ops) > 0 && !slices.Contains([]string{"push", "save"}, ops[0].text) {
@@ -74,6 +83,9 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 			s.out = append(s.out, all)
 		}
 		s.changes(paths)
+		if has(args, "--all") || hasCluster(args, 'a') {
+			s.ignored(paths)
+		}
 	case "reset":
 		if has(args, "--hard", "--merge", "--keep") {
 			s.out = append(s.out, all)
@@ -85,6 +97,18 @@ func (s *shell) gitVerb(verb string, args []shellWord) {
 func (s *shell) changes(paths []shellWord) {
 	from := len(s.out)
 	s.each(paths, true)
+	for i := range s.out[from:] {
+		s.out[from+i].Unsaved = true
+	}
+}
+
+// ignored notes that what git ignores is taken away in these paths, or everywhere.
+func (s *shell) ignored(paths []shellWord) {
+	if len(paths) == 0 {
+		paths = []shellWord{exactly(".")}
+	}
+	from := len(s.out)
+	s.gone(paths)
 	for i := range s.out[from:] {
 		s.out[from+i].Unsaved = true
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -48,6 +49,24 @@ func (s *shell) tool(name string, args []shellWord) {
 		s.each(valuesOf(args, 'O', "--output-document"), false)
 	}
 }
+
+// sqlite notes the database if one of the statements changes it.
+func (s *shell) sqlite(args []shellWord, stdin string) {
+	ops := operands(args, "-cmd", "-separator", "-newline", "-nullvalue", "-init", "-vfs")
+	if len(ops) == 0 || has(args, "-readonly") {
+		return
+	}
+	text := stdin
+	for _, w := range ops[1:] {
+		text += "\n" + w.text
+	}
+	if changing.MatchString(text) {
+		s.add(ops[0], false)
+	}
+}
+
+// changing finds SQL, and commands of sqlite3, that change a database.
+var changing = regexp.MustCompile(`(?im)(^|;)\s*(insert|update|delete|drop|create|alter|replace|vacuum|reindex|with\b.*\b(insert|update|delete)|pragma\s+\w+\s*=|\.(restore|import|read|recover))\b`)
 
 // valuesOf returns the values of a flag, also at the end of joined letters.
 func valuesOf(args []shellWord, letter byte, long string) (out []shellWord) {

@@ -16,6 +16,7 @@ type Target struct {
 	Tree    bool   // with everything below it
 	Unsaved bool   // only what is changed there: git clean, stash, reset
 	There   bool   // only what is there already: find -delete
+	Gone    bool   // it is taken away, with all that is in it: rm -r, mv, git clean -x
 }
 
 // maxTargets bounds what one command line is judged by.
@@ -213,7 +214,9 @@ func (s *shell) program(name string, args []shellWord, heredoc string, depth int
 		}
 		s.each(ops, name[:2] == "ch" && has(args, "-R", "--recursive"))
 	case "rm", "rmdir", "unlink", "shred":
-		s.each(operands(args), true)
+		s.gone(operands(args))
+	case "sqlite3":
+		s.sqlite(args, heredoc)
 	case "sed":
 		s.inPlace(args, has(args, "-i", "--in-place"), "-e", "-f", "--expression", "--file", "-l", "--line-length")
 	case "perl", "ruby":
@@ -339,7 +342,7 @@ func (s *shell) copies(name string, args []shellWord) {
 		to, ops = &ops[len(ops)-1], ops[:len(ops)-1]
 	}
 	if name == "mv" {
-		s.each(ops, true)
+		s.gone(ops)
 	}
 	if to == nil {
 		return
@@ -365,6 +368,15 @@ func (s *shell) copies(name string, args []shellWord) {
 func (s *shell) each(words []shellWord, tree bool) {
 	for _, w := range words {
 		s.add(w, tree)
+	}
+}
+
+// gone notes what is taken away.
+func (s *shell) gone(words []shellWord) {
+	from := len(s.out)
+	s.each(words, true)
+	for i := range s.out[from:] {
+		s.out[from+i].Gone = true
 	}
 }
 

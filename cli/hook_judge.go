@@ -26,12 +26,18 @@ type spot struct {
 // judge denies a tool that would write what another owner has locked. What
 // counts is where it writes, not where it runs.
 func (h *hook) judge(ctx context.Context) error {
+	trees := h.places()
+	if why := h.deniedAlways(trees); why != "" {
+		return h.deny(why)
+	}
 	if h.Session == "" && h.app.id.Source == agent.FromProcess {
 		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
 	}
-	trees := h.places()
 	if len(trees) == 0 {
 		return h.renew(ctx)
+	}
+	if t, l, err := h.ofAnother(ctx); err == nil && t != nil { // what cannot be read is said below
+		return h.deny(h.app.worktreeDenial(*t, l))
 	}
 	var faults []error // one repository that cannot be asked does not excuse the others
 	for tree, places := range trees {
