@@ -18,6 +18,7 @@ type Event struct {
 	Dir     string // where it works; empty: not said
 	Tool    string
 	Targets []Target // what the tool would write
+	Cut     bool     // the command has more than MaxCommand bytes: only its beginning was read
 }
 
 // What happened, or is about to.
@@ -36,6 +37,10 @@ const (
 
 // MaxEvent bounds the JSON of one event: a tool may write a large file.
 const MaxEvent = 16 << 20
+
+// MaxCommand bounds what is read of a command line. Linux starts no program with an
+// argument that is longer.
+const MaxCommand = 128 << 10
 
 // hookNames are the events of each harness that mean more than a heartbeat.
 // Stop is none of them: it fires at every turn.
@@ -73,7 +78,7 @@ type payload struct {
 	Roots          words           `json:"workspace_roots"`
 	Tool           word            `json:"tool_name"`
 	Input          json.RawMessage `json:"tool_input"`
-	Command        word            `json:"command"` // Cursor, before a shell command
+	Command        json.RawMessage `json:"command"` // Cursor, before a shell command
 }
 
 // ParseEvent reads the JSON that a harness gives its hook of that name.
@@ -86,11 +91,11 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 	data = bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
-		return e, fmt.Errorf("the event has no JSON")
+		return e, errNoJSON
 	case data[0] != '{':
 		return e, fmt.Errorf("the event is not a JSON object")
 	}
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := decode(data, &p); err != nil {
 		return e, fmt.Errorf("the event's JSON: %w", err)
 	}
 	e.Session, e.Agent, e.Dir, e.Tool = string(p.SessionID), string(p.AgentID), string(p.Dir), string(p.Tool)
@@ -110,36 +115,43 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 	if dir == "" {
 		dir = "." // of the hook itself
 	}
-	if e.Tool == "" && p.Command != "" {
-		e.Targets = Writes(string(p.Command), dir)
+	if e.Tool == "" && len(p.Command) > 0 {
+		line, cut, err := commandLine(p.Command)
+		if err != nil {
+			return e, fmt.Errorf("the event's command: %w", err)
+		}
+		e.Targets, e.Cut = Writes(line, dir), cut
 		return e, nil
 	}
 	var in toolInput
 	if len(p.Input) > 0 && p.Input[0] == '{' {
-		if err := json.Unmarshal(p.Input, &in); err != nil {
+		if err := decode(p.Input, &in); err != nil {
 			return e, fmt.Errorf("the event's tool_input: %w", err)
 		}
 	}
-	e.Targets = in.targets(e.Tool, dir)
+	var err error
+	if e.Targets, e.Cut, err = in.targets(e.Tool, dir); err != nil {
+		return e, fmt.Errorf("the event's tool_input: %w", err)
+	}
 	return e, nil
 }
 
 // toolInput is what tools that write are told.
 type toolInput struct {
-	FilePath     word    `json:"file_path"`
-	NotebookPath word    `json:"notebook_path"`
-	Path         word    `json:"path"`
-	TargetFile   word    `json:"target_file"`
-	AbsolutePath word    `json:"absolute_path"`
-	Source       word    `json:"source"` // of move_file
-	Destination  word    `json:"destination"`
-	Command      command `json:"command"`
-	Patch        word    `json:"patch"`
-	Input        word    `json:"input"`
-	Directory    word    `json:"directory"`
-	DirPath      word    `json:"dir_path"`
-	Workdir      word    `json:"workdir"`
-	Dir          word    `json:"cwd"`
+	FilePath     word            `json:"file_path"`
+	NotebookPath word            `json:"notebook_path"`
+	Path         word            `json:"path"`
+	TargetFile   word            `json:"target_file"`
+	AbsolutePath word            `json:"absolute_path"`
+	Source       word            `json:"source"` // of move_file
+	Destination  word            `json:"destination"`
+	Command      json.RawMessage `json:"command"` // a text, or a list of words
+	Patch        word            `json:"patch"`
+	Input        word            `json:"input"`
+	Directory    word            `json:"directory"`
+	DirPath      word            `json:"dir_path"`
+	Workdir      word            `json:"workdir"`
+	Dir          word            `json:"cwd"`
 }
 
 // The tools that write files, and those that run commands, by their names in
@@ -154,7 +166,7 @@ var (
 	shellTools = []string{"Bash", "bash", "Shell", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "run_terminal_cmd"}
 )
 
-func (in toolInput) targets(tool, dir string) []Target {
+func (in toolInput) targets(tool, dir string) (out []Target, cut bool, err error) {
 	if i := strings.LastIndex(tool, "__"); i >= 0 && strings.HasPrefix(tool, "mcp__") {
 		tool = tool[i+2:]
 	}
@@ -166,19 +178,20 @@ func (in toolInput) targets(tool, dir string) []Target {
 	}
 	switch {
 	case slices.Contains(shellTools, tool):
-		return Writes(string(in.Command), dir)
+		line, cut, err := commandLine(in.Command)
+		return Writes(line, dir), cut, err
 	case tool == "apply_patch":
-		return patched(string(in.Command)+"\n"+string(in.Patch)+"\n"+string(in.Input), dir)
+		text, err := commandText(in.Command)
+		return patched(text+"\n"+string(in.Patch)+"\n"+string(in.Input), dir), false, err
 	case !slices.Contains(editTools, tool):
-		return nil
+		return nil, false, nil
 	}
-	var out []Target
 	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path, in.Source, in.Destination} {
 		if w != "" {
 			out = append(out, Target{Path: join(dir, string(w))})
 		}
 	}
-	return out
+	return out, false, nil
 }
 
 // patched returns the files that a patch in the form of Codex names.
@@ -220,24 +233,41 @@ func (ws *words) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// command is a command line, also where a harness gives its words.
-type command string
-
-func (c *command) UnmarshalJSON(b []byte) error {
-	var list words
-	if len(b) > 0 && b[0] == '[' {
-		err := list.UnmarshalJSON(b)
-		if n := len(list); n == 3 && strings.HasSuffix(list[1], "c") { // bash -lc "…"
-			*c = command(list[2])
-		} else {
-			for i, w := range list {
-				list[i] = quoteWord(w)
-			}
-			*c = command(strings.Join(list, " "))
+// commandLine is what a shell is to run, or the beginning of what is too long.
+func commandLine(b []byte) (line string, cut bool, err error) {
+	if cut = len(b) > MaxCommand && b[0] == '"'; cut {
+		b = b[:MaxCommand]
+		if i := bytes.LastIndexByte(b, '\\'); i >= len(b)-len(`\u0000`) && !escaped(b[:i]) {
+			b = b[:i] // of what was cut through
 		}
-		return err
+		b = append(slices.Clip(b), '"')
 	}
-	return (*word)(c).UnmarshalJSON(b)
+	line, err = commandText(b)
+	if len(line) > MaxCommand {
+		line, cut = line[:MaxCommand], true
+	}
+	if cut { // the last word may be half a word
+		line = line[:strings.LastIndexAny(line, "\n; ")+1]
+	}
+	return line, cut, err
+}
+
+// commandText is a command as a text, also where a harness gives its words.
+func commandText(b []byte) (string, error) {
+	if len(b) == 0 || b[0] != '[' {
+		var one word
+		err := one.UnmarshalJSON(b)
+		return string(one), err
+	}
+	var list words
+	err := list.UnmarshalJSON(b)
+	if len(list) == 3 && strings.HasSuffix(list[1], "c") { // bash -lc "…"
+		return list[2], err
+	}
+	for i, w := range list {
+		list[i] = quoteWord(w)
+	}
+	return strings.Join(list, " "), err
 }
 
 func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -42,6 +42,31 @@ func (b *bench) hooks() {
 	b.note("events a second", fmt.Sprintf("%.0f", float64(len(all))/time.Since(start).Seconds()))
 	p50, p99 := percentile(all, 0.5), percentile(all, 0.99)
 	b.row("an event", fmt.Sprintf("p50 %s, p99 %s", p50.Round(time.Microsecond), p99.Round(time.Microsecond)), "p99 < 100ms", p99 < 100*time.Millisecond)
+	b.largeEvents(dir)
+}
+
+// largeEvents measures the event of a tool that writes a file of a megabyte, by
+// turns with one of a kilobyte.
+func (b *bench) largeEvents(dir string) {
+	const line = "a \\\"quoted\\\" line of a file\\n"
+	var small, large []time.Duration
+	timed := func(size int) time.Duration {
+		began := time.Now()
+		b.write(dir, strings.Repeat(line, size/len(line)))
+		return time.Since(began)
+	}
+	for range 200 {
+		small, large = append(small, timed(1<<10)), append(large, timed(1<<20))
+	}
+	p50, p95 := percentile(large, 0.5), percentile(large, 0.95)
+	b.note("a file of 1 MB, beside one of 1 KB", fmt.Sprintf("%.1f times as long", float64(p50)/float64(percentile(small, 0.5))))
+	b.row("an event with a file of 1 MB", fmt.Sprintf("p50 %s, p95 %s", p50.Round(time.Microsecond), p95.Round(time.Microsecond)), "p95 < 50ms", p95 < 50*time.Millisecond)
+}
+
+// write is the event of a session that writes a file of its own. The text is
+// escaped already.
+func (b *bench) write(dir, text string) {
+	b.send(dir, 0, "PreToolUse", fmt.Sprintf(`,"tool_name":"Write","tool_input":{"file_path":%q,"content":"%s"}`, filepath.Join(dir, "src", "0", "a.go"), text), 0)
 }
 
 // event is the n-th event of a session.
@@ -58,12 +83,17 @@ func (b *bench) event(dir string, s, n int) {
 			name, more = "SessionStart", `,"source":"compact"`
 		}
 	}
+	b.send(dir, s, name, more, want)
+}
+
+// send gives a hook its event.
+func (b *bench) send(dir string, s int, name, more string, want int) {
 	json := fmt.Sprintf(`{"session_id":"s%d","cwd":%q,"hook_event_name":%q%s}`, s, dir, name, more)
 	cmd := exec.Command(b.bin, "hook", "claude", name)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, hookEnv(dir, s), strings.NewReader(json)
 	out, _ := cmd.CombinedOutput()
 	if got := cmd.ProcessState.ExitCode(); got != want {
-		check(fmt.Errorf("%s: exit %d, not %d: %s", json, got, want, bytes.TrimSpace(out)))
+		check(fmt.Errorf("%.200s: exit %d, not %d: %s", json, got, want, bytes.TrimSpace(out)))
 	}
 }
 

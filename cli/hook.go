@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +92,11 @@ func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent
 	}
 	done := make(chan result, 1)
 	go func() {
-		data, err := readEvent(in)
+		if isTerminal(in) {
+			done <- result{err: errors.New("the event's JSON is expected on standard input")}
+			return
+		}
+		data, err := agent.ReadEvent(in)
 		if err != nil {
 			done <- result{err: err}
 			return
@@ -108,25 +110,6 @@ func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent
 	case <-ctx.Done():
 		return agent.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
 	}
-}
-
-// readEvent takes one JSON value; a harness may leave the pipe open behind it.
-func readEvent(in io.Reader) ([]byte, error) {
-	if isTerminal(in) {
-		return nil, errors.New("the event's JSON is expected on standard input")
-	}
-	var raw json.RawMessage
-	limited := &io.LimitedReader{R: in, N: agent.MaxEvent}
-	err := json.NewDecoder(limited).Decode(&raw)
-	switch {
-	case limited.N <= 0:
-		return nil, fmt.Errorf("the event has more than %d bytes", agent.MaxEvent)
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("the event has no JSON")
-	case err != nil:
-		return nil, fmt.Errorf("the event's JSON: %w", err)
-	}
-	return bytes.TrimSpace(raw), nil
 }
 
 // settle finds out where and who: the folder of the event and its session.

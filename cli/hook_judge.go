@@ -33,13 +33,16 @@ func (h *hook) judge(ctx context.Context) error {
 	if h.Session == "" && h.app.id.Source == agent.FromProcess {
 		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
 	}
+	var faults []error // one repository that cannot be asked does not excuse the others
+	if h.Cut {
+		faults = append(faults, fmt.Errorf("the command has more than %d bytes, of which only the first were read", agent.MaxCommand))
+	}
 	if len(trees) == 0 {
-		return h.renew(ctx)
+		return errors.Join(append(faults, h.renew(ctx))...)
 	}
 	if t, l, err := h.ofAnother(ctx); err == nil && t != nil { // what cannot be read is said below
 		return h.deny(h.app.worktreeDenial(*t, l))
 	}
-	var faults []error // one repository that cannot be asked does not excuse the others
 	for tree, places := range trees {
 		in := h.in(tree)
 		p, l, err := in.deniedIn(ctx, tree, places)
