@@ -81,3 +81,34 @@ func (f failing) Read(context.Context, driver.Query) (driver.Snapshot, error) {
 }
 
 func (f failing) Commit(context.Context, driver.Batch) (int64, error) { return 0, f.err }
+
+// noWait is a driver whose server goes away under a wait.
+type noWait struct {
+	driver.Store
+	err error
+}
+
+func (n noWait) Wait(context.Context, []driver.Guard) error { return n.err }
+
+// A wait that the driver cannot go on with is over: the caller looks again, and
+// learns what is wrong if it lasts. What cannot pass ends the wait with an error.
+func TestWaitEndsEarly(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{errors.New("connection reset by peer"), true}, {ErrUnreachable, true},
+		{driver.ErrMissing, false}, {driver.ErrClosed, false}, {driver.ErrDenied, false},
+	} {
+		st := New(noWait{memstore.New(), c.err})
+		err := st.Wait(t.Context(), []driver.Guard{{Key: "lock/a"}})
+		if (err == nil) != c.want || err != nil && !errors.Is(err, c.err) {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := New(noWait{memstore.New(), context.Canceled}).Wait(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended: %v", err)
+	}
+}

@@ -98,7 +98,9 @@ func (s *Store) Close() error {
 }
 
 // Wait returns once one of the guards may no longer hold, the store is closed or
-// opened (it moves, say), or ctx ends.
+// opened (it moves, say), or ctx ends. A driver that cannot wait now, because a
+// server is down, say, ends the wait early: the caller reads again, and a read is
+// repeated with patience and names the trouble if it lasts.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	if rev := s.meta.Load(); rev > 0 {
 		guards = append([]driver.Guard{{Key: metaKey, Rev: rev}}, guards...)
@@ -106,6 +108,9 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	err := s.d.Wait(ctx, guards)
 	if err == nil && s.slow.Load() { // records that are not there yet would wake at once
 		err = s.pause(ctx, 500*time.Millisecond, 1)
+	}
+	if err != nil && !driver.Refusal(err) && !errors.Is(err, driver.ErrClosed) && ctx.Err() == nil {
+		err = s.pause(ctx, time.Second, 1)
 	}
 	return err
 }

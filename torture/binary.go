@@ -101,7 +101,7 @@ func (b *binary) result(o *op, err error, message string) {
 		o.Result = isLost
 	case 8:
 		o.Result = isError
-		if b.Outages {
+		if b.unanswered(o) {
 			o.Result, o.Unreached = isUnknown, true
 		}
 	case 5:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 )
 
 // The planted bugs show most kinds of violations; here are those that no
@@ -149,6 +150,13 @@ func TestRefusedProbe(t *testing.T) {
 	}
 	if new(worker).answer(&own, err); own.Result != isError {
 		t.Errorf("%+v", own)
+	}
+	fast, stopped := op{Kind: opRenew, Call: now()}, op{Kind: opRenew, Call: now() - int64(time.Minute)}
+	if new(worker).answer(&fast, store.ErrUnreachable); fast.Result != isError {
+		t.Errorf("a server that is there and was not reached: %+v", fast)
+	}
+	if new(worker).answer(&stopped, store.ErrUnreachable); !stopped.Unreached {
+		t.Errorf("a worker that was stopped in the middle of its call: %+v", stopped)
 	}
 }
 

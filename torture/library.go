@@ -11,7 +11,6 @@ import (
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 // rootOwner is the parent of all workers: they have one user, and exclude each
@@ -85,11 +84,21 @@ func (w *worker) answer(o *op, err error) {
 		o.Result, o.Holder, o.HeldKey = isHeld, held.Owner, held.Key
 	case errors.Is(err, lock.ErrLost):
 		o.Result = isLost
-	case w.Outages && !driver.Refusal(err):
+	case w.unanswered(o) && store.MayPass(err):
 		o.Result, o.Unreached = isUnknown, true
 	default:
 		o.Result, o.Err = isError, err.Error()
 	}
+}
+
+// answerTime is how long a driver waits for a server at least.
+const answerTime = 4 * time.Second
+
+// unanswered reports whether a call may end because the server could not be
+// reached: the server is away now and then, or the call took so long that its
+// time was over. That happens to a worker that was stopped in the middle of it.
+func (w *worker) unanswered(o *op) bool {
+	return w.Outages || now()-o.Call > int64(answerTime)
 }
 
 func granted(o *op, g lock.Grant) {

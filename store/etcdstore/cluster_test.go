@@ -230,9 +230,20 @@ func TestCompactedUnderTraffic(t *testing.T) {
 	tr.end(url)
 }
 
+// waiter tells when there is a record lock/waited. Like every waiter it looks
+// after each wait.
 func waiter(t *testing.T, s driver.Store) <-chan error {
 	waited := make(chan error, 1)
-	go func() { waited <- s.Wait(t.Context(), []driver.Guard{{Key: "lock/waited"}}) }()
+	st := store.New(s)
+	go func() {
+		var err error
+		for there := false; err == nil && !there; {
+			err = st.Wait(t.Context(), []driver.Guard{{Key: "lock/waited"}})
+			snap, bad := s.Read(t.Context(), driver.Query{Keys: []string{"lock/waited"}})
+			there = bad == nil && len(snap.Records) > 0
+		}
+		waited <- err
+	}()
 	return waited
 }
 
