@@ -35,9 +35,10 @@ cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...
 	GOOS=windows go build ./...
 
-typescript: build ## the TypeScript client against the real command
+typescript: build ## the TypeScript client, OpenCode's plugin, husky and lefthook against the real command
 	@scripts/need node npm
 	scripts/test-typescript bin/tasklock
+	scripts/test-installed bin/tasklock
 
 torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl

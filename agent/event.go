@@ -45,10 +45,11 @@ const MaxCommand = 128 << 10
 // hookNames are the events of each harness that mean more than a heartbeat.
 // Stop is none of them: it fires at every turn.
 var hookNames = map[string]map[string]What{
-	"claude": claudeNames,
-	"codex":  claudeNames,
-	"pi":     claudeNames, // by the extension that install writes
-	"gemini": {"SessionStart": SessionStart, "BeforeTool": BeforeTool, "AfterTool": AfterTool, "SessionEnd": SessionEnd},
+	"claude":   claudeNames,
+	"codex":    claudeNames,
+	"pi":       claudeNames, // by the extension that install writes
+	"opencode": claudeNames, // by its plugin
+	"gemini":   {"SessionStart": SessionStart, "BeforeTool": BeforeTool, "AfterTool": AfterTool, "SessionEnd": SessionEnd},
 	"cursor": {
 		"sessionStart": SessionStart, "preToolUse": BeforeTool, "beforeShellExecution": BeforeTool,
 		"postToolUse": AfterTool, "afterFileEdit": AfterTool, "afterShellExecution": AfterTool,
@@ -62,7 +63,7 @@ var claudeNames = map[string]What{
 }
 
 // Hooked names the harnesses that have hooks.
-func Hooked() []string { return []string{"claude", "codex", "gemini", "cursor", "pi"} }
+func Hooked() []string { return []string{"claude", "codex", "gemini", "cursor", "pi", "opencode"} }
 
 // Meaning is what an event of that name is, also where its JSON says nothing.
 func Meaning(harness, name string) What { return hookNames[harness][name] }

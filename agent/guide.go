@@ -27,35 +27,9 @@ Every command renews what its owner holds; --keep-alive auto renews while the
 agent's process lives. Locks of a session end with it.
 `
 
-// agentsText is the paragraph in AGENTS.md.
+// agentsText is the paragraph in the file of guidance that a harness reads.
 const agentsText = `## Shared work: tasklock
 
 Several agents work in this repository. Tasks and files that one of them works on are locked with tasklock:
 ` + "`tasklock next --claim`" + ` takes the next task, ` + "`tasklock acquire path:DIR`" + ` keeps others out of files,
 ` + "`tasklock release --all`" + ` gives everything back. ` + "`tasklock guide`" + ` has the rest.`
-
-// wholeMark shows that a file is ours.
-const wholeMark = "// tasklock: written by \"tasklock agents install pi\""
-
-// piExtension connects Pi, which has no hooks but modules, with "tasklock hook".
-const piExtension = wholeMark + `
-import { spawnSync } from "node:child_process";
-
-export default function (pi: any) {
-  const hook = (event: string, ctx: any, more: object = {}) => {
-    const session = process.env.PI_SESSION_ID ?? ctx?.sessionManager?.getSessionId?.() ?? "";
-    const input = JSON.stringify({ session_id: session, cwd: ctx?.cwd ?? process.cwd(), hook_event_name: event, ...more });
-    return spawnSync("tasklock", ["hook", "pi", event], { input, encoding: "utf8", timeout: 5000 });
-  };
-  pi.on("session_start", async (_event: any, ctx: any) => {
-    const out = hook("SessionStart", ctx);
-    if (out.status === 0 && out.stdout) pi.sendMessage?.({ customType: "tasklock", content: out.stdout, display: false });
-  });
-  pi.on("tool_call", async (event: any, ctx: any) => {
-    const out = hook("PreToolUse", ctx, { tool_name: event.toolName, tool_input: event.input });
-    if (out.status === 2) return { block: true, reason: out.stderr };
-  });
-  pi.on("tool_result", async (_event: any, ctx: any) => { hook("PostToolUse", ctx); });
-  pi.on("session_shutdown", async (_event: any, ctx: any) => { hook("SessionEnd", ctx); });
-}
-`

@@ -16,14 +16,22 @@ func TestInstallAndRemove(t *testing.T) {
 			`{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"mine"}]}]},"mcpServers":{"other":{"command":"x"}}}`,
 			"{\n  \"version\": 1,\n  \"hooks\": {\n    \"preToolUse\": [\n      {\"command\": \"./x.sh\"}\n    ],\n    \"SessionStart\": [ {\"hooks\": []} ]\n  }\n}\n",
 			"{\r\n  \"a\": \"\\\"}{\\\\\"\r\n}\r\n",
+			"// mine\n{\n  \"a\": 1, // one\n  /* two, */ \"b\": [1, 2,],\n}\n",
+			"{ // mine\n}", "{\n  \"a\": 1 // \"}\n  // last\n}\n", "{\"a\":1,}", "\ufeff{\"a\": 1}",
+			"{\r\n\t\"hooks\": {\r\n\t\t\"PreToolUse\": [ // mine\r\n\t\t\t{\"hooks\": [{\"command\": \"mine\"}]}, // and this\r\n\t\t],\r\n\t}\r\n}",
 			"  {\"hooks\": {\"Stop\": [ {\"hooks\": [ {\"type\": \"command\", \"command\": \"say\"} ] } ] } }  ",
 		},
-		".md":   {"", "# Rules\n", "# Rules", "# Rules\n\n\n", "a\r\nb\r\n"},
-		".toml": {"", "model = \"x\"\n", "[a]\nb = 1"},
-		".ts":   {""},
+		".md": {"", "# Rules\n", "# Rules", "# Rules\n\n\n", "a\r\nb\r\n"},
+		".toml": {
+			"", "model = \"x\"\n", "[a]\nb = 1", "a = 1\r\n\r\n[b]\r\nc = 2\r\n", "# only a comment", "[mcp_servers]\n", "[mcp_servers.other]\ncommand = \"x\" # mine\n",
+			"[mcp_servers.tasklock]\ncommand = \"/opt/tasklock\"\n", "[mcp_servers]\ntasklock = { command = \"x\" }\n", "mcp_servers.tasklock.command = \"x\"\n",
+			"mcp_servers = { tasklock = { command = \"x\" } }",
+		},
+		".ts": {""},
+		".js": {""},
 	}
 	for _, harness := range Installable() {
-		files, err := Files(harness)
+		files, err := Setup{Harness: harness}.Files()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,6 +52,9 @@ func TestInstallAndRemove(t *testing.T) {
 				if strings.HasSuffix(f.Path, ".json") {
 					keeps(t, f.Path, before, once)
 				}
+				if strings.Contains(before, "\r\n") && strings.Count(string(once), "\r\n") != strings.Count(string(once), "\n") {
+					t.Errorf("%s: lines end in two ways:\n%q", f.Path, once)
+				}
 				after, err := f.Remove(once)
 				if err != nil || string(after) != before {
 					t.Errorf("%s: %v: was\n%q\nis\n%q\nwith ours\n%s", f.Path, err, before, after, once)
@@ -60,7 +71,7 @@ func TestInstallAndRemove(t *testing.T) {
 func keeps(t *testing.T, path, before string, after []byte) {
 	t.Helper()
 	var was, is map[string]json.RawMessage
-	if err := json.Unmarshal(after, &is); err != nil {
+	if err := json.Unmarshal(plainJSON(after), &is); err != nil {
 		t.Errorf("%s %q: %v\n%s", path, before, err, after)
 		return
 	}
@@ -70,8 +81,13 @@ func keeps(t *testing.T, path, before string, after []byte) {
 	if before == "" {
 		return
 	}
-	if err := json.Unmarshal([]byte(before), &was); err != nil {
+	if err := json.Unmarshal(plainJSON([]byte(before)), &was); err != nil {
 		t.Fatal(err)
+	}
+	for _, comment := range []string{"// mine", "1, // one", "/* two, */ \"b\"", "1 // \"}\n  // last", "]}, // and this"} {
+		if strings.Contains(before, comment) && !strings.Contains(string(after), comment) {
+			t.Errorf("%s: the comment %s has lost what it is about:\n%s", path, comment, after)
+		}
 	}
 	for key, value := range was {
 		if key != "hooks" && key != "mcpServers" && string(is[key]) != string(value) {
@@ -85,10 +101,79 @@ func keeps(t *testing.T, path, before string, after []byte) {
 	}
 }
 
+// A table that is there twice keeps Codex from starting, and so does a file that cannot be read.
+func TestCodexConfigCanAlwaysBeRead(t *testing.T) {
+	ours := string(codexServer.block.install(nil))
+	for before, want := range map[string]string{
+		"[mcp_servers.tasklock]\ncommand = \"x\"\n":          "[mcp_servers.tasklock]\ncommand = \"x\"\n",
+		"[mcp_servers.tasklock]\ncommand = \"x\"\n\n" + ours: "[mcp_servers.tasklock]\ncommand = \"x\"\n", // of an earlier version
+		"a = 1\n\n" + ours: "a = 1\n\n" + ours,
+		"mcp_servers = { other = { command = \"x\" } }\n": "",
+		"mcp_servers = 7\n":               "",
+		"[a\n":                            "",
+		"[a]\nb = 1\n[a]\nc = 1\n":        "",
+		"[[mcp_servers]]\nname = \"x\"\n": "",
+		"[mcp_servers.\"tasklock\"]\nurl = \"https://x.example\"": "[mcp_servers.\"tasklock\"]\nurl = \"https://x.example\"",
+	} {
+		got, err := codexServer.install([]byte(before))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %v: %q", before, err, got)
+		}
+	}
+	if got, err := codexServer.remove([]byte("a = 1\n\n" + ours + "late = 2\n")); err == nil {
+		t.Errorf("a key went to another table: %s", got)
+	}
+	if got, err := codexServer.remove([]byte("[mcp_servers.tasklock]\ncommand = \"x\"\n\n" + ours)); err != nil || string(got) != "[mcp_servers.tasklock]\ncommand = \"x\"\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// The paragraph stands where the harness reads.
+func TestGuidanceIsWhereTheHarnessReads(t *testing.T) {
+	for _, c := range []struct {
+		harness string
+		there   map[string]string
+		want    string
+	}{
+		{"claude", nil, "AGENTS.md"},
+		{"claude", map[string]string{"AGENTS.md": "x"}, "AGENTS.md"},
+		{"claude", map[string]string{"AGENTS.md": "x", "CLAUDE.md": "y"}, "CLAUDE.md"},
+		{"claude", map[string]string{"CLAUDE.md": ""}, "CLAUDE.md"},
+		{"claude", map[string]string{".claude/CLAUDE.md": "y"}, ".claude/CLAUDE.md"},
+		{"claude", map[string]string{"CLAUDE.md": "# Us\r\n\r\n@AGENTS.md\r\n"}, "AGENTS.md"},
+		{"claude", map[string]string{"CLAUDE.md": "see `@AGENTS.md` and a@AGENTS.md"}, "CLAUDE.md"},
+		{"gemini", map[string]string{"AGENTS.md": "x"}, "GEMINI.md"},
+		{"gemini", map[string]string{"GEMINI.md": "@./AGENTS.md"}, "AGENTS.md"},
+		{"gemini", map[string]string{".gemini/settings.json": "{ // x\n\"context\": {\"fileName\": [\"X.md\", \"AGENTS.md\"]}}"}, "AGENTS.md"},
+		{"gemini", map[string]string{"~/.gemini/settings.json": `{"context": {"fileName": "NOTES.md"}}`}, "NOTES.md"},
+		{"codex", map[string]string{"AGENTS.md": "x", "CLAUDE.md": "y"}, "AGENTS.md"},
+		{"codex", map[string]string{"AGENTS.override.md": "x"}, "AGENTS.override.md"},
+		{"cursor", map[string]string{"CLAUDE.md": "x"}, "AGENTS.md"},
+		{"opencode", map[string]string{"CLAUDE.md": "x"}, "CLAUDE.md"},
+		{"pi", map[string]string{"CLAUDE.md": "x", "AGENTS.md": "x"}, "AGENTS.md"},
+	} {
+		s := Setup{Harness: c.harness, Read: func(name string) []byte {
+			if text, ok := c.there[name]; ok {
+				return []byte(text)
+			}
+			return nil
+		}}
+		files, err := s.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if f.Guidance && !f.Former && f.Path != c.want {
+				t.Errorf("%s with %q: %s, want %s", c.harness, c.there, f.Path, c.want)
+			}
+		}
+	}
+}
+
 func TestInstallLeavesAloneWhatItCannotRead(t *testing.T) {
-	for _, bad := range []string{"{", "[]", "null", "// comment\n{}", `{"a":1,}`, "x", `{"hooks":[]}`, `{"hooks":{"PreToolUse":{}}}`, `{"mcpServers":7}`} {
+	for _, bad := range []string{"{", "[]", "null", "/* comment\n{}", `{"a":1,,}`, "{,}", "{//}", "x", `{"hooks":[]}`, `{"hooks":{"PreToolUse":{}}}`, `{"mcpServers":7}`} {
 		for _, harness := range []string{"claude", "gemini"} {
-			files, _ := Files(harness)
+			files, _ := Setup{Harness: harness}.Files()
 			failed := false
 			for _, f := range files {
 				if strings.HasSuffix(f.Path, ".json") {
@@ -104,7 +189,7 @@ func TestInstallLeavesAloneWhatItCannotRead(t *testing.T) {
 			}
 		}
 	}
-	files, _ := Files("pi")
+	files, _ := Setup{Harness: "pi"}.Files()
 	if _, err := files[0].Install([]byte("export default 1")); err == nil {
 		t.Error("somebody's own extension was replaced")
 	}
@@ -112,7 +197,7 @@ func TestInstallLeavesAloneWhatItCannotRead(t *testing.T) {
 
 // An entry of an earlier version is replaced, one that was changed by hand stays.
 func TestInstallReplacesItsOwn(t *testing.T) {
-	files, _ := Files("claude")
+	files, _ := Setup{Harness: "claude"}.Files()
 	old := `{"hooks":{"PreToolUse":[{"matcher":"Edit","hooks":[{"type":"command","command":"tasklock hook claude PreToolUse"}]}]}}`
 	text, err := files[0].Install([]byte(old))
 	if err != nil || strings.Count(string(text), "PreToolUse") != 2 || strings.Contains(string(text), `"Edit"`) {
@@ -129,11 +214,11 @@ func TestInstallReplacesItsOwn(t *testing.T) {
 
 // A mark whose other half was lost does not make ours of what follows it.
 func TestInstallWithHalfABlock(t *testing.T) {
-	files, err := Files("pi")
+	files, err := Setup{Harness: "pi"}.Files()
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents := files[len(files)-1]
+	agents := files[1]
 	for _, before := range []string{
 		"# x\n<!-- tasklock:begin -->\nmine\n",
 		"# x\n<!-- tasklock:end -->\nmine\n",
@@ -181,18 +266,19 @@ func tokens(text string) (n int) {
 
 func FuzzInstall(f *testing.F) {
 	f.Add([]byte(`{"hooks":{"PreToolUse":[]},"mcpServers":{}}`))
+	f.Add([]byte("{ // c\n \"hooks\": {}, /* x */ \"mcpServers\": {\"a\": 1,},}"))
 	f.Add([]byte("{\n \"a\" : [ {} , {\"b\":[]} ]\n}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		files, _ := Files("gemini")
+		files, _ := Setup{Harness: "gemini"}.Files()
 		once, err := files[0].Install(text)
 		if err != nil {
 			return
 		}
-		if !json.Valid(once) {
+		if !json.Valid(plainJSON(once)) {
 			t.Fatalf("%q became %q", text, once)
 		}
 		after, err := files[0].Remove(once)
-		if err != nil || after != nil && !json.Valid(after) {
+		if err != nil || after != nil && !json.Valid(plainJSON(after)) {
 			t.Fatalf("%q became %q: %v", text, after, err)
 		}
 	})

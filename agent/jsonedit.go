@@ -10,7 +10,7 @@ import (
 
 // Settings of harnesses belong to people. They are changed as text: what is put
 // in is one piece at one place, and taking it out again leaves the file byte
-// for byte as it was; order, spaces and unknown keys stay.
+// for byte as it was; order, spaces, comments and unknown keys stay.
 
 // jsonNode is a value with the place of its text.
 type jsonNode struct {
@@ -23,6 +23,7 @@ type jsonNode struct {
 
 // parseJSON reads a whole document, which must be an object.
 func parseJSON(text []byte) (*jsonNode, error) {
+	text = plainJSON(text)
 	var any map[string]json.RawMessage
 	if err := json.Unmarshal(text, &any); err != nil {
 		var bad *json.SyntaxError
@@ -126,39 +127,111 @@ func (n *jsonNode) itemStart(i int) int {
 	return n.items[i].start
 }
 
-// insertJSON puts an item at the end of an object (with its key) or an array.
+// insertJSON puts an item at the end of an object (with its key) or an array;
+// where there are comments at its beginning, because a comment belongs to what
+// stands before it.
 func insertJSON(text []byte, n *jsonNode, key, value string, depth int) []byte {
 	unit := indentOf(text)
 	indent := strings.Repeat(unit, depth+1)
+	first := len(n.items) > 0 && !bytes.Equal(plainJSON(text), text)
 	var b bytes.Buffer
 	at := n.start + 1
-	if len(n.items) > 0 {
+	if len(n.items) > 0 && !first {
 		at = n.items[len(n.items)-1].end
 		b.WriteByte(',')
 	}
 	b.WriteString("\n" + indent)
 	if n.open == '{' {
-		name, _ := json.Marshal(key)
-		b.Write(name)
-		b.WriteString(": ")
+		b.WriteString(jsonText(key) + ": ")
 	}
 	_ = json.Indent(&b, []byte(value), indent, unit)
-	if len(n.items) == 0 && n.end-n.start == 2 && depth > 0 {
+	switch {
+	case first:
+		b.WriteByte(',')
+	case len(n.items) == 0 && n.end-n.start == 2 && depth > 0:
 		b.WriteString("\n" + strings.Repeat(unit, depth)) // "{}" was in one line
 	}
-	return bytes.Join([][]byte{text[:at], b.Bytes(), text[at:]}, nil)
+	piece := bytes.ReplaceAll(b.Bytes(), []byte("\n"), []byte(newline(text)))
+	return bytes.Join([][]byte{text[:at], piece, text[at:]}, nil)
 }
 
-// cutJSON takes an item out, the other way round.
+// cutJSON takes an item out, the other way round. Comments around it stay.
 func cutJSON(text []byte, n *jsonNode, i int) []byte {
-	from, to := n.start+1, n.items[i].end
+	plain := plainJSON(text)
+	start, from, to := n.itemStart(i), n.start+1, n.items[i].end
+	comma := func(at int) int { return at + bytes.IndexByte(plain[at:], ',') }
+	without := func(from, to int) []byte { return append(bytes.Clone(text[:from]), text[to:]...) }
 	switch {
 	case i > 0:
 		from = n.items[i-1].end
+		if c := comma(from); !bytes.Equal(plain[from:start], text[from:start]) { // a comment between
+			text = without(start, to)
+			return without(c, c+1)
+		}
 	case len(n.items) > 1:
-		from, to = n.itemStart(0), n.itemStart(1)
+		to = comma(to) + 1
+		if !bytes.Equal(plain[from:start], text[from:start]) {
+			from = start
+		}
 	}
-	return append(bytes.Clone(text[:from]), text[to:]...)
+	return without(from, to)
+}
+
+// plainJSON is the text with spaces in place of comments, of commas behind the
+// last item, and of a byte order mark: some harnesses take them. What is where
+// stays the same.
+func plainJSON(text []byte) []byte {
+	out := bytes.Clone(text)
+	blank := func(from, to int) {
+		for i := from; i < to; i++ {
+			if out[i] != '\n' && out[i] != '\r' {
+				out[i] = ' '
+			}
+		}
+	}
+	if bytes.HasPrefix(out, []byte("\ufeff")) {
+		blank(0, 3)
+	}
+	before, last, comma := byte(0), byte(0), -1 // the two marks before this one, and where a comma was
+	for i := 0; i < len(out); {
+		end := i + 1
+		switch c := out[i]; {
+		case c == '"':
+			for end < len(out) && out[end] != '"' {
+				if out[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(out))
+		case bytes.HasPrefix(out[i:], []byte("//")):
+			end = lineEnd(out, i)
+			blank(i, end)
+		case bytes.HasPrefix(out[i:], []byte("/*")):
+			n := bytes.Index(out[i+2:], []byte("*/"))
+			if n < 0 {
+				return out // not closed: it is no JSON
+			}
+			end = i + 2 + n + 2
+			blank(i, end)
+		case (c == '}' || c == ']') && last == ',' && before != ',' && before != '{' && before != '[':
+			blank(comma, comma+1)
+		case c == ',':
+			comma = i
+		}
+		if c := out[i]; strings.IndexByte(" \t\r\n", c) < 0 {
+			before, last = last, c
+		}
+		i = end
+	}
+	return out
+}
+
+func lineEnd(text []byte, from int) int {
+	if n := bytes.IndexByte(text[from:], '\n'); n >= 0 {
+		return from + n
+	}
+	return len(text)
 }
 
 // indentOf is how the document indents: the spaces before its first key.

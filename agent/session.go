@@ -29,12 +29,13 @@ func (e Event) Identity(in Input) Identity {
 }
 
 // NeedsOwner reports whether the harness's shell commands must name the owner
-// themselves: a subagent has its parent's environment, Cursor gives its commands
+// themselves: a subagent has its parent's environment (other than in Codex and
+// OpenCode), Cursor gives its commands
 // no session, and those of Gemini have one only if a note says so.
 func (e Event) NeedsOwner(in Input) bool {
 	switch {
 	case e.Agent != "":
-		return e.Harness != "codex"
+		return e.Harness != "codex" && e.Harness != "opencode"
 	case e.Harness == "gemini":
 		env := in.Env
 		in.Env = func(k string) string {

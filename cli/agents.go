@@ -2,36 +2,38 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/repo"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 type agentsOptions struct {
-	check, remove, print, yes bool
+	check, remove, print, yes, local bool
 }
 
 func newAgentsCmd(a *App) *cobra.Command {
 	o := &agentsOptions{}
 	install := &cobra.Command{
 		Use:   "install HARNESS",
-		Short: "Set up a coding agent for this project: hooks, MCP server, AGENTS.md",
-		Long: `Write into this project what a coding agent (claude, codex, gemini, cursor or pi)
-needs to keep to the locks: its hooks, an entry for "tasklock mcp", and a marked
-paragraph in AGENTS.md. What is there is kept, and a file that cannot be read is
-left alone. On a terminal it asks before each file. Doing it again changes nothing;
---remove takes out exactly what was put in.`,
+		Short: "Set up a coding agent for this project: hooks, MCP server, guidance",
+		Long: `Write into this project what a coding agent (claude, codex, gemini, cursor, pi or
+opencode) needs to keep to the locks: its hooks, an entry for "tasklock mcp", and a
+marked paragraph in the file that the agent reads (AGENTS.md, CLAUDE.md, GEMINI.md).
+Existing text and comments are kept, and a file that cannot be read is left alone. On
+a terminal it asks before each file. Both install and --remove are idempotent;
+--remove takes out exactly what was put in.
+
+Commit the files to share them: a colleague without tasklock gets one line at the
+start of a session. --local sets up this worktree for you alone: git does not track
+the files. With hooks.strict in the configuration, the hooks that are written deny
+also when tasklock is missing or too slow (too slow: Claude Code only).`,
 		Example: `  tasklock agents install claude
+  tasklock agents install claude --local
   tasklock agents install codex --print
   tasklock agents install gemini --remove`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -41,40 +43,35 @@ left alone. On a terminal it asks before each file. Doing it again changes nothi
 			return nil
 		},
 		ValidArgs: agent.Installable(),
-		RunE:      a.does(func(_ context.Context, args []string) error { return o.run(a, args[0]) }),
+		RunE:      a.does(func(ctx context.Context, args []string) error { return o.run(ctx, a, args[0]) }),
 	}
 	f := install.Flags()
 	f.BoolVar(&o.check, "check", false, "only tell whether it is set up: exit 0, else 4")
 	f.BoolVar(&o.remove, "remove", false, "take it out again")
 	f.BoolVar(&o.print, "print", false, "only print what the files would hold")
+	f.BoolVar(&o.local, "local", false, "for you alone: in files that git does not track")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	install.MarkFlagsMutuallyExclusive("check", "remove", "print")
 	return a.group("agents", "Set up coding agents", install)
 }
 
-// planned is a file with its text as it is and as it will be; nil: no file.
-type planned struct {
-	File    string `json:"file"`
-	What    string `json:"what"`
-	Did     string `json:"did"` // written, removed, unchanged, skipped
-	was, is []byte
-	mode    os.FileMode
-}
-
-func (o *agentsOptions) run(a *App, harness string) error {
-	files, err := agent.Files(harness)
-	if err != nil {
-		return usagef("%v", err)
-	}
-	tree, err := repo.TreeOf(a.Dir)
+func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
+	in, err := a.installation(ctx, harness)
 	if err != nil {
 		return err
 	}
-	plan, err := o.plan(tree.Top, files) // of all files, before one is written
-	if err != nil {
-		return err
+	var plan []planned // of all files, before one is written
+	switch {
+	case o.remove:
+		plan, err = in.removal(o.local)
+	case o.check && !o.local:
+		plan, err = in.whicheverIsThere()
+	default:
+		plan, err = in.plan(o.local)
 	}
 	switch {
+	case err != nil:
+		return err
 	case o.print:
 		return o.show(a, plan)
 	case o.check:
@@ -82,134 +79,148 @@ func (o *agentsOptions) run(a *App, harness string) error {
 	}
 	ask := !o.yes && !a.DryRun && isTerminal(a.Stdin) && isTerminal(a.Stderr)
 	if !ask && !o.yes && !a.DryRun {
-		if err := staysIn(tree, plan); err != nil {
+		if err := staysIn(in.tree, plan); err != nil {
 			return err
 		}
 	}
-	in := bufio.NewReader(a.Stdin)
+	stdin := bufio.NewReader(a.Stdin)
 	for i := range plan {
-		if err := plan[i].carryOut(a, ask, in); err != nil {
+		if err := plan[i].carryOut(a, in.tree.Top, ask, stdin); err != nil {
 			return err
 		}
 	}
-	return o.answer(a, plan)
+	return o.answer(a, plan, in.sharing(plan, o))
 }
 
-// staysIn refuses to follow a link out of the project unasked: whoever made the
-// repository has made its links.
-func staysIn(tree repo.Tree, plan []planned) error {
-	for _, p := range plan {
-		if _, err := tree.Name(tree.Top, p.File); err != nil && !p.same() {
-			return fmt.Errorf("%w: a link leads out of this project, to %s; nothing is changed; say --yes if that is meant", driver.ErrUnsafe, p.File)
-		}
-	}
-	return nil
+// installation is a harness in a worktree.
+type installation struct {
+	ctx    context.Context
+	tree   repo.Tree
+	setup  agent.Setup
+	others []string // worktrees of the same repository
 }
 
-func (o *agentsOptions) plan(top string, files []agent.File) (plan []planned, err error) {
-	for _, f := range files {
-		path, err := repo.Real(filepath.Join(top, filepath.FromSlash(f.Path))) // a link stays a link
-		if err != nil {
-			return nil, err
-		}
-		p := planned{File: path, What: f.What, mode: 0o644}
-		if fi, err := os.Stat(path); err == nil {
-			p.mode = fi.Mode().Perm()
-		}
-		p.was, err = os.ReadFile(path)
-		switch {
-		case repo.Absent(err):
-			p.was = nil
-		case err != nil:
-			return nil, err
-		case p.was == nil:
-			p.was = []byte{}
-		}
-		if o.remove {
-			p.is, err = f.Remove(p.was)
-		} else {
-			p.is, err = f.Install(p.was)
-		}
-		if err != nil {
-			return nil, &ConfigError{File: path, Msg: strings.TrimPrefix(err.Error(), f.Path+": ")}
-		}
-		plan = append(plan, p)
+func (a *App) installation(ctx context.Context, harness string) (*installation, error) {
+	in := &installation{ctx: ctx}
+	var err error
+	if in.tree, err = repo.TreeOf(a.Dir); err != nil {
+		return nil, err
 	}
-	return plan, nil
+	in.setup = agent.Setup{Harness: harness}
+	if _, err := in.setup.Files(); err != nil {
+		return nil, usagef("%v", err)
+	}
+	if cfg, err := a.Config(); err == nil {
+		in.setup.Strict = cfg.StrictHooks()
+	}
+	in.setup.Read = reader(in.tree.Top, a.Env("HOME"))
+	if in.tree.Git != "" {
+		in.others = otherWorktrees(ctx, in.tree)
+	}
+	return in, nil
 }
 
-// same reports that there is nothing to do.
-func (p planned) same() bool { return (p.was == nil) == (p.is == nil) && bytes.Equal(p.was, p.is) }
-
-func (p *planned) carryOut(a *App, ask bool, in *bufio.Reader) error {
-	switch {
-	case p.same():
-		p.Did = "unchanged"
-		return nil
-	case ask && !agreed(a, p, in):
-		p.Did = "skipped"
-		return nil
-	case p.is == nil:
-		p.Did = "removed"
-		if a.DryRun {
-			return nil
-		}
-		_ = os.Remove(p.File)
-		_ = os.Remove(filepath.Dir(p.File)) // if it is empty now
-		return nil
-	}
-	p.Did = "written"
-	if a.DryRun {
-		return nil
-	}
-	if now, err := os.ReadFile(p.File); err == nil && !bytes.Equal(now, p.was) || err != nil && !repo.Absent(err) {
-		return errors.Join(usagef("%s has changed meanwhile: run it again", p.File), err)
-	}
-	if err := os.MkdirAll(filepath.Dir(p.File), 0o755); err != nil {
-		return err
-	}
-	return writeWhole(p.File, p.is, p.mode)
-}
-
-func agreed(a *App, p *planned, in *bufio.Reader) bool {
-	question := "Write " + p.What + " into " + p.File + "? [Y/n] "
-	if p.is == nil {
-		question = "Remove " + p.File + "? [Y/n] "
-	}
-	_, _ = a.Stderr.Write([]byte(clean(question)))
-	line, err := in.ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return err == nil && (answer == "" || answer == "y" || answer == "yes")
-}
-
-func (o *agentsOptions) answer(a *App, plan []planned) error {
-	return a.answer(map[string]any{"files": plan}, func(p *printer) {
-		for _, f := range plan {
-			switch {
-			case f.Did == "unchanged" && o.remove:
-				p.line("%s has nothing of tasklock.", f.File)
-			case f.Did == "unchanged":
-				p.line("%s is set up already.", f.File)
-			case f.Did == "skipped":
-				p.line("%s is left as it is.", f.File)
-			case f.Did == "removed":
-				p.line("%s %s.", a.did("Removed", "Would remove"), f.File)
-			case o.remove:
-				p.line("%s %s out of %s.", a.did("Took", "Would take"), f.What, f.File)
-			default:
-				p.line("%s %s: %s.", a.did("Wrote", "Would write"), f.File, f.What)
+// reader reads files of a worktree, and those of a home with "~/" in front.
+func reader(top, home string) func(string) []byte {
+	return func(name string) []byte {
+		path := top + "/" + name
+		if rest, ok := strings.CutPrefix(name, "~/"); ok {
+			if home == "" {
+				return nil
 			}
+			path = home + "/" + rest
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && text == nil {
+			text = []byte{}
+		}
+		return text
+	}
+}
+
+// sharing is what has to be done so that others have the files too.
+type sharing struct {
+	Commit    []string `json:"commit,omitempty"`    // files that git would take
+	Ignored   []string `json:"ignored,omitempty"`   // files that git ignores, although others should have them
+	Worktrees []string `json:"worktrees,omitempty"` // where they are missing
+}
+
+func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
+	if o.remove || in.tree.Git == "" {
+		return s
+	}
+	for _, p := range plan {
+		name, err := in.tree.Name(in.tree.Top, p.File)
+		switch {
+		case p.Did != "written" || p.git || o.local || err != nil:
+		case in.ignored(name):
+			s.Ignored = append(s.Ignored, name)
+		default:
+			s.Commit = append(s.Commit, name)
+		}
+	}
+	for _, other := range in.others {
+		if missing, err := in.in(other).missing(o.local); err != nil || len(missing) > 0 {
+			s.Worktrees = append(s.Worktrees, other)
+		}
+	}
+	return s
+}
+
+func (o *agentsOptions) answer(a *App, plan []planned, s sharing) error {
+	data := struct {
+		Files []planned `json:"files"`
+		sharing
+	}{shown(plan), s}
+	return a.answer(data, func(p *printer) {
+		for _, f := range shown(plan) {
+			o.line(a, p, f)
+		}
+		if len(s.Commit) > 0 {
+			p.line("Commit these files, so that other clones and worktrees have them: git add %s", strings.Join(shellWordsOf(s.Commit), " "))
+		}
+		for _, name := range s.Ignored {
+			p.line("%s is ignored by git, so nobody else gets it.", name)
+		}
+		switch n := len(s.Worktrees); {
+		case n > 0 && o.local:
+			p.line("Other worktrees do not have them; run this there too: %s", strings.Join(s.Worktrees, ", "))
+		case n > 0:
+			p.line("Other worktrees do not have them until they merge that commit: %s", strings.Join(s.Worktrees, ", "))
 		}
 	})
 }
 
+func (o *agentsOptions) line(a *App, p *printer, f planned) {
+	switch {
+	case f.Did == "unchanged" && o.remove:
+		p.line("%s has nothing of tasklock.", f.File)
+	case f.Did == "unchanged":
+		p.line("%s is set up already.", f.File)
+	case f.Did == "skipped":
+		p.line("%s is left as it is.", f.File)
+	case f.Did == "tracked" && f.ByHand != "":
+		p.line("%s is tracked by git and left as it is; for you alone: %s", f.File, f.ByHand)
+	case f.Did == "tracked":
+		p.line("%s is tracked by git and left as it is.", f.File)
+	case f.Did == "kept":
+		p.line("%s keeps %s: another agent reads it there.", f.File, f.What)
+	case f.Did == "removed":
+		p.line("%s %s.", a.did("Removed", "Would remove"), f.File)
+	case o.remove || f.is == nil:
+		p.line("%s %s out of %s.", a.did("Took", "Would take"), f.What, f.File)
+	default:
+		p.line("%s %s: %s.", a.did("Wrote", "Would write"), f.File, f.What)
+	}
+}
+
 func (o *agentsOptions) show(a *App, plan []planned) error {
 	texts := map[string]string{}
-	for _, f := range plan {
+	for _, f := range shown(plan) {
 		texts[f.File] = string(f.is)
 	}
 	return a.answer(map[string]any{"files": texts}, func(p *printer) {
-		for _, f := range plan {
+		for _, f := range shown(plan) {
 			p.line("%s:", styled{f.File, strong})
 			for line := range strings.Lines(string(f.is)) {
 				p.line("%s", strings.TrimRight(line, "\r\n"))
@@ -220,24 +231,40 @@ func (o *agentsOptions) show(a *App, plan []planned) error {
 }
 
 func (o *agentsOptions) tell(a *App, harness string, plan []planned) error {
-	missing := []string{}
-	for _, f := range plan {
-		if !f.same() {
-			missing = append(missing, f.File)
-		}
-	}
+	missing := missingOf(plan)
 	err := a.answer(map[string]any{"installed": len(missing) == 0, "missing": missing}, func(p *printer) {
 		for _, f := range missing {
 			p.line("%s is not set up.", f)
 		}
 		if len(missing) == 0 {
 			p.line("%s is set up.", harness)
-		} else {
-			p.line("Next: %s", a.commandLine("agents", "install", harness))
+			return
 		}
+		next := []string{"agents", "install", harness}
+		if o.local {
+			next = append(next, "--local")
+		}
+		p.line("Next: %s", a.commandLine(next...))
 	})
 	if err == nil && len(missing) > 0 {
 		return &exitWith{ExitNone}
 	}
 	return err
+}
+
+func shellWordsOf(words []string) (out []string) {
+	for _, w := range words {
+		out = append(out, shellQuote(w))
+	}
+	return out
+}
+
+func (in *installation) ignored(name string) bool {
+	_, err := git(in.ctx, in.tree.Top, "check-ignore", "-q", "--", name)
+	return err == nil
+}
+
+func (in *installation) tracked(name string) bool {
+	_, err := git(in.ctx, in.tree.Top, "ls-files", "--error-unmatch", "--", name)
+	return in.tree.Git != "" && err == nil
 }

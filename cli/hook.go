@@ -22,8 +22,8 @@ func newHookCmd(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hook HARNESS EVENT",
 		Short: "Serve a coding agent's hook: facts, renewal, denial, release",
-		Long: `Read the JSON of a hook event of claude, codex, gemini or cursor on standard input,
-and answer as that harness expects. "agents install" registers it.
+		Long: `Read the JSON of a hook event of claude, codex, gemini, cursor, pi or opencode on
+standard input, and answer as that harness expects. "agents install" registers it.
 
 The start of a session tells what is locked; a tool that would write what another
 owner's path lock covers is denied (exit 2, and never for another reason); a

@@ -19,7 +19,7 @@ import (
 func TestCommandsInTextsExist(t *testing.T) {
 	texts := map[string]string{"guide": agent.Guide}
 	for _, harness := range agent.Installable() {
-		files, err := agent.Files(harness)
+		files, err := agent.Setup{Harness: harness, Strict: true}.Files()
 		if err != nil {
 			t.Fatal(err)
 		}

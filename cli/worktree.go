@@ -197,6 +197,17 @@ func worktrees(ctx context.Context, dir string) (paths []string, branches map[st
 	return paths, branches, nil
 }
 
+// otherWorktrees are those that have files, without the one of tree.
+func otherWorktrees(ctx context.Context, tree repo.Tree) []string {
+	paths, _, err := worktrees(ctx, tree.Top)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return path == tree.Top || !repo.Exists(filepath.Join(path, ".git")) // bare, or gone
+	})
+}
+
 func checkedOut(ctx context.Context, dir, branch string) (bool, error) {
 	_, branches, err := worktrees(ctx, dir)
 	for _, b := range branches {

@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A Setup says which harness is set up in a project, and how.
+type Setup struct {
+	Harness string
+	Local   bool // for one person: files that git need not track
+	Strict  bool // a hook that is missing or fails denies
+	// Read returns a file of the project, or of the user's home with "~/" in front; nil: it is not there. Where the
+	// harness reads guidance depends on what is there. A nil Read knows no file.
+	Read func(name string) []byte
+}
+
+// Installable names the harnesses that can be set up.
+func Installable() []string { return []string{"claude", "codex", "gemini", "cursor", "pi", "opencode"} }
+
+// mcpServer is the entry of most harnesses for our MCP server.
+var mcpServer = []entry{{path: []string{"mcpServers"}, key: "tasklock", value: `{"command": "tasklock", "args": ["mcp"]}`}}
+
+// Files are the files of a harness in a project.
+func (s Setup) Files() ([]File, error) {
+	switch s.Harness {
+	case "claude":
+		settings := ".claude/settings.json"
+		if s.Local {
+			settings = ".claude/settings.local.json"
+		}
+		return s.with(
+			File{Path: settings, What: "hooks", entries: s.hookEntries(claudeHooks)},
+			File{Path: ".mcp.json", What: "the MCP server", ByHand: "claude mcp add --scope local tasklock -- tasklock mcp", entries: mcpServer},
+		), nil
+	case "codex":
+		return s.with(
+			File{Path: ".codex/hooks.json", What: "hooks", entries: s.hookEntries(codexHooks)},
+			File{Path: ".codex/config.toml", What: "the MCP server", ByHand: "codex mcp add tasklock -- tasklock mcp", table: codexServer},
+		), nil
+	case "gemini":
+		return s.with(File{Path: ".gemini/settings.json", What: "hooks and the MCP server", entries: append(s.hookEntries(geminiHooks), mcpServer...)}), nil
+	case "cursor":
+		return s.with(
+			File{Path: ".cursor/hooks.json", What: "hooks", entries: s.hookEntries(cursorHooks), empty: "{\n  \"version\": 1\n}\n"},
+			File{Path: ".cursor/mcp.json", What: "the MCP server", entries: mcpServer},
+		), nil
+	case "pi":
+		return s.with(File{Path: ".pi/extensions/tasklock.ts", What: "an extension", whole: s.module(piExtension)}), nil
+	case "opencode":
+		config := "opencode.json"
+		if s.read(config) == nil && s.read(config+"c") != nil {
+			config += "c"
+		}
+		return s.with(
+			File{Path: ".opencode/plugins/tasklock.js", What: "a plugin", whole: s.module(openCodePlugin)},
+			File{Path: config, What: "the MCP server", empty: "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n", entries: []entry{
+				{path: []string{"mcp"}, key: "tasklock", value: `{"type": "local", "command": ["tasklock", "mcp"]}`},
+			}},
+		), nil
+	}
+	return nil, fmt.Errorf("unknown harness %q; known are %s", s.Harness, strings.Join(Installable(), ", "))
+}
+
+func (s Setup) with(files ...File) []File { return append(files, s.guidance()...) }
+
+func (s Setup) read(name string) []byte {
+	if s.Read == nil {
+		return nil
+	}
+	return s.Read(name)
+}
+
+// module is the text of an extension, which must know how strict it is also
+// where there is no tasklock to ask.
+func (s Setup) module(text string) string {
+	return fmt.Sprintf("%s %q\n", wholeMark, "tasklock agents install "+s.Harness) + strings.Replace(text, "STRICT", fmt.Sprint(s.Strict), 1)
+}
+
+// hooked is an event and the tools it is about.
+type hooked struct{ event, matcher string }
+
+// WorktreeCreate is not among them: a hook there replaces git's own. Stop is
+// not needed: tools and prompts are heartbeats enough.
+var (
+	claudeHooks = []hooked{
+		{"SessionStart", ""},
+		{"PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*"},
+		{"PostToolUse", ""},
+		{"UserPromptSubmit", ""},
+		{"SubagentStart", ""},
+		{"SubagentStop", ""},
+		{"SessionEnd", ""},
+	}
+	codexHooks = []hooked{
+		{"SessionStart", ""},
+		{"PreToolUse", "Bash|apply_patch|mcp__.*"},
+		{"PostToolUse", ""},
+		{"UserPromptSubmit", ""},
+		{"SubagentStart", ""},
+		{"SubagentStop", ""},
+		{"SessionEnd", ""},
+	}
+	geminiHooks = []hooked{{"SessionStart", ""}, {"BeforeTool", "write_file|replace|run_shell_command|mcp_.*"}, {"AfterTool", ""}, {"BeforeAgent", ""}, {"SessionEnd", ""}}
+	cursorHooks = []hooked{
+		{"sessionStart", ""},
+		{"preToolUse", ""},
+		{"beforeShellExecution", ""},
+		{"postToolUse", ""},
+		{"beforeSubmitPrompt", ""},
+		{"subagentStart", ""},
+		{"subagentStop", ""},
+		{"sessionEnd", ""},
+	}
+)
+
+// hookEntries are the events of a harness in its own form. Gemini counts in
+// milliseconds; Claude Code can deny when a hook is too slow.
+func (s Setup) hookEntries(events []hooked) (out []entry) {
+	for _, e := range events {
+		value := "{"
+		if e.matcher != "" {
+			value += fmt.Sprintf(`"matcher": %q, `, e.matcher)
+		}
+		command := jsonText(s.hookCommand(e.event))
+		switch {
+		case s.Harness == "cursor":
+			value = fmt.Sprintf(`{"command": %s}`, command)
+		case s.Harness == "gemini":
+			value += fmt.Sprintf(`"hooks": [{"name": "tasklock", "type": "command", "command": %s, "timeout": 5000}]}`, command)
+		case s.Harness == "claude" && s.denies(e.event):
+			value += fmt.Sprintf(`"hooks": [{"type": "command", "command": %s, "timeout": 5, "onFailure": "block"}]}`, command)
+		default:
+			seconds := 5
+			if s.Harness == "codex" && Meaning(s.Harness, e.event) == SessionEnd {
+				seconds = 3 // it warns of more at each start
+			}
+			value += fmt.Sprintf(`"hooks": [{"type": "command", "command": %s, "timeout": %d}]}`, command, seconds)
+		}
+		out = append(out, entry{path: []string{"hooks", e.event}, value: value, ours: oursAlone})
+	}
+	return out
+}
+
+func (s Setup) denies(event string) bool { return s.Strict && Meaning(s.Harness, event) == BeforeTool }
+
+// notInstalled is what somebody without tasklock reads, once a session.
+const notInstalled = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
+
+// hookCommand is the shell command of an event. Whoever shares the project and
+// has no tasklock gets one line when a session starts, not an error at every
+// event. It is written so that sh, bash, zsh and fish all understand it.
+func (s Setup) hookCommand(event string) string {
+	run := "tasklock hook " + s.Harness + " " + event
+	const found = "command -v tasklock >/dev/null 2>&1 || "
+	switch {
+	case s.denies(event):
+		return found + "echo 'tasklock is not installed on this machine, and hooks.strict denies what cannot be judged' >&2; " + run + " || exit 2"
+	case Meaning(s.Harness, event) == SessionStart:
+		field := "systemMessage"
+		if s.Harness == "cursor" {
+			field = "additional_context"
+		}
+		return fmt.Sprintf(`%sexec echo '{"%s":"%s"}'; exec %s`, found, field, notInstalled, run)
+	}
+	return found + "exit 0; exec " + run
+}
+
+// jsonText is a text in JSON, with < and > as they are.
+func jsonText(s string) string { return strings.TrimSpace(string(encode(s))) }
+
+// ourCommand matches the commands of hooks that this version or an earlier one
+// has written, and nothing that goes on after them.
+var ourCommand = regexp.MustCompile(`^(command -v tasklock >/dev/null 2>&1 \|\| [^;|]*; )?(exec )?tasklock hook [a-z]+ [A-Za-z]+( \|\| exit 2)?$`)
+
+// oursAlone reports whether an element holds hooks of tasklock and of nobody
+// else.
+func oursAlone(raw json.RawMessage) bool {
+	type handler struct {
+		Command string
+		Args    []string
+	}
+	var e struct {
+		handler
+		Hooks []handler
+	}
+	if json.Unmarshal(raw, &e) != nil {
+		return false
+	}
+	mine := func(h handler) bool {
+		return ourCommand.MatchString(h.Command) || h.Command == "tasklock" && len(h.Args) > 0 && h.Args[0] == "hook"
+	}
+	if len(e.Hooks) == 0 {
+		return mine(e.handler)
+	}
+	for _, h := range e.Hooks {
+		if !mine(h) {
+			return false
+		}
+	}
+	return true
+}
