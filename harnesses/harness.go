@@ -36,9 +36,9 @@ type place struct {
 // packages are what npm is to install.
 func (h harness) packages() []string { return append([]string{h.npm + "@" + h.version}, h.also...) }
 
-var harnesses = []harness{claude}
+var harnesses = []harness{claude, codex, gemini}
 
-var protocols = []protocol{anthropic}
+var protocols = []protocol{anthropic, openai, generate}
 
 var claude = harness{
 	name: "claude", title: "Claude Code", npm: "@anthropic-ai/claude-code", version: "2.1.325", program: "claude",
@@ -85,7 +85,7 @@ func (t turn) mcpTool(name string) tool {
 			return has
 		}
 	}
-	return tool{name: "mcp__tasklock__" + name}
+	return tool{name: name, space: "mcp__tasklock"} // Codex lets the model search for it first
 }
 
 func writeFile(name, text string) error {

@@ -21,13 +21,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 // calls counts the tool calls of the model.
 var calls atomic.Int64
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "harnesses:", err)
@@ -41,6 +42,7 @@ type options struct {
 	keep     bool   // keep the folders of the runs
 	only     string // scripts with this in their name
 	verbose  bool
+	log      string // a file for every request of the harnesses
 }
 
 func run(ctx context.Context, args []string) error {
@@ -49,6 +51,7 @@ func run(ctx context.Context, args []string) error {
 	f.StringVar(&o.tasklock, "tasklock", "bin/tasklock", "the tasklock to test")
 	f.StringVar(&o.record, "record", "", "write the events that hooks were given into this folder")
 	f.StringVar(&o.only, "script", "", "only play the scripts with this in their name")
+	f.StringVar(&o.log, "log", "", "write every request that the model gets into this file")
 	f.BoolVar(&o.keep, "keep", false, "keep the folders of the runs")
 	f.BoolVar(&o.verbose, "v", false, "print every step and what came back")
 	if err := f.Parse(args); err != nil {
@@ -67,6 +70,14 @@ func run(ctx context.Context, args []string) error {
 	m, err := serveModel()
 	if err != nil {
 		return err
+	}
+	if o.log != "" {
+		file, err := os.Create(o.log)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		m.log = file
 	}
 	var reports []report
 	for _, h := range chosen {

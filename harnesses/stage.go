@@ -32,6 +32,9 @@ func (st *stage) set(programs string) error {
 	if err := os.WriteFile(filepath.Join(st.bin, "tasklock"), []byte(st.wrapper()), 0o700); err != nil {
 		return err
 	}
+	if err := writeFile(filepath.Join(st.home, ".profile"), "PATH='"+st.path()+"'\n"); err != nil { // Codex runs login shells
+		return err
+	}
 	if st.prepare != nil {
 		if err := st.prepare(st.place); err != nil {
 			return err
@@ -67,11 +70,15 @@ exec %s "$@"
 // has inherited: it may run in a session itself.
 func (st *stage) environ() []string {
 	return append([]string{
-		"PATH=" + strings.Join([]string{st.bin, st.programs, os.Getenv("PATH")}, string(os.PathListSeparator)),
+		"PATH=" + st.path(),
 		"HOME=" + st.home, "TMPDIR=" + filepath.Join(st.home, "tmp"), "LANG=C.UTF-8", "TERM=dumb", "SHELL=/bin/bash", "USER=person",
 		"HTTP_PROXY=" + st.place.model, "HTTPS_PROXY=" + st.place.model, "http_proxy=" + st.place.model, "https_proxy=" + st.place.model,
 		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost",
 	}, st.env(st.place)...)
+}
+
+func (st *stage) path() string {
+	return strings.Join([]string{st.bin, st.programs, os.Getenv("PATH")}, string(os.PathListSeparator))
 }
 
 // launch starts a session without a terminal.
@@ -94,18 +101,26 @@ func (st *stage) launch(who string) error {
 	return nil
 }
 
-// ended waits until a session that has said its last word is gone.
+// ended waits until a session that has said its last word is gone. It says the word
+// again to a harness that has something to add: that a subagent has ended, say.
 func (st *stage) ended(ctx context.Context, who string) error {
 	s := st.running[who]
 	if s == nil {
 		return nil // a subagent, or a session in another one
 	}
-	select {
-	case <-s.done:
-		delete(st.running, who)
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the session has not ended: %w", context.Cause(ctx))
+	talk := st.model.talk(who)
+	for {
+		select {
+		case <-s.done:
+			delete(st.running, who)
+			return nil
+		case <-talk.asked:
+			if err := talk.say(ctx, answer{}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("the session has not ended: %w", context.Cause(ctx))
+		}
 	}
 }
 
