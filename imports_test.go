@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
-	{"runner", "legacy"},
+	{"runner", "legacy", "agent/rewrite"},
 	{"agent", "schedule"},
 	{"server", "mcpserver"},
 	{"cli"},

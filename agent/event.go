@@ -19,6 +19,12 @@ type Event struct {
 	Tool    string
 	Targets []Target // what the tool would write
 	Cut     bool     // the command has more than MaxCommand bytes: only its beginning was read
+
+	// Borrowed means that the hook is that of another harness: Cursor loads those
+	// of Claude, too.
+	Borrowed bool
+
+	command shellCall
 }
 
 // What happened, or is about to.
@@ -75,7 +81,9 @@ type payload struct {
 	ConversationID word            `json:"conversation_id"`
 	AgentID        word            `json:"agent_id"`
 	SubagentID     word            `json:"subagent_id"`
+	CursorVersion  word            `json:"cursor_version"`
 	Dir            word            `json:"cwd"`
+	WorkingDir     word            `json:"working_directory"` // Cursor
 	Roots          words           `json:"workspace_roots"`
 	Tool           word            `json:"tool_name"`
 	Input          json.RawMessage `json:"tool_input"`
@@ -100,11 +108,17 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 		return e, fmt.Errorf("the event's JSON: %w", err)
 	}
 	e.Session, e.Agent, e.Dir, e.Tool = string(p.SessionID), string(p.AgentID), string(p.Dir), string(p.Tool)
-	if harness == "cursor" && p.ConversationID != "" {
+	if harness == "claude" && (p.ConversationID != "" || p.CursorVersion != "") {
+		e.Harness, e.Borrowed = "cursor", true
+	}
+	if e.Harness == "cursor" && p.ConversationID != "" {
 		e.Session = string(p.ConversationID)
 	}
 	if e.Agent == "" {
 		e.Agent = string(p.SubagentID)
+	}
+	if e.Dir == "" {
+		e.Dir = string(p.WorkingDir)
 	}
 	if e.Dir == "" && len(p.Roots) > 0 {
 		e.Dir = p.Roots[0]
@@ -134,6 +148,9 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 	if e.Targets, e.Cut, err = in.targets(e.Tool, dir); err != nil {
 		return e, fmt.Errorf("the event's tool_input: %w", err)
 	}
+	if slices.Contains(shellTools, e.Tool) && !e.Cut {
+		e.command = shellCall{dir: in.folder(dir), input: p.Input}
+	}
 	return e, nil
 }
 
@@ -152,11 +169,12 @@ type toolInput struct {
 	Directory    word            `json:"directory"`
 	DirPath      word            `json:"dir_path"`
 	Workdir      word            `json:"workdir"`
+	WorkingDir   word            `json:"working_directory"`
 	Dir          word            `json:"cwd"`
 }
 
 // The tools that write files, and those that run commands, by their names in
-// any harness. A tool of an MCP server counts by the last part of its name.
+// any harness.
 var (
 	editTools = []string{
 		"Edit", "MultiEdit", "Write", "NotebookEdit", // Claude Code
@@ -167,15 +185,38 @@ var (
 	shellTools = []string{"Bash", "bash", "Shell", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "run_terminal_cmd"}
 )
 
-func (in toolInput) targets(tool, dir string) (out []Target, cut bool, err error) {
-	if i := strings.LastIndex(tool, "__"); i >= 0 && strings.HasPrefix(tool, "mcp__") {
-		tool = tool[i+2:]
+// toolName is what a tool of an MCP server is called there: mcp__SERVER__TOOL, or
+// in Gemini mcp_SERVER_TOOL, where both parts may have a "_" of their own.
+func toolName(tool string) string {
+	if strings.HasPrefix(tool, "mcp__") {
+		return tool[strings.LastIndex(tool, "__")+2:]
 	}
-	for _, w := range []word{in.Directory, in.DirPath, in.Workdir, in.Dir} {
-		if w != "" && slices.Contains(shellTools, tool) {
-			dir = join(dir, string(w))
-			break
+	if !strings.HasPrefix(tool, "mcp_") {
+		return tool
+	}
+	name := tool
+	for _, known := range slices.Concat(editTools, shellTools, []string{"apply_patch"}) {
+		if strings.HasSuffix(tool, "_"+known) && (name == tool || len(known) > len(name)) {
+			name = known
 		}
+	}
+	return name
+}
+
+// folder is where a shell tool runs its command.
+func (in toolInput) folder(dir string) string {
+	for _, w := range []word{in.Directory, in.DirPath, in.Workdir, in.WorkingDir, in.Dir} {
+		if w != "" {
+			return join(dir, string(w))
+		}
+	}
+	return dir
+}
+
+func (in toolInput) targets(tool, dir string) (out []Target, cut bool, err error) {
+	tool = toolName(tool)
+	if slices.Contains(shellTools, tool) {
+		dir = in.folder(dir)
 	}
 	switch {
 	case slices.Contains(shellTools, tool):

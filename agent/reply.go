@@ -35,14 +35,16 @@ func (e Event) Tell(text, owner string) Reply {
 }
 
 // Deny stops the action. The text goes to standard error as well, which most
-// harnesses show to the model; Cursor reads it from its JSON, and takes the
-// JSON only with exit code 0.
+// harnesses show to the model. Cursor and Gemini read it from their JSON, with exit
+// code 0: Gemini calls any other a hook that failed. A hook of Claude denies by its
+// exit code in Cursor, too.
 func (e Event) Deny(text string) Reply {
-	switch e.Harness {
-	case "cursor":
+	switch {
+	case e.Borrowed:
+	case e.Harness == "cursor":
 		return Reply{Out: e.object(map[string]any{"permission": "deny", "user_message": text, "agent_message": text})}
-	case "gemini":
-		return Reply{Out: e.object(map[string]any{"decision": "deny", "reason": text}), Exit: denied}
+	case e.Harness == "gemini":
+		return Reply{Out: e.object(map[string]any{"decision": "deny", "reason": text})}
 	}
 	return Reply{Exit: denied}
 }

@@ -22,8 +22,8 @@ func newCheckCmd(a *App) *cobra.Command {
 another reason.
 
 With --token, or under run: exit 0 while that token is in force, 7 once it is
-not. With --mine: exit 0 if the caller or a parent of it holds the key and it has
-not expired, else 7.`,
+not. With --mine: exit 0 if the caller, a parent of it or their MCP server holds
+the key and it has not expired, else 7.`,
 		Example: `  tasklock check fix-bug || echo free
   tasklock check fix-bug --token "$TOKEN" && git push`,
 		Args:              oneKey,

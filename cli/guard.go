@@ -10,10 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/repo"
-	"github.com/tasklock/tasklock/store"
 )
 
 func newGuardCmd(a *App) *cobra.Command {
@@ -78,7 +76,7 @@ func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, err
 	for i, f := range files {
 		globs[i] = lock.File(f)
 	}
-	found, err := touching(ctx, st, []string{a.Identity().Owner}, globs)
+	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: []string{a.Identity().Owner}, Places: globs})
 	if err != nil {
 		return nil, err
 	}
@@ -221,13 +219,4 @@ func (a *App) gitNames(ctx context.Context, args ...string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// touching returns the locks of others that cover any of the places. What a
-// server holds for the caller is its own.
-func touching(ctx context.Context, st *store.Store, owners []string, places []lock.Glob) ([]lock.Info, error) {
-	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: owners, Places: places})
-	return slices.DeleteFunc(found, func(l lock.Info) bool {
-		return slices.ContainsFunc(owners, func(o string) bool { return agent.Serves(l.Owner, o) })
-	}), err
 }

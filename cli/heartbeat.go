@@ -16,8 +16,9 @@ func newHeartbeatCmd(a *App) *cobra.Command {
 		Aliases: []string{"renew"},
 		Short:   "Say that the work goes on: move the expiry",
 		Long: `Move the expiry of keys, of one lease (--lease) or of everything the owner holds
-(--all) to a full ttl from now. The token stays. A lock that someone else has
-taken over, or that was never held, is refused with exit 7: stop the work.`,
+(--all) to a full ttl from now, also of what a parent or a child of the owner holds.
+The token stays. A lock that someone else has taken over, or that was never held,
+is refused with exit 7: stop the work.`,
 		Example: `  tasklock heartbeat fix-bug
   while sleep 300; do tasklock heartbeat --all || break; done`,
 		ValidArgsFunction: a.heldKeys,

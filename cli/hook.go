@@ -26,9 +26,10 @@ func newHookCmd(a *App) *cobra.Command {
 standard input, and answer as that harness expects. "agents install" registers it.
 
 The start of a session tells what is locked; a tool that would write what another
-owner's path lock covers is denied (exit 2, and never for another reason); a
-subagent has an owner of its own and gives back what it holds when it stops; the
-end of the session gives back exactly what it holds. Every event renews.
+owner's path lock covers is denied (exit 2, and never for another reason; Gemini
+and Cursor: JSON, exit 0); a subagent has an owner of its own, which its shell
+commands are given, and gives back what it holds when it stops; the end of the
+session gives back exactly what it holds. Every event renews.
 
 What goes wrong here stops nobody: one line on standard error, exit 1. With
 hooks.strict in the configuration, what cannot be judged is denied instead.`,
@@ -73,7 +74,7 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 		err = h.serve(ctx)
 	}
 	if err == nil {
-		return h.reply(h.Pass())
+		return h.reply(h.pass(ctx))
 	}
 	var done *exitHook
 	if errors.As(err, &done) {
@@ -129,7 +130,12 @@ func (h *hook) settle() {
 	if h.What == agent.SessionStart {
 		h.remember()
 	}
-	if h.unnamed = h.NeedsOwner(in); h.unnamed {
+	h.unnamed = h.NeedsOwner(in)
+	if h.unnamed && h.What == agent.BeforeTool && h.Agent == "" { // its start was not seen
+		h.remember()
+		h.unnamed = h.NeedsOwner(in)
+	}
+	if h.unnamed {
 		a.Owner = a.id.Owner
 	}
 }

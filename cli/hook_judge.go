@@ -69,7 +69,7 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 	for _, p := range places {
 		globs = append(globs, p.glob)
 	}
-	found, err := touching(ctx, st, h.owners, globs)
+	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: h.owners, Places: globs})
 	if err != nil {
 		return nil, lock.Info{}, err
 	}

@@ -24,7 +24,7 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.reply(h.Tell(h.app.facts(seen, h.unnamed), h.app.id.Owner))
+	return h.reply(h.Tell(h.app.facts(seen, h.unnamed && !h.Renames()), h.app.id.Owner))
 }
 
 // maxFacts keeps what a session is told within 120 tokens or so.
@@ -79,15 +79,18 @@ func (h *hook) remember() {
 	}
 }
 
-// startAgent gives a subagent its own owner, which only it can use: it has its
-// parent's environment.
+// startAgent tells a subagent its own owner. It has its parent's environment: its
+// commands are given the name, or must say it.
 func (h *hook) startAgent() error {
 	if h.Agent == "" {
 		return nil
 	}
 	owner := clean(short(h.app.id.Owner, 160))
-	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; locks of its own have --owner "+
-		shellQuote(h.app.id.Owner)+" in the command, and end when it stops.", owner))
+	own := "what it locks itself is its own, and ends when it stops."
+	if h.unnamed && !h.Renames() {
+		own = "locks of its own have --owner " + shellQuote(h.app.id.Owner) + " in the command, and end when it stops."
+	}
+	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; "+own, owner))
 }
 
 // stopAgent gives back what a subagent holds.

@@ -47,6 +47,7 @@ func tasklock() {
 //	json PATH VALUE            the value at that path of the JSON on stdout, as jq would print it
 //	fields PATH NAME...        the names of the object there, all of them
 //	printf FILE TEXT           write a file; \xNN and \n as in Go
+//	harness N NAME SESSION[/AGENT] COMMAND...   as a harness runs a shell command: it asks the hook, then bash; the exit code is N
 //	postgres                   $PG is a store in PostgreSQL that is not made yet, $PGHOST and $PGPORT its server, $SCHEMA its schema
 //
 // The folder of a script is a project: it has a .tasklock, without a store.
@@ -102,7 +103,7 @@ func scripts(t *testing.T, dir string, more func(*testscript.Env) error) testscr
 			return more(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
+			"exits": exits, "harness": harness, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
 			"postgres": func(ts *testscript.TestScript, _ bool, _ []string) { setPostgres(ts, pgtest.Shared(t)) },
 		},
 	}
@@ -126,14 +127,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 			args[i] = text
 		}
 	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
+	code := exitCode(ts, args[1], args[2:]...)
 	if want := args[0]; strconv.Itoa(code) != want {
 		ts.Fatalf("exit %d, want %s", code, want)
 	}
@@ -141,6 +135,60 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if slices.Contains(args, "--json") && !json.Valid([]byte(ts.ReadFile("stdout"))) {
 		ts.Fatalf("stdout is not JSON")
 	}
+}
+
+// harness does what Claude and Gemini do with a shell command: the hook may deny it
+// (exit 2) or change it; bash runs it with what the harness tells its commands.
+func harness(ts *testscript.TestScript, _ bool, args []string) {
+	name, command := args[1], strings.Join(args[3:], " ")
+	session, sub, _ := strings.Cut(args[2], "/")
+	event, tool, env := "PreToolUse", "Bash", "CLAUDE_CODE_SESSION_ID="+session
+	if name == "gemini" {
+		event, tool, env = "BeforeTool", "run_shell_command", "GEMINI_CLI=1"
+	}
+	input := map[string]any{"command": command, "description": "<a & b>", "timeout": 120000}
+	data, err := json.Marshal(map[string]any{"session_id": session, "agent_id": sub, "hook_event_name": event, "tool_name": tool, "tool_input": input})
+	ts.Check(err)
+	code := exitCode(ts, "sh", "-c", `printf %s "$0" | tasklock hook "$1" "$2"`, string(data), name, event)
+	var reply struct {
+		Decision string
+		Hook     struct{ UpdatedInput, Tool_input map[string]any } `json:"hookSpecificOutput"`
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Check(json.Unmarshal([]byte(out), &reply))
+		if strings.Contains(out, "permissionDecision") {
+			ts.Fatalf("the hook decides in place of a person: %s", out)
+		}
+	}
+	if reply.Decision == "deny" {
+		code = 2
+	}
+	if code == 0 {
+		for _, changed := range []map[string]any{reply.Hook.UpdatedInput, reply.Hook.Tool_input} {
+			if changed == nil {
+				continue
+			}
+			command = changed["command"].(string)
+			if len(changed) != len(input) || changed["description"] != input["description"] || changed["timeout"] != 120000.0 {
+				ts.Fatalf("the hook changed more than the command: %v", changed)
+			}
+		}
+		ts.Logf("%s", command)
+		code = exitCode(ts, "env", env, "bash", "-c", command)
+	}
+	if want := args[0]; strconv.Itoa(code) != want {
+		ts.Fatalf("exit %d, want %s", code, want)
+	}
+}
+
+func exitCode(ts *testscript.TestScript, command string, args ...string) int {
+	var exit *exec.ExitError
+	if err := ts.Exec(command, args...); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	return 0
 }
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {

@@ -51,7 +51,7 @@ type CheckRequest struct {
 	Latest int64  // if set: was the key granted to nobody later than this token?
 	Lease  string // if set: does this lease hold the key? Its full name, or the id of a lease of Owner
 	Owner  string // with Lease
-	Mine   string // if set: does this owner, or a parent of it, hold the key?
+	Mine   string // if set: does this owner, a parent of it, or a server of theirs hold the key?
 }
 
 // CheckResult: Locked means that others are kept out. The lock on a path may be
@@ -114,11 +114,11 @@ func (r *CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
 			return err
 		}
 		return fenced(lk, key, r.Token, r.Latest, r.Lease)
-	case r.Mine == "" || info != nil && info.State == Held && usable(info.Owner, r.Mine):
+	case r.Mine == "" || info != nil && info.State == Held && has(info.Owner, r.Mine):
 		return nil
 	case info == nil:
 		return NotHeld(tx, key, r.Mine)
-	case usable(info.Owner, r.Mine):
+	case has(info.Owner, r.Mine):
 		return &LostError{Key: key, Why: string(info.State) + ", and not renewed since"}
 	case info.Key != key: // a path that overlaps it
 		return &LostError{Key: key, Owner: info.Owner, Now: info.Token, Never: r.Mine}

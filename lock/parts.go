@@ -133,6 +133,10 @@ func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error
 // child of it.
 func Uses(caller, owner string) bool { return usable(owner, caller) }
 
+// Related reports whether one of two owners is the other, or a parent of it. A
+// parent answers for its children: it may renew and end what they hold.
+func Related(a, b string) bool { return usable(a, b) || usable(b, a) }
+
 // Guard holds until the lock ends.
 func (i Info) Guard() driver.Guard { return driver.Guard{Key: recordOf(i.Key), Rev: i.Token} }
 

@@ -232,7 +232,8 @@ type TouchingRequest struct {
 	Places []Glob
 }
 
-// Touching returns the locks of others in force that cover any of the places.
+// Touching returns the locks of others in force that cover any of the places. What
+// a server holds for the caller is its own.
 func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, error) {
 	var out []Info
 	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: pathKind}}}, func(tx *store.Tx) error {
@@ -245,7 +246,7 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 			return err
 		}
 		for _, lk := range locks {
-			if slices.ContainsFunc(r.Owners, func(o string) bool { return usable(lk.Value.Owner, o) }) {
+			if slices.ContainsFunc(r.Owners, func(o string) bool { return has(lk.Value.Owner, o) }) {
 				continue
 			}
 			info, err := Look(tx, lk.Value.Key)
@@ -279,7 +280,7 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 		}
 		switch {
 		case info == nil || info.State != Held:
-		case owner == "" || !usable(info.Owner, owner):
+		case owner == "" || !has(info.Owner, owner):
 			exact = info
 		case !isPath(key) || covers(info.Key, key):
 			return info, nil

@@ -179,6 +179,10 @@ func usable(owner, caller string) bool {
 	return descends(caller, owner)
 }
 
+// has reports whether what holder has locked is the caller's: it may use it, also
+// where a server holds it for the caller.
+func has(holder, caller string) bool { return usable(holder, caller) || Serves(holder, caller) }
+
 func root(owner string) string {
 	for i := range len(owner) {
 		if owner[i] == '/' {

@@ -10,8 +10,8 @@ import (
 func TestWhoMayUseWhatIsHeld(t *testing.T) {
 	for _, c := range []struct {
 		holder, caller string
-		uses           bool // may acquire again and renew
-		releases       bool
+		uses           bool // may acquire it again
+		releases       bool // a parent answers for its children
 	}{
 		{"alice", "alice", true, true},
 		{"alice", "alice/job", true, false},
@@ -30,6 +30,7 @@ func TestWhoMayUseWhatIsHeld(t *testing.T) {
 		{"alice", "alice/", false, false},
 		{"user@host:tty1", "user@host:tty1/x", true, false},
 		{"user@host:tty1", "user@host:tty2", false, false},
+		{"claude:s/mcp-x", "claude:s2", false, false},
 	} {
 		t.Run(c.caller+" uses what "+c.holder+" holds", func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -45,7 +46,7 @@ func TestWhoMayUseWhatIsHeld(t *testing.T) {
 						t.Errorf("got %+v again after %+v", got, g)
 					}
 				}
-				if err := w.renew(c.caller, "deploy"); (err == nil) != c.uses {
+				if err := w.renew(c.caller, "deploy"); (err == nil) != (c.uses || c.releases) {
 					t.Errorf("renew: %v", err)
 				}
 				if _, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "deploy", Mine: c.caller}); (err == nil) != c.uses {

@@ -52,7 +52,7 @@ type Renewed struct {
 	window time.Duration // from now to ExpiresAt
 }
 
-// Renew moves the end of leases that the owner, or a parent of it, holds. A
+// Renew moves the end of leases that the owner, a parent or a child of it holds. A
 // lease past its ttl may still be renewed while nobody else has taken over;
 // after that, or if it was never held, the error is [ErrLost].
 func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, error) {
@@ -216,12 +216,12 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 		}
 		switch {
 		case r.Token == 0 && r.Latest == 0 && r.Lease == "":
-			if !lk.Exists() || !usable(lk.Value.Owner, r.Owner) {
+			if !lk.Exists() || !Related(lk.Value.Owner, r.Owner) {
 				return nil, NotHeld(tx, key, r.Owner)
 			}
 		case fenced(lk, key, r.Token, r.Latest, r.Lease) != nil:
 			return nil, fenced(lk, key, r.Token, r.Latest, r.Lease)
-		case !usable(lk.Value.Owner, r.Owner):
+		case !Related(lk.Value.Owner, r.Owner):
 			return nil, &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
 		}
 		if !seen[lk.Value.Lease] {
@@ -235,7 +235,7 @@ func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
 // renew rewrites one lease, if every lock of it is still its own.
 func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error {
 	owner := leaseOwner(name)
-	if !usable(owner, r.Owner) && !(r.All && descends(owner, r.Owner)) {
+	if !Related(owner, r.Owner) {
 		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
 	}
 	ls, err := getLease(tx, name)

@@ -37,7 +37,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
@@ -105,7 +104,7 @@ func New(o Options) (*Server, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	s := &Server{o: o, mark: agent.ServerMark(), handles: map[string]*handle{}, owners: map[string]bool{}}
+	s := &Server{o: o, mark: lock.ServerMark(), handles: map[string]*handle{}, owners: map[string]bool{}}
 	if err := lock.CheckOwner(o.Owner + s.mark + "/" + lock.NewID()); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,8 @@ func newModel(now time.Time) *model {
 
 func child(owner, of string) bool { return owner == of || strings.HasPrefix(owner, of+"/") }
 
+func related(a, b string) bool { return child(a, b) || child(b, a) }
+
 // around is the section's key around a task's.
 func (m *model) around(key string) string {
 	if t := m.tasks[key]; t != nil && t.section != "" && !modelSections[t.section] {
@@ -318,8 +320,8 @@ func (m *model) do(verb task.Verb, owner, id string, token int64) string {
 		}
 	case l == nil && t.status == task.InProgress && t.claimed == owner:
 		return "lost"
-	case l == nil || !m.live(l) && !child(owner, l.owner):
-	case !child(owner, l.owner):
+	case l == nil || !m.live(l) && !related(owner, l.owner):
+	case !related(owner, l.owner):
 		return "owner"
 	default:
 		carried = m.locks[id].token

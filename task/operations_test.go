@@ -198,7 +198,7 @@ func (p *property) renew() (string, error) {
 	owner, key := p.owner(), p.key()
 	_, err := lock.Renew(ctx, p.st, lock.RenewRequest{Owner: owner, Keys: []string{key}})
 	l := p.model.leases[p.model.locks[key].lease]
-	if l == nil || !child(owner, l.owner) {
+	if l == nil || !related(owner, l.owner) {
 		return "lost", err
 	}
 	p.model.renew(l)

@@ -149,9 +149,9 @@ func (r *DoRequest) may(tx *store.Tx, t Task, lk *lock.Info) (int64, error) {
 		return r.Token, lock.FenceLease(tx, t.ID, r.Token, r.Lease)
 	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:
 		return 0, &lock.LostError{Key: t.ID, Why: "the claim has ended"}
-	case lk == nil, lk.State != lock.Held && !lock.Uses(r.Owner, lk.Owner):
+	case lk == nil, lk.State != lock.Held && !lock.Related(r.Owner, lk.Owner):
 		return 0, nil
-	case !lock.Uses(r.Owner, lk.Owner):
+	case !lock.Related(r.Owner, lk.Owner):
 		return 0, &lock.OwnerError{Key: t.ID, Owner: lk.Owner, Caller: r.Owner}
 	}
 	return lk.Token, nil
@@ -260,7 +260,7 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 		}
 		if r.Token != 0 {
 			err = lock.FenceLease(tx, before.ID, r.Token, r.Lease)
-		} else if lk == nil || !lock.Uses(r.Owner, lk.Owner) {
+		} else if lk == nil || !lock.Related(r.Owner, lk.Owner) {
 			err = lock.NotHeld(tx, before.ID, r.Owner)
 		}
 		if err != nil {

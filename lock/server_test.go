@@ -1,9 +1,13 @@
-package agent
+package lock_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tasklock/tasklock/lock"
+)
 
 func TestServes(t *testing.T) {
-	mine := "claude:s1" + ServerMark() + "/x7"
+	mine := "claude:s1" + lock.ServerMark() + "/x7"
 	for _, c := range []struct {
 		holder, caller string
 		want           bool
@@ -12,13 +16,13 @@ func TestServes(t *testing.T) {
 		{mine, "claude:s1/agent", true}, // may use what its parent holds
 		{mine, "claude:s2", false},
 		{mine, "claude:s", false},
-		{"claude:s1/agent" + ServerMark() + "/x7", "claude:s1", false}, // its subagent's own
+		{"claude:s1/agent" + lock.ServerMark() + "/x7", "claude:s1", false}, // its subagent's own
 		{"claude:s1/agent", "claude:s1", false},
 		{"claude:s1", "claude:s1", false},
 		{"/mcp-", "", false},
 		{"", "", false},
 	} {
-		if got := Serves(c.holder, c.caller); got != c.want {
+		if got := lock.Serves(c.holder, c.caller); got != c.want {
 			t.Errorf("Serves(%q, %q) is %v", c.holder, c.caller, got)
 		}
 	}

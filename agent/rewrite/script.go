@@ -1,0 +1,188 @@
+package rewrite
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// script is a text that a shell reads, and where its bytes stand in the command:
+// it may be a part of it, in quotes.
+type script struct {
+	text       string
+	begin, end []int // of each byte; nil: the text is the whole command
+}
+
+func whole(text string) script { return script{text: text} }
+
+// of is the source of a node.
+func (s script) of(n syntax.Node) string { return s.text[n.Pos().Offset():n.End().Offset()] }
+
+// before is the place in the command where text goes that stands before the byte.
+func (s script) before(i int) int {
+	if s.begin == nil {
+		return i
+	}
+	return s.begin[i]
+}
+
+// behind is the place of text that stands behind the byte before i.
+func (s script) behind(i int) int {
+	if s.begin == nil || i == 0 {
+		return i
+	}
+	return s.end[i-1]
+}
+
+// inner is the text that a word has, if it is all in quotes and only the shell
+// inside puts values in. A variable in double quotes stands for itself: whatever
+// its value is, it is one that somebody else put there.
+func (s script) inner(word *syntax.Word) (out script, ok bool) {
+	var text strings.Builder
+	add := func(t string, from, to int) { // bytes of the script
+		text.WriteString(t)
+		for i := range len(t) {
+			b, e := from, to
+			if len(t) == to-from {
+				b, e = from+i, from+i+1
+			}
+			out.begin, out.end = append(out.begin, s.before(b)), append(out.end, s.behind(e))
+		}
+	}
+	for _, part := range word.Parts {
+		from, to := int(part.Pos().Offset()), int(part.End().Offset())
+		switch p := part.(type) {
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return script{}, false
+			}
+			add(s.text[from+1:to-1], from+1, to-1)
+		case *syntax.DblQuoted:
+			if p.Dollar || !doubleQuoted(s, p, add) {
+				return script{}, false
+			}
+		default:
+			return script{}, false
+		}
+	}
+	out.text = text.String()
+	return out, out.text != ""
+}
+
+// doubleQuoted adds what stands in double quotes, a backslash less where it
+// escapes.
+func doubleQuoted(s script, q *syntax.DblQuoted, add func(t string, from, to int)) bool {
+	for _, part := range q.Parts {
+		from, to := int(part.Pos().Offset()), int(part.End().Offset())
+		switch p := part.(type) {
+		case *syntax.ParamExp:
+			if !single(p) || p.Exp != nil || p.Repl != nil || p.Slice != nil || p.Index != nil {
+				return false
+			}
+			add(s.text[from:to], from, to)
+		case *syntax.Lit:
+			for i := from; i < to; i++ {
+				n := 1
+				if s.text[i] == '\\' && i+1 < to && strings.IndexByte("$`\"\\\n", s.text[i+1]) >= 0 {
+					n = 2
+				}
+				if c := s.text[i+n-1]; n == 1 || c != '\n' {
+					add(string(c), i, i+n)
+				}
+				i += n - 1
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// single reports whether an expansion in double quotes is one word.
+func single(p *syntax.ParamExp) bool {
+	if p.Param == nil || p.Param.Value == "@" || p.Names != 0 {
+		return false
+	}
+	if index, ok := p.Index.(*syntax.Word); ok && index.Lit() == "@" {
+		return false
+	}
+	return true
+}
+
+// literal is the text of a word in which the shell puts nothing.
+func literal(word *syntax.Word) (text string, ok bool) {
+	var b strings.Builder
+	for _, part := range word.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(unescaped(p.Value, ""))
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return "", false
+			}
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			for _, in := range p.Parts {
+				lit, ok := in.(*syntax.Lit)
+				if !ok || p.Dollar {
+					return "", false
+				}
+				b.WriteString(unescaped(lit.Value, "$`\"\\\n"))
+			}
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+// unescaped takes away the backslashes before these characters; all, if none are
+// given.
+func unescaped(text, only string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) && (only == "" || strings.IndexByte(only, text[i+1]) >= 0) {
+			if i++; text[i] == '\n' {
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// spreads reports whether a word may become several, or none.
+func spreads(word *syntax.Word) bool {
+	for _, part := range word.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit, *syntax.SglQuoted, *syntax.ArithmExp, *syntax.ProcSubst, *syntax.ExtGlob:
+		case *syntax.DblQuoted:
+			for _, in := range p.Parts {
+				if e, ok := in.(*syntax.ParamExp); ok && !single(e) {
+					return true
+				}
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// start is the text that a word begins with for certain.
+func start(word *syntax.Word) string {
+	if len(word.Parts) == 0 {
+		return ""
+	}
+	if text, ok := literal(&syntax.Word{Parts: word.Parts[:1]}); ok {
+		return text
+	}
+	return ""
+}
+
+// bare reports whether a word has no quotes and no expansions, and is a flag
+// without a value.
+func bareFlag(word *syntax.Word) bool {
+	text := word.Lit()
+	return strings.HasPrefix(text, "-") && text != "-" && text != "--" && !strings.Contains(text, "=")
+}
