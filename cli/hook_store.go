@@ -265,7 +265,7 @@ func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) 
 
 // mine reports whether the caller may use what an owner holds.
 func (h *hook) mine(owner string) bool {
-	return slices.ContainsFunc(h.owners, func(o string) bool { return lock.Uses(o, owner) || agent.Serves(owner, o) })
+	return slices.ContainsFunc(h.owners, func(o string) bool { return lock.Uses(o, owner) || lock.Serves(owner, o) })
 }
 
 // worktreeDenial names the holder and the next command.
