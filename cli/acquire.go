@@ -131,7 +131,7 @@ other. If one waits, its owner is taken to wait with all that it holds, and a
 circle of such waits is refused; a program that does several things at once adds
 --independent: then each counts by itself. With --json it prints a line for each event: acquired, then released or
 lost (exit 7), and for every empty line it reads one that says how long the lock
-may still be trusted.`,
+may still be trusted, or that it still waits.`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
   tasklock acquire 'path:src/api/**' --reason "new endpoints"

@@ -62,6 +62,7 @@ type App struct {
 	args    []string  // of the command
 	keyArgs []string  // those before "--"
 
+	started  time.Time         // the command was
 	command  string            // the command that runs: "locks list"
 	flags    map[string]string // those above that were given and can be configured
 	says     string            // what a command that prints several answers is about to say

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -109,7 +111,8 @@ type taken struct {
 // clients in other languages hold them. It says with one line each that they
 // were acquired, lost or released. The end of the input is the release, so that
 // the death of the client is one too; an empty line asks how long the lease may
-// be trusted, so that a client can keep a deadline of its own.
+// be trusted, so that a client can keep a deadline of its own: from the start of
+// this command on, whatever stops this process and when.
 func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) error {
 	a.retry = append(a.retry, "--attach")
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our lines may die first: then the keys are given back, not left behind
@@ -149,6 +152,7 @@ func (a *App) take(ctx context.Context, in *input, wait time.Duration, take take
 	ctx, leave := context.WithCancelCause(ctx)
 	var once sync.Once
 	w := a.waiting(wait)
+	silence := a.answerWhileWaiting(in)
 	got, err := take(ctx, func(h lock.HeldError) {
 		once.Do(func() { // input that was at its end from the start is no reason not to try
 			context.AfterFunc(in.ended, func() { leave(&signalError{os.Interrupt}) })
@@ -157,21 +161,64 @@ func (a *App) take(ctx context.Context, in *input, wait time.Duration, take take
 			w.update(h)
 		}
 	})
+	silence()
 	w.end(err == nil, err == nil && len(got.lease.Grant().TookOver) > 0)
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}
 	a.says = "acquired"
-	if err := a.answer(got.data, got.text); err != nil {
+	if err := a.answer(a.acquired(got), got.text); err != nil {
 		_ = got.lease.Release(ctx)
 		return nil, err
 	}
 	return got.lease, nil
 }
 
+// answerWhileWaiting answers empty lines until it is told to end: a client that
+// waits for keys can tell a long queue from a process that was stopped.
+func (a *App) answerWhileWaiting(in *input) (end func()) {
+	b := *a // what is said later is not its concern
+	b.says = "waiting"
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			case <-in.asked:
+				_ = b.answer(struct{}{}, func(*printer) {}) // people see the wait on stderr
+			}
+		}
+	}()
+	return func() { close(over); <-done }
+}
+
 // heldData answers an empty line.
 type heldData struct {
 	LeftSeconds float64 `json:"leftSeconds"` // the lease may be trusted so long without another heartbeat
+}
+
+// acquired is the data of a grant with leftSeconds, counted from the start of
+// this command. The clock is read first: a stop between the two makes it less.
+func (a *App) acquired(got *taken) any {
+	ran := time.Since(a.started)
+	return withLeft{got.data, (ran + got.lease.Left()).Seconds()}
+}
+
+// withLeft is an object of JSON with one field more.
+type withLeft struct {
+	data any
+	left float64
+}
+
+// MarshalJSON appends leftSeconds to the object.
+func (w withLeft) MarshalJSON() ([]byte, error) {
+	object, err := json.Marshal(w.data)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(object[:len(object)-1], `,"leftSeconds":%g}`, w.left), nil
 }
 
 // hold answers until the lease is lost or no longer wanted.

@@ -105,7 +105,11 @@ func TestAttachHoldsWhileItsInputIsOpen(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	first := s.attach("acquire", "deploy")
-	token := first.says("acquired").Data.Token
+	granted := first.says("acquired").Data
+	if left := granted.LeftSeconds; left < 200 || left > 300 {
+		t.Fatalf("%g seconds left of five minutes, from the call on", left)
+	}
+	token := granted.Token
 	for range 3 {
 		if _, err := io.WriteString(first.in, "\n"); err != nil {
 			t.Fatal(err)
@@ -123,6 +127,12 @@ func TestAttachHoldsWhileItsInputIsOpen(t *testing.T) {
 	second := s.attach("acquire", "deploy", "--wait", "30s") // the same owner, and yet another holder
 	third := s.attach("acquire", "deploy", "--wait", "30s")
 	for strings.Count(s.pipe("show", "deploy", "--json"), `"leaseId"`) < 3 { // its holder and two waiters
+	}
+	for range 3 {
+		if _, err := io.WriteString(third.in, "\n"); err != nil {
+			t.Fatal(err)
+		}
+		third.says("waiting")
 	}
 	if err := third.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,7 @@ func Main(args []string, a App) (code int) {
 	if len(args) > 1 && args[0] == "help" { // which has no word for what there is not
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	a.words = args
+	a.words, a.started = args, time.Now()
 	root := a.root(args)
 	root.SetArgs(args)
 	cmd, err := root, helpForNothing(args)

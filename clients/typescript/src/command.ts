@@ -160,6 +160,16 @@ export function duration(name: string, d: Duration): string {
   return `${Math.ceil(d)}ms`;
 }
 
+const units: Record<string, number> = { ns: 1e-6, us: 1e-3, "µs": 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** How many milliseconds a duration has; NaN if the command will refuse it. */
+export function milliseconds(d: Duration): number {
+  if (typeof d === "number") return d;
+  const parts = [...d.matchAll(/([0-9.]+)([a-zµ]+)/g)];
+  if (parts.length === 0 || parts.map((p) => p[0]).join("") !== d) return NaN;
+  return parts.reduce((sum, [, n, unit]) => sum + Number(n) * (units[unit!] ?? NaN), 0);
+}
+
 const owners = new Map<string, Promise<string>>();
 
 /**

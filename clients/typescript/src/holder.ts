@@ -1,6 +1,6 @@
 import "./dispose.js";
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
-import { duration, failure, listen, ownerOf, start, type CommandOptions, type Duration, type Ending, type Envelope } from "./command.js";
+import { duration, failure, listen, milliseconds, ownerOf, start, type CommandOptions, type Duration, type Ending, type Envelope } from "./command.js";
 import { LeaseLostError, TaskLockError, type Refusal } from "./errors.js";
 
 /** How a lease is taken and kept. */
@@ -29,6 +29,11 @@ export interface Grant {
   expiresAt: string;
 }
 
+/** The default ttl of the command. */
+const defaultTTL = 5 * 60_000;
+
+const unanswered = "the process that keeps the lease did not answer in time";
+
 type State = "held" | "ending" | "released" | "lost";
 
 /** Timers of Node end at once if they are longer. */
@@ -41,7 +46,8 @@ const longest = 2 ** 31 - 1;
  * running.
  *
  * A holder asks its process now and then how long the lease may be trusted, and
- * does not trust it any longer: also a process that was stopped is noticed.
+ * does not trust it any longer: also a process that was stopped is noticed. The
+ * first of these deadlines counts from the call.
  */
 export class Holder implements AsyncDisposable {
   /** Under this name the keys are held. */
@@ -54,12 +60,13 @@ export class Holder implements AsyncDisposable {
   readonly #ended: Promise<Ending>;
   readonly #loss = new AbortController();
   readonly #options: CommandOptions;
+  readonly #ttl: number;
   #state: State = "held";
   #last: Envelope | undefined;
   #release: Promise<void> | undefined;
   #deadline: NodeJS.Timeout | undefined;
   #ask: NodeJS.Timeout | undefined;
-  #asked = 0;
+  #asked: number | undefined; // when, until it is answered: at most one question is open
 
   protected constructor(h: Held) {
     this.owner = h.grant.owner;
@@ -68,9 +75,12 @@ export class Holder implements AsyncDisposable {
     this.#child = h.child;
     this.#ended = h.ended;
     this.#options = h.options;
+    this.#ttl = Date.parse(h.grant.expiresAt) - Date.parse(h.grant.acquiredAt);
     h.hear((e) => this.#hear(e));
     void this.#ended.then((end) => this.#over(end));
     this.#alive(false);
+    this.#asked = h.asked;
+    this.#trust(h.called, h.left);
     this.#question();
   }
 
@@ -118,8 +128,8 @@ export class Holder implements AsyncDisposable {
       throw e;
     }
     this.#release ??= Promise.resolve();
-    await this.#stop();
     this.#state = "released";
+    await this.#stop();
     return result;
   }
 
@@ -130,6 +140,10 @@ export class Holder implements AsyncDisposable {
   }
 
   async #giveBack(): Promise<void> {
+    if (this.signal.aborted) {
+      this.#child.stdin.end(); // there is nothing to wait for
+      throw this.signal.reason;
+    }
     if (this.#state === "held") this.#state = "ending";
     const end = await this.#stop();
     const last = this.#last;
@@ -145,25 +159,31 @@ export class Holder implements AsyncDisposable {
     clearTimeout(this.#ask);
     this.#alive(true); // whoever awaits the end must live to see it
     this.#child.stdin.end();
+    clearTimeout(this.#deadline);
+    this.#deadline = setTimeout(() => this.#late(), Math.min(this.#ttl + 5000, longest)); // the command gives up after the ttl
     return this.#ended;
   }
 
   #hear(e: Envelope): void {
     this.#last = e;
-    if (e.event === "held") this.#trust(Number((e.data as { leftSeconds?: number }).leftSeconds ?? 0) * 1000);
-    else if (e.event === "lost" && this.#state === "held") this.#lose(e.error);
+    if (e.event === "held" && this.#asked !== undefined) {
+      const asked = this.#asked;
+      this.#asked = undefined;
+      this.#trust(asked, leftOf(e));
+    } else if (e.event === "lost" && this.#state === "held") this.#lose(e.error);
   }
 
   /** Asks how long the lease may be trusted. */
   #question(): void {
+    if (this.#asked !== undefined) return;
     this.#asked = performance.now();
     this.#child.stdin.write("\n");
   }
 
   /** Counts from the question, not from the answer: that errs to the safe side. */
-  #trust(left: number): void {
+  #trust(asked: number, left: number): void {
     if (this.#state !== "held") return;
-    const rest = Math.max(0, this.#asked + left - performance.now());
+    const rest = Math.max(0, asked + left - performance.now());
     clearTimeout(this.#deadline);
     clearTimeout(this.#ask);
     this.#deadline = setTimeout(() => this.#late(), Math.min(rest, longest)).unref();
@@ -171,8 +191,8 @@ export class Holder implements AsyncDisposable {
   }
 
   #late(): void {
-    if (this.#state !== "held") return;
-    this.#lose({ message: "the process that keeps the lease did not answer in time" });
+    if (this.#state === "ending" && !this.#release) return; // its commit tells
+    this.#lose({ message: unanswered });
     this.#child.kill("SIGKILL"); // a release that it might send once it wakes up is nobody's wish any more
   }
 
@@ -183,7 +203,7 @@ export class Holder implements AsyncDisposable {
   }
 
   #lose(why: Partial<Refusal> | undefined): TaskLockError {
-    if (!this.signal.aborted) {
+    if (!this.signal.aborted && this.#state !== "released") {
       this.#state = "lost";
       clearTimeout(this.#deadline);
       clearTimeout(this.#ask);
@@ -200,6 +220,10 @@ export class Holder implements AsyncDisposable {
   }
 }
 
+function leftOf(e: Envelope): number {
+  return Number((e.data as { leftSeconds?: number } | undefined)?.leftSeconds ?? 0) * 1000;
+}
+
 interface Alive {
   ref(): unknown;
   unref(): unknown;
@@ -212,6 +236,11 @@ export interface Held {
   options: CommandOptions;
   grant: Grant;
   data: unknown;
+  /** By the steady clock: before the process was started, and how long from then on the lease may be trusted. */
+  called: number;
+  left: number;
+  /** A question that is still open was asked then. */
+  asked: number | undefined;
   hear(on: (e: Envelope) => void): void;
 }
 
@@ -223,12 +252,15 @@ export async function hold(o: HoldOptions, verb: string[], flags: string[], name
   o.signal?.throwIfAborted();
   const options: CommandOptions = { ...o, owner: await ownerOf(o) };
   o.signal?.throwIfAborted();
+  const called = performance.now();
   const child = start(options, verb, ["--attach", "--independent", ...flags, ...holdFlags(o)], names);
+  const watch = new Watch(child, patience(o.ttl));
   let on: (e: Envelope) => void = () => {};
   let abort = (): void => {};
   const early: Envelope[] = [];
   const first = new Promise<Envelope | undefined>((resolve) => {
     on = (e) => {
+      if (e.event === "waiting") return watch.answered();
       on = (next) => early.push(next);
       resolve(e);
     };
@@ -243,22 +275,63 @@ export async function hold(o: HoldOptions, verb: string[], flags: string[], name
     o.signal.addEventListener("abort", abort, { once: true });
   }
   try {
-    const e = await Promise.race([first, ended.then(() => undefined)]);
+    const e = await Promise.race([first, watch.stopped, ended.then(() => undefined)]);
     if (o.signal?.aborted) {
       await ended;
       throw o.signal.reason;
     }
     if (e?.event !== "acquired") throw failure(options, await ended, e);
     return {
-      child, ended, options, data: e.data, grant: grantOf(e.data),
+      child, ended, options, data: e.data, grant: grantOf(e.data), called, left: leftOf(e), asked: watch.asked,
       hear(listener) {
         on = listener;
         early.splice(0).forEach(listener);
       },
     };
   } finally {
+    watch.end();
     o.signal?.removeEventListener("abort", abort);
   }
+}
+
+/** Ends a process that does not answer for its ttl while it is waited for: it was stopped. */
+class Watch {
+  asked: number | undefined;
+  /** Rejects then, and never resolves. */
+  readonly stopped: Promise<never>;
+  #stop!: (why: Error) => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(readonly child: ChildProcessWithoutNullStreams, readonly ttl: number) {
+    this.stopped = new Promise((_, reject) => (this.#stop = reject));
+    this.#question();
+  }
+
+  /** The next question comes after a third of the ttl. */
+  answered(): void {
+    this.asked = undefined;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#question(), Math.min(this.ttl / 3, longest));
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #question(): void {
+    this.asked = performance.now();
+    this.child.stdin.write("\n");
+    this.#timer = setTimeout(() => {
+      this.child.kill("SIGKILL"); // with it goes what it may have acquired
+      this.#stop(new LeaseLostError({ code: "LEASE_LOST", exitCode: 7, message: unanswered }));
+    }, Math.min(this.ttl, longest));
+  }
+}
+
+/** How long a process may be silent before it has acquired: the ttl, a second at least to start, and time to refuse one that is too short. */
+function patience(ttl: Duration | undefined): number {
+  const ms = milliseconds(ttl ?? defaultTTL);
+  return ms >= 100 ? Math.max(ms, 1000) : defaultTTL;
 }
 
 function holdFlags(o: HoldOptions): string[] {
