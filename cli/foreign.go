@@ -69,25 +69,39 @@ func (o *migrateOptions) adopt(ctx context.Context, a *App, system, place string
 	case err != nil:
 		return interrupted(ctx, err)
 	}
-	for _, l := range out.LeftOut {
+	for _, l := range append(out.Changed, out.LeftOut...) {
 		a.warn("%s: %s", l.Where, short(l.Why, 200))
 	}
-	err = a.answer(adoptResult{r.From, a.placeName(o.to), out}, func(p *printer) {
-		p.line("%s %s, %s and %s from %s.", a.did("Took over", "Would take over"), plural(out.Tasks, "task"), plural(out.Sections, "section"), plural(out.Locks, "lock"), r.From)
-		if out.Already > 0 {
-			p.line("%s there already.", plural(out.Already, "task"))
-		}
-		if out.Expired > 0 {
-			p.line("%s over, not taken.", plural(out.Expired, "lock"))
-		}
-		if n := len(out.LeftOut); n > 0 {
-			p.line("%s left out or changed, see above.", plural(n, "record"))
-		}
-	})
-	if err == nil && len(out.LeftOut) > 0 {
+	err = a.answer(adoptResult{r.From, a.placeName(o.to), out}, func(p *printer) { printAdopted(a, p, r.From, out) })
+	if err == nil && len(out.LeftOut)+len(out.Changed) > 0 {
 		err = &exitWith{ExitDamaged}
 	}
 	return err
+}
+
+func printAdopted(a *App, p *printer, from string, out legacy.AdoptResult) {
+	what := fmt.Sprintf("%s, %s and %s", plural(out.Tasks, "task"), plural(out.Sections, "section"), plural(out.Locks, "lock"))
+	if out.Jobs > 0 {
+		what = fmt.Sprintf("%s and %s", plural(out.Jobs, "job"), plural(out.Locks, "lock"))
+	}
+	p.line("%s %s from %s.", a.did("Took over", "Would take over"), what, from)
+	for _, l := range []struct {
+		n          int
+		what, rest string
+	}{
+		{out.Already, "record", "there already."},
+		{out.Expired, "lock", "over, not taken."},
+		{out.GivenBack, "lock", "taken over before and given back since."},
+		{len(out.Changed), "record", "taken over with a change, see above."},
+		{len(out.LeftOut), "record", "left out, see above."},
+	} {
+		if l.n > 0 {
+			p.line("%s %s", plural(l.n, l.what), l.rest)
+		}
+	}
+	if out.Jobs > 0 {
+		p.line("The jobs are paused and have no command. Fill it in: tasklock jobs apply --help")
+	}
 }
 
 func timesOf(url string) lock.Times {
@@ -113,15 +127,34 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 	if err != nil {
 		return legacy.Source{}, err
 	}
-	tasks, err := a.Special.Files(ctx, place, "", legacy.AITasksFolder, cfg.opens())
-	if err != nil && !errors.Is(err, driver.ErrMissing) {
+	remote, branch, _ := strings.Cut(place, "#")
+	read := func(branch, under string) (map[string][]byte, error) {
+		found, err := a.Special.Files(ctx, remote, branch, under, cfg.opens())
+		if errors.Is(err, driver.ErrMissing) {
+			err = nil
+		}
+		return found, err
+	}
+	var files legacy.AITasksFiles
+	if files.Locks, err = read(legacy.AITasksLocks, ""); err != nil {
 		return legacy.Source{}, err
 	}
-	locks, err := a.Special.Files(ctx, place, legacy.AITasksLocks, "", cfg.opens())
-	if err != nil && !errors.Is(err, driver.ErrMissing) { // nobody has locked anything yet
+	if files.IDs, err = read(legacy.AITasksIDs, ""); err != nil {
 		return legacy.Source{}, err
 	}
-	return legacy.AITasks(tasks, locks, a.Now())
+	branches := []string{legacy.AITasksData, ""} // current versions, older ones
+	if branch != "" {
+		branches = []string{branch}
+	}
+	for _, b := range branches {
+		if files.Tasks, err = read(b, legacy.AITasksFolder); err != nil {
+			return legacy.Source{}, err
+		}
+		if len(files.Tasks) > 0 {
+			break
+		}
+	}
+	return legacy.AITasks(files, a.Now())
 }
 
 // deniedBusy: somebody works where no command of ours can wait for them.

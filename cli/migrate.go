@@ -37,8 +37,10 @@ least, with new tokens: their holders cannot renew in the old store any more, st
 and take them again in the new one.
 
 --from also reads the lists and locks of other systems, which are not changed:
-steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE. What is damaged there is
-left out and reported, and the exit code is 9.`,
+steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE or aitasks:REMOTE#BRANCH.
+Locks that are held there need --force. They keep their owner, host, process,
+worktree and age. A lock that cannot be read is held by unknown:FILE. What is
+damaged is reported, and the exit code is 9. The same command can be repeated.`,
 		Example: `  tasklock migrate --to git:origin --dry-run
   tasklock migrate --from file:/srv/locks --to sqlite:/srv/locks.db`,
 		Args: noArgs,

@@ -63,6 +63,7 @@ type taskData struct {
 	CreatedAt     time.Time    `json:"createdAt"`
 	UpdatedAt     time.Time    `json:"updatedAt"`
 	CompletedAt   *time.Time   `json:"completedAt"`
+	CompletedBy   string       `json:"completedBy"`
 }
 
 func newTaskData(t task.Task) taskData {
@@ -71,7 +72,7 @@ func newTaskData(t task.Task) taskData {
 		DependsOn: append([]string{}, t.DependsOn...), WaitsFor: append([]string{}, t.WaitsFor...),
 		Dependents: append([]string{}, t.Dependents...), Labels: append([]string{}, t.Labels...),
 		ClaimedBy: t.ClaimedBy, ClaimedAt: t.ClaimedAt, Attempts: t.Attempts, Progress: t.Progress, Worktree: t.Worktree,
-		Result: t.Result, BlockedReason: t.BlockedReason, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, CompletedAt: t.CompletedAt,
+		Result: t.Result, BlockedReason: t.BlockedReason, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, CompletedAt: t.CompletedAt, CompletedBy: t.CompletedBy,
 	}
 }
 

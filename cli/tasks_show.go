@@ -97,6 +97,7 @@ func (p *printer) task(i task.Info) {
 	at("created", &i.CreatedAt)
 	at("updated", &i.UpdatedAt)
 	at("completed", i.CompletedAt)
+	add("completed by", i.CompletedBy)
 	p.fields(rows)
 	if i.Description != "" {
 		fmt.Fprintln(&p.buf)

@@ -2,7 +2,8 @@ package legacy
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,28 +29,43 @@ type AdoptRequest struct {
 
 // AdoptResult tells what was taken over.
 type AdoptResult struct {
-	Sections int       `json:"sections"`
-	Tasks    int       `json:"tasks"`
-	Locks    int       `json:"locks"`
-	Already  int       `json:"already"` // tasks that were there before
-	Expired  int       `json:"expired"` // locks that are over
-	LeftOut  []Problem `json:"leftOut"`
+	Sections  int       `json:"sections"`
+	Tasks     int       `json:"tasks"`
+	Locks     int       `json:"locks"`
+	Jobs      int       `json:"jobs"`
+	Already   int       `json:"already"`   // tasks and jobs that were there before
+	Expired   int       `json:"expired"`   // locks that are over
+	GivenBack int       `json:"givenBack"` // locks that were taken over before, and have ended here since
+	LeftOut   []Problem `json:"leftOut"`
+	Changed   []Problem `json:"changed"` // taken over, but not as it stood there
 }
 
-// Adopt adds tasks and locks to a store. It may be repeated: what is there
-// already stays as it is. While somebody works there it is refused with a
-// [*lock.BusyError], unless forced: then their locks are leases here, for the
-// time they have left.
+// Adopt adds tasks, locks and jobs to a store. It may be repeated, also after it
+// was killed: what is there already stays as it is. While somebody works there it
+// is refused with a [*lock.BusyError], unless forced: then their locks are leases
+// here. Locks come first, so that nobody gets a task here that is held there.
 func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, error) {
-	a := adoption{ctx: ctx, st: st, r: r}
-	a.out = AdoptResult{Expired: r.Source.Expired, LeftOut: append([]Problem{}, r.Source.Problems...)}
+	a := adoption{ctx: ctx, st: st, r: r, tasks: map[string]Task{}}
+	a.out = AdoptResult{
+		Expired: r.Source.Expired, LeftOut: append([]Problem{}, r.Source.Problems...), Changed: append([]Problem{}, r.Source.Warnings...),
+	}
 	if len(r.Source.Locks) > 0 && !r.Force {
 		return a.out, &lock.BusyError{Holders: a.holders()}
 	}
+	for _, t := range r.Source.Tasks {
+		a.tasks[t.ID] = t
+	}
 	tasks := a.order()
-	a.total = len(tasks) + len(r.Source.Locks)
+	a.total = len(tasks) + len(r.Source.Locks) + len(r.Source.Jobs)
 	if err := a.sections(); err != nil {
 		return a.out, err
+	}
+	a.holding = map[string]string{}
+	for _, l := range r.Source.Locks {
+		if err := a.hold(l); err != nil {
+			return a.out, err
+		}
+		a.tell(1)
 	}
 	for chunk := range slices.Chunk(tasks, chunkSize) {
 		if err := a.add(chunk); err != nil {
@@ -57,13 +73,12 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 		}
 		a.tell(len(chunk))
 	}
-	for _, l := range r.Source.Locks {
-		if err := a.hold(l); err != nil {
+	if n := r.Source.Next; n > 0 {
+		if err := task.RaiseNumber(ctx, st, n, r.DryRun); err != nil {
 			return a.out, err
 		}
-		a.tell(1)
 	}
-	return a.out, nil
+	return a.out, a.jobs()
 }
 
 // chunkSize is how many tasks come in one commit.
@@ -73,6 +88,8 @@ type adoption struct {
 	ctx         context.Context
 	st          *store.Store
 	r           AdoptRequest
+	tasks       map[string]Task
+	holding     map[string]string // key → who holds it here for their work there
 	out         AdoptResult
 	done, total int
 }
@@ -87,30 +104,33 @@ func (a *adoption) leave(where string, err error) {
 	a.out.LeftOut = append(a.out.LeftOut, Problem{where, err.Error()})
 }
 
+func (a *adoption) changed(where, format string, args ...any) {
+	a.out.Changed = append(a.out.Changed, Problem{where, fmt.Sprintf(format, args...)})
+}
+
 func (a *adoption) holders() (list []lock.Info) {
 	for _, l := range a.r.Source.Locks {
 		list = append(list, lock.Info{
 			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: l.until(a.r),
-			State: lock.Held, Host: l.Host, Worktree: l.Worktree,
+			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
 		})
 	}
 	return list
 }
 
+// noEnd is the ttl of a lock that had no end there.
+const noEnd = lock.MaxTTL
+
 func (l Lock) until(r AdoptRequest) time.Time {
 	if !l.Until.IsZero() {
 		return l.Until
 	}
-	return r.Now.Add(r.Times.Of(l.Key))
+	return r.Now.Add(noEnd)
 }
 
 // order puts every task behind those it depends on, and leaves out the
 // dependencies that cannot be kept.
 func (a *adoption) order() []Task {
-	byID := map[string]Task{}
-	for _, t := range a.r.Source.Tasks {
-		byID[t.ID] = t
-	}
 	state := map[string]int{} // 1: being visited, 2: done
 	var out []Task
 	var visit func(t Task)
@@ -118,13 +138,15 @@ func (a *adoption) order() []Task {
 		state[t.ID] = 1
 		kept := t.DependsOn[:0:0]
 		for _, id := range t.DependsOn {
-			dep, there := byID[id]
+			dep, there := a.tasks[id]
 			switch {
+			case t.Archived && (!there || state[id] == 1):
+				continue // it is done
 			case !there:
-				a.leave(t.where, fmt.Errorf("%s depends on %s, which is not there; taken over without", t.ID, id))
+				a.changed(t.where, "%s depends on %s, which is not there; taken over without", t.ID, id)
 				continue
 			case state[id] == 1:
-				a.leave(t.where, fmt.Errorf("%s and %s depend on each other; taken over without", t.ID, id))
+				a.changed(t.where, "%s and %s depend on each other; taken over without", t.ID, id)
 				continue
 			case slices.Contains(kept, id):
 				continue
@@ -145,37 +167,60 @@ func (a *adoption) order() []Task {
 	return out
 }
 
-// sections makes those that are not there yet, and then their order.
+// sections makes those that are not there yet, each in one commit with its
+// dependencies, and so behind them.
 func (a *adoption) sections() error {
-	var made []Section
+	byName, state := map[string]Section{}, map[string]int{}
 	for _, s := range a.r.Source.Sections {
-		r := task.SectionRequest{Name: s.Name, New: true, Skipped: &s.Skipped, By: a.r.By, DryRun: a.r.DryRun}
-		if s.Priority > 0 {
-			r.Priority = &s.Priority
+		byName[s.Name] = s
+	}
+	var visit func(s Section) error
+	visit = func(s Section) error {
+		state[s.Name] = 1
+		var on []string
+		for _, name := range s.DependsOn {
+			dep, there := byName[name]
+			if !there || state[name] == 1 {
+				a.changed("section "+s.Name, "depends on %s, which is not there or depends on it; taken over without", name)
+				continue
+			}
+			if state[name] == 0 {
+				if err := visit(dep); err != nil {
+					return err
+				}
+			}
+			on = append(on, name)
 		}
-		_, err := task.SetSection(a.ctx, a.st, r)
-		switch {
-		case err == nil:
-			a.out.Sections++
-			made = append(made, s)
-		case existed(err):
-		case theirFault(err):
-			a.leave("section "+s.Name, err)
-		default:
-			return err
+		state[s.Name] = 2
+		return a.section(s, on)
+	}
+	for _, s := range a.r.Source.Sections {
+		if state[s.Name] == 0 {
+			if err := visit(s); err != nil {
+				return err
+			}
 		}
 	}
-	for _, s := range made {
-		if len(s.DependsOn) == 0 || a.r.DryRun {
-			continue
-		}
-		_, err := task.SetSection(a.ctx, a.st, task.SectionRequest{Name: s.Name, On: s.DependsOn, By: a.r.By})
-		if err != nil && !theirFault(err) {
-			return err
-		}
-		if err != nil {
-			a.leave("section "+s.Name, fmt.Errorf("%w; taken over without its dependencies", err))
-		}
+	return nil
+}
+
+func (a *adoption) section(s Section, on []string) error {
+	r := task.SectionRequest{Name: s.Name, New: true, Skipped: &s.Skipped, On: on, By: a.r.By, DryRun: a.r.DryRun}
+	if s.Priority > 0 {
+		r.Priority = &s.Priority
+	}
+	if a.r.DryRun {
+		r.On = nil // they were not made
+	}
+	_, err := task.SetSection(a.ctx, a.st, r)
+	switch {
+	case err == nil:
+		a.out.Sections++
+	case existed(err):
+	case theirFault(err):
+		a.leave("section "+s.Name, err)
+	default:
+		return err
 	}
 	return nil
 }
@@ -183,11 +228,11 @@ func (a *adoption) sections() error {
 // add puts tasks on the list, all in one commit; where one of them is refused,
 // it finds out which.
 func (a *adoption) add(tasks []Task) error {
-	data, err := json.Marshal(map[string]any{"tasks": tasks})
-	if err != nil {
-		return err
+	var list []task.Past
+	for _, t := range tasks {
+		list = append(list, t.past(a.holding[t.ID]))
 	}
-	out, err := task.Import(a.ctx, a.st, task.ImportRequest{Data: data, Format: "json", By: a.r.By, DryRun: a.r.DryRun})
+	out, err := task.Adopt(a.ctx, a.st, task.AdoptRequest{Tasks: list, From: a.r.From, By: a.r.By, DryRun: a.r.DryRun})
 	switch {
 	case err == nil:
 		a.out.Tasks += len(out.Tasks)
@@ -236,36 +281,50 @@ func (a *adoption) alone(t Task, err error) error {
 	return nil
 }
 
-// hold makes a lease of a lock: with the task's status, where it is a task.
-func (a *adoption) hold(l Lock) error {
-	ttl := l.until(a.r).Sub(a.r.Now)
-	req := lock.AcquireRequest{
-		Owner: l.Owner, TTL: min(max(ttl, lock.MinTTL), lock.MaxTTL), Times: a.r.Times,
-		Worktree: within(l.Worktree, lock.MaxText), Reason: "held in " + a.r.From, DryRun: a.r.DryRun,
+// past is the task as package task wants it.
+func (t Task) past(heldBy string) task.Past {
+	return task.Past{
+		New: task.New{
+			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section, Priority: t.Priority,
+			DependsOn: t.DependsOn, Labels: t.Labels,
+		},
+		Status: t.Status, BlockedReason: t.BlockedReason, Progress: t.Progress, Result: t.Result,
+		CreatedAt: t.CreatedAt, CompletedAt: t.CompletedAt, CompletedBy: t.CompletedBy, Archived: t.Archived, HeldBy: heldBy,
 	}
-	err := a.take(l, req)
+}
+
+// hold makes a lease of a lock. The request has a name made of what is locked, so
+// that a repetition does not take again what was given back here since.
+func (a *adoption) hold(l Lock) error {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano()))
+	req := lock.AcquireRequest{
+		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
+		TTL: min(max(l.until(a.r).Sub(a.r.Now), lock.MinTTL), lock.MaxTTL), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
+		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
+		Within: task.WithinNew(a.tasks[l.Key].Section), DryRun: a.r.DryRun,
+	}
+	_, err := lock.Acquire(a.ctx, a.st, req)
 	var held *lock.HeldError
+	if errors.As(err, &held) && held.Key != l.Key { // someone else works in its section: the lock on the task stands alone
+		around := *held
+		req.Within = nil
+		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil {
+			a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, around.Key, around.Owner)
+		}
+	}
 	switch {
 	case err == nil:
 		a.out.Locks++
-		return nil
+		a.holding[l.Key] = l.Owner
+	case errors.Is(err, lock.ErrLost):
+		a.out.GivenBack++
 	case errors.As(err, &held), theirFault(err):
 		a.leave(l.where, fmt.Errorf("lock on %s of %s: %w", l.Key, l.Owner, err))
-		return nil
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
-func (a *adoption) take(l Lock, req lock.AcquireRequest) error {
-	i := slices.IndexFunc(a.r.Source.Tasks, func(t Task) bool { return t.ID == l.Key })
-	if i >= 0 && a.r.Source.Tasks[i].Status == task.InProgress && !a.r.DryRun {
-		_, err := task.ClaimTasks(a.ctx, a.st, task.ClaimRequest{Tasks: []string{l.Key}, Acquire: req})
-		var state *task.StateError
-		if !errors.As(err, &state) {
-			return err
-		}
-	}
-	req.Keys, req.Within = []string{l.Key}, task.Within
-	_, err := lock.Acquire(a.ctx, a.st, req)
-	return err
-}
+// jobs adds schedules, paused and without a command.
+func (a *adoption) jobs() error { return nil }

@@ -45,8 +45,8 @@ func TestAdopt(t *testing.T) {
 	}
 	r.Force = true
 	out, err := Adopt(t.Context(), st, r)
-	if err != nil || out.Tasks != 605 || out.Sections != 3 || out.Locks != 3 || len(out.LeftOut) != 4 {
-		t.Fatalf("%d tasks, %d sections, %d locks, %v, %v", out.Tasks, out.Sections, out.Locks, out.LeftOut, err)
+	if err != nil || out.Tasks != 606 || out.Sections != 3 || out.Locks != 3 || len(out.LeftOut) != 0 || len(out.Changed) != 4 {
+		t.Fatalf("%d tasks, %d sections, %d locks, %v, %v, %v", out.Tasks, out.Sections, out.Locks, out.LeftOut, out.Changed, err)
 	}
 	got, err := task.Show(t.Context(), st, "a")
 	if err != nil || got.Status != task.InProgress || got.Lock == nil || got.Lock.Owner != "alice" || got.Stalled {
@@ -56,7 +56,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	again, err := Adopt(context.Background(), st, r)
-	if err != nil || again.Tasks != 0 || again.Already != 605 || again.Locks != 3 {
+	if err != nil || again.Tasks != 0 || again.Already != 606 || again.Locks != 3 {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	if c, err := lock.Check(t.Context(), st, lock.CheckRequest{Key: "elsewhere", Mine: "bob"}); err != nil || c.Lock.Worktree != "/w" {
@@ -81,7 +81,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		add(readCAT(files(map[string]string{"locks/a.lock": in}), now))
 		add(readPi(files(map[string]string{"tasks/task-1.json": in, "locks/task-1.lock": in}), now))
-		add(AITasks(map[string][]byte{"aitasks/t7_x.md": text}, map[string][]byte{"t7_lock.yaml": text}, now))
+		add(AITasks(AITasksFiles{Tasks: map[string][]byte{"aitasks/t7_x.md": text}, Locks: map[string][]byte{"t7_lock.yaml": text}}, now))
 		for _, s := range all {
 			for _, l := range s.Locks {
 				if lock.CheckOwner(l.Owner) != nil || !l.Until.IsZero() && !l.Until.After(now) {

@@ -7,85 +7,96 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
 // Where aitasks keeps things.
 const (
-	AITasksLocks  = "aitask-locks" // a branch
-	AITasksFolder = "aitasks/"     // on the branch with the code
+	AITasksLocks  = "aitask-locks" // branches
+	AITasksData   = "aitask-data"  // of current versions; else the branch with the code
+	AITasksIDs    = "aitask-ids"
+	AITasksFolder = "aitasks/" // on the branch with the tasks
+
+	aiArchive = AITasksFolder + "archived/"
+	aiCounter = "next_id.txt"
 )
 
 var (
 	aiFile = lazily(`^t(\d{1,9}(?:_\d{1,9})?)_(.+)\.md$`)
-	aiLock = lazily(`^t(\d{1,9}(?:_\d{1,9})?)_lock\.yaml$`)
 	aiID   = lazily(`^t?(\d{1,9}(?:_\d{1,9})?)$`)
+	aiPack = lazily(`\.(tar|tgz|zip|tar\.[a-z0-9]+)$`)
 )
 
 // aiHead is what stands above the text of a task.
 type aiHead struct {
-	Priority string      `yaml:"priority"`
-	Depends  []yaml.Node `yaml:"depends"`
-	Status   string      `yaml:"status"`
-	Labels   []string    `yaml:"labels"`
+	Priority  string      `yaml:"priority"`
+	Depends   []yaml.Node `yaml:"depends"`
+	Status    string      `yaml:"status"`
+	Labels    []string    `yaml:"labels"`
+	Created   string      `yaml:"created_at"`
+	Completed string      `yaml:"completed_at"`
 }
 
-type aiLockFile struct {
-	TaskID   yaml.Node `yaml:"task_id"`
-	LockedBy string    `yaml:"locked_by"`
-	LockedAt string    `yaml:"locked_at"`
-	Hostname string    `yaml:"hostname"`
-}
+// AITasksFiles are the files of its branches by their paths; one that is too long
+// has none of its bytes.
+type AITasksFiles struct{ Tasks, Locks, IDs map[string][]byte }
 
-// AITasks reads the tasks and locks of aitasks, given the files of both
-// branches by their paths. A lock there has no end; one on a task that is
-// archived was left behind.
-func AITasks(tasks, locks map[string][]byte, now time.Time) (s Source, err error) {
-	if len(tasks) == 0 && len(locks) == 0 {
-		return s, fmt.Errorf("%w: no files in %s and on branch %s", driver.ErrMissing, AITasksFolder, AITasksLocks)
+// AITasks reads the tasks, the locks and the counter of aitasks. A lock there has
+// no end. Archived tasks arrive archived, with their locks, so that a cleanup
+// finds them. Times are those of now's zone.
+func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
+	for _, archived := range []bool{false, true} { // a task that is both is not archived
+		for _, name := range slices.Sorted(maps.Keys(f.Tasks)) {
+			if strings.HasPrefix(name, AITasksFolder) && strings.HasPrefix(name, aiArchive) == archived {
+				s.addAITask(name, f.Tasks[name], archived, now)
+			}
+		}
 	}
-	archived := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		m := aiFile().FindStringSubmatch(path.Base(name))
-		if m == nil || !strings.HasPrefix(name, AITasksFolder) {
-			continue // plans, drafts, indexes
-		}
-		t, err := parseAITask(tasks[name])
-		if err != nil {
-			s.problem(name, "%v", err)
+	for _, name := range slices.Sorted(maps.Keys(f.Locks)) {
+		stem, ok := strings.CutSuffix(path.Base(name), "_lock.yaml")
+		if !ok {
 			continue
 		}
-		t.ID, t.Title, t.where = "t"+m[1], strings.ReplaceAll(m[2], "_", " "), name
-		if strings.HasPrefix(name, AITasksFolder+"archived/") {
-			archived[t.ID], t.Status = true, task.Completed
-		}
-		s.addTask(t)
-	}
-	for _, name := range slices.Sorted(maps.Keys(locks)) {
-		m := aiLock().FindStringSubmatch(path.Base(name))
-		if m == nil {
-			continue
-		}
-		l, err := parseAILock(locks[name], m[1])
-		if err != nil {
-			s.problem(name, "%v", err)
-			continue
-		}
-		if l.where = name; archived[l.Key] {
-			s.Expired++
-			continue
-		}
+		l := parseAILock(f.Locks[name], stem, now.Location())
+		l.where = name
 		s.addLock(l, now)
 	}
+	if text, there := f.IDs[aiCounter]; there {
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || n < 1 || n > 1e15 {
+			s.warning(aiCounter, "%q is not the next number", within(string(text), 40))
+		} else {
+			s.Next = n
+		}
+	}
+	if s.empty() {
+		return s, fmt.Errorf("%w: no task in %s on branch %s or the one with the code, no lock on branch %s", driver.ErrMissing, AITasksFolder, AITasksData, AITasksLocks)
+	}
 	return s, nil
+}
+
+func (s *Source) addAITask(name string, text []byte, archived bool, now time.Time) {
+	m := aiFile().FindStringSubmatch(path.Base(name))
+	switch {
+	case m == nil && archived && aiPack().MatchString(name):
+		s.problem(name, "the tasks in it are not read; unpack it there to take them over")
+		return
+	case m == nil:
+		return // plans, drafts, indexes
+	}
+	t := Task{ID: "t" + m[1], Title: strings.ReplaceAll(m[2], "_", " "), Archived: archived, where: name}
+	for _, doubt := range t.parseAI(text, now.Location()) {
+		s.warning(name, "%s: %s", t.ID, doubt)
+	}
+	s.addTask(t)
 }
 
 var aiStatus = map[string]task.Status{
@@ -95,74 +106,104 @@ var aiStatus = map[string]task.Status{
 
 var aiPriority = map[string]int{"": 0, "high": task.High, "medium": task.Medium, "low": task.Low}
 
-func parseAITask(text []byte) (t Task, err error) {
+// parseAI fills in what the text of a task says, and returns what it does not. An
+// archived task may lack anything.
+func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
+	doubt := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
 	if text == nil {
-		return t, errTooLong
+		doubt("%v; taken over without its text", errTooLong)
 	}
-	head, body, err := frontMatter(string(text))
-	if err != nil {
-		return t, err
+	head, body, err := frontMatter(asText(text))
+	if err != nil && !t.Archived && text != nil {
+		doubt("%v", err)
 	}
+	t.Description = strings.TrimSpace(body)
 	var h aiHead
 	if err := yaml.Unmarshal([]byte(head), &h); err != nil {
-		return t, err
+		doubt("%v", err)
+		fields := lines(head)
+		h = aiHead{Status: fields["status"], Priority: fields["priority"]}
 	}
-	status, known := aiStatus[strings.ToLower(h.Status)]
-	if !known {
-		return t, fmt.Errorf("status %q is not known", within(h.Status, 40))
+	var known bool
+	if t.Status, known = aiStatus[strings.ToLower(strings.TrimSpace(h.Status))]; !known {
+		doubt("status %q is not known", within(h.Status, 40))
+		t.Status, t.BlockedReason = task.Blocked, fmt.Sprintf("its status there was %q", within(h.Status, 40))
 	}
-	priority, known := aiPriority[strings.ToLower(h.Priority)]
-	if !known {
-		return t, fmt.Errorf("priority %q is not known", within(h.Priority, 40))
+	if t.Priority, known = aiPriority[strings.ToLower(strings.TrimSpace(h.Priority))]; !known {
+		doubt("priority %q is not known", within(h.Priority, 40))
 	}
-	t = Task{Status: status, Priority: priority, Labels: h.Labels, Description: strings.TrimSpace(body)}
 	for _, d := range h.Depends {
 		m := aiID().FindStringSubmatch(strings.TrimSpace(d.Value))
 		if m == nil {
-			return t, fmt.Errorf("depends on %q, which is not a task", within(d.Value, 40))
+			doubt("depends on %q, which is not a task", within(d.Value, 40))
+			continue
 		}
 		t.DependsOn = append(t.DependsOn, "t"+m[1])
 	}
-	return t, nil
+	t.Labels = h.Labels
+	t.CreatedAt, _ = stampIn(h.Created, zone)
+	t.CompletedAt, _ = stampIn(h.Completed, zone)
+	return doubts
 }
 
 var errTooLong = fmt.Errorf("has more than %d bytes", maxFile)
 
-// frontMatter takes a document apart: YAML between two lines of dashes, text.
+// frontMatter takes a document apart: YAML between two lines of dashes, text. One
+// that has no head is all text.
 func frontMatter(text string) (head, body string, err error) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")
 	if !ok {
-		return "", "", errors.New("does not begin with ---")
+		return "", text, errors.New("does not begin with ---")
 	}
 	head, body, ok = strings.Cut("\n"+rest, "\n---\n")
 	if !ok {
 		if head, ok = strings.CutSuffix("\n"+rest, "\n---"); !ok {
-			return "", "", errors.New("its head has no end")
+			return "\n" + rest, text, errors.New("its head has no end")
 		}
 	}
 	return head, body, nil
 }
 
-func parseAILock(text []byte, id string) (l Lock, err error) {
+// lines reads "name: value", line by line. Lock files are no YAML: a value may be
+// a dash, or begin with any character.
+func lines(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		if _, twice := fields[name]; ok && !twice {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+func parseAILock(text []byte, stem string, zone *time.Location) (l Lock) {
+	l.Key = stem
+	if m := aiID().FindStringSubmatch(stem); m != nil {
+		l.Key = "t" + m[1]
+	}
 	if text == nil {
-		return l, errTooLong
+		l.doubt("%v", errTooLong)
 	}
-	var f aiLockFile
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		return l, err
+	f := lines(asText(text))
+	if m := aiID().FindStringSubmatch(f["task_id"]); m == nil || "t"+m[1] != l.Key {
+		l.doubt("it says that it is of the task %q", within(f["task_id"], 40))
 	}
-	if m := aiID().FindStringSubmatch(f.TaskID.Value); m == nil || m[1] != id {
-		return l, fmt.Errorf("is the file of another task, %q", within(f.TaskID.Value, 40))
+	if l.Owner = f["locked_by"]; l.Owner == "-" {
+		l.Owner = ""
 	}
-	if f.LockedBy == "" {
-		return l, errors.New("does not say who holds it")
+	since, err := stampIn(f["locked_at"], zone)
+	l.Since = l.at("locked_at", since, err)
+	if l.Host = f["hostname"]; l.Host == "-" || l.Host == "unknown" {
+		l.Host = ""
 	}
-	since, err := stamp(f.LockedAt)
-	if err != nil {
-		return l, fmt.Errorf("locked_at: %w", err)
-	}
-	return Lock{Key: "t" + id, Owner: f.LockedBy, Since: since, Host: f.Hostname}, lock.CheckOwner(f.LockedBy)
+	l.process(f["pid"])
+	return l
 }
 
 // lazily compiles an expression when it is first used: most commands use none,

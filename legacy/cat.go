@@ -1,21 +1,26 @@
 package legacy
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// catStale is how long a session may be silent.
+// catStale is how long a session may be silent, where locks have a heartbeat.
 const catStale = 5 * time.Minute
 
-// CAT reads the locks of CAT: one file for each task in .claude/cat/locks, with
-// lines name=value. dir is the project, or the folder of the locks. CAT keeps
-// its tasks in documents for people; those are not read.
+// CAT reads the locks of CAT: one file for each task in .claude/cat/locks. Its
+// versions write three forms: lines name=value with a heartbeat, the same without
+// one, and an object in JSON. Those without a heartbeat never expire. dir is the
+// project, or the folder of the locks. CAT keeps its tasks in documents for
+// people; those are not read.
 func CAT(dir string, now time.Time) (Source, error) {
 	f, done, err := openFolder(dir)
 	if err != nil {
@@ -36,51 +41,104 @@ func readCAT(f folder, now time.Time) (s Source, err error) {
 	if err != nil {
 		return s, err
 	}
-	if len(names) == 0 && place == "." {
+	if len(names) == 0 && place != ".claude/cat/locks" {
 		return s, fmt.Errorf("%w: neither .claude/cat/locks nor files that end in .lock", driver.ErrMissing)
 	}
 	for _, name := range names {
-		text, err := f.read(name)
-		if err != nil {
-			s.problem(name, "%v", err)
-			continue
-		}
-		l, err := parseCAT(string(text))
-		if err != nil {
-			s.problem(name, "%v", err)
-			continue
+		var l Lock
+		if text, err := f.read(name); err != nil {
+			l.doubt("%v", err)
+		} else {
+			l = parseCAT(text)
 		}
 		l.Key, l.where = strings.TrimSuffix(path.Base(name), ".lock"), name
+		l.Aliases = slashed(l.Key)
 		s.addLock(l, now)
 	}
 	return s, nil
 }
 
-// parseCAT reads a lock file. A worktree may hold an equals sign itself.
-func parseCAT(text string) (l Lock, err error) {
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
+// slashed returns the ids of tasks that have their lock in that file: CAT writes
+// '-' for each '/' of an id.
+func slashed(name string) (ids []string) {
+	const most = 12
+	parts := strings.Split(name, "-")
+	join := func(left, right []string) {
+		id := strings.Join(left, "/") + "/" + strings.Join(right, "-")
+		if key, err := lock.CheckKey(id); err == nil && key == id && len(ids) < most && !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
-		name, value, ok := strings.Cut(line, "=")
-		if _, twice := fields[name]; !ok || twice {
-			return l, fmt.Errorf("line %q is not name=value, or stands there twice", within(line, 60))
-		}
-		fields[name] = value
 	}
-	if fields["session_id"] == "" {
-		return l, errors.New("has no session_id")
+	for i := 1; i < len(parts); i++ {
+		join([]string{strings.Join(parts[:i], "-")}, parts[i:])
+		join(parts[:i], parts[i:])
+	}
+	return ids
+}
+
+// parseCAT reads a lock file as far as it goes.
+func parseCAT(text string) (l Lock) {
+	fields := map[string]string{}
+	if object := map[string]any{}; strings.HasPrefix(strings.TrimSpace(text), "{") {
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		if err := dec.Decode(&object); err != nil {
+			l.doubt("%v", err)
+			fields = torn(text)
+		}
+		for name, value := range object {
+			switch v := value.(type) {
+			case string:
+				fields[name] = v
+			case json.Number:
+				fields[name] = v.String()
+			case nil:
+			default:
+				l.doubt("%s is neither text nor a number", within(name, 40))
+			}
+		}
+	} else {
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if line == "" {
+				continue
+			}
+			name, value, ok := strings.Cut(line, "=") // a worktree may hold an equals sign itself
+			if _, twice := fields[name]; !ok || twice {
+				l.doubt("line %q is not name=value, or stands there twice", within(line, 60))
+				continue
+			}
+			fields[name] = value
+		}
 	}
 	l.Owner, l.Worktree = fields["session_id"], fields["worktree"]
-	if l.Since, err = unix(fields["created_at"], time.Second); err != nil {
-		return l, fmt.Errorf("created_at: %w", err)
-	}
-	seen, err := unix(fields["heartbeat"], time.Second)
+	since, err := unix(fields["created_at"], time.Second)
 	if err != nil {
-		return l, fmt.Errorf("heartbeat: %w", err)
+		since, err = stamp(fields["created_iso"])
 	}
-	l.Until = seen.Add(catStale)
-	return l, nil
+	l.Since = l.at("created_at", since, err)
+	if beat, there := fields["heartbeat"]; there {
+		seen, err := unix(beat, time.Second)
+		if l.at("heartbeat", seen, err); err == nil {
+			l.Until = seen.Add(catStale)
+		}
+	}
+	return l
 }
+
+// torn finds the texts in an object that is cut or otherwise damaged.
+func torn(text string) map[string]string {
+	fields := map[string]string{}
+	for _, m := range pair().FindAllStringSubmatch(text, -1) {
+		value, err := strconv.Unquote(m[2])
+		if err != nil {
+			value = strings.Trim(m[2], `"`)
+		}
+		if _, twice := fields[m[1]]; !twice {
+			fields[m[1]] = value
+		}
+	}
+	return fields
+}
+
+var pair = lazily(`"([a-zA-Z_]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[0-9]+)`)

@@ -3,21 +3,24 @@
 //
 // # Guarantee
 //
-// The source is read and never written, not even by SQLite. A record that is
-// damaged, or that no task or lock here could stand for, is a [Problem] of its
-// own, and everything else is read.
+// The source is read and never written, not even by SQLite. Nothing that may be a
+// lock is dropped: what cannot be read in full is taken over with what can be
+// read, and a [Problem] among the warnings says what was changed; a lock that
+// names nobody is held by unknown:<file>. A lock is over only if it was read in
+// full and says so itself. A task or section that nothing here could stand for is
+// left out, with a [Problem] of its own.
 //
 // # Limit
 //
 // Those systems have no fencing tokens, and most of their locks have no end.
-// What is in force there is taken over as a lease with the time it has left, or
-// with the default ttl where it has none; nobody renews it. Times without a zone
-// are taken for UTC.
+// What is in force there is taken over as a lease with the time it has left, and
+// one without an end keeps having none; nobody renews it. Times without a zone
+// are taken for UTC, or for this machine's where that system writes them so.
 //
 // # Failure
 //
-// A place where there is nothing to read is driver.ErrMissing, one that is not
-// what it should be driver.ErrDamaged.
+// A place where there is nothing of that system is driver.ErrMissing, one that is
+// not what it should be driver.ErrDamaged.
 package legacy
 
 import (
@@ -27,6 +30,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +46,11 @@ type Source struct {
 	Sections []Section
 	Tasks    []Task
 	Locks    []Lock // in force
-	Expired  int    // locks that are not
-	Problems []Problem
+	Jobs     []Job
+	Next     int64     // the number that the next task there would get; 0: it has no counter
+	Expired  int       // locks that are not in force
+	Problems []Problem // what was left out
+	Warnings []Problem // what was taken over, but not as it stood there
 
 	tasks, locks map[string]bool // by id and key
 }
@@ -51,39 +58,43 @@ type Source struct {
 // A Task is one of theirs in our words. One in progress is pending unless its
 // lock is in force.
 type Task struct {
-	ID          string      `json:"id"`
-	Title       string      `json:"title"`
-	Description string      `json:"description,omitempty"`
-	Section     string      `json:"section,omitempty"`
-	Priority    int         `json:"priority,omitempty"`
-	DependsOn   []string    `json:"dependsOn,omitempty"`
-	Labels      []string    `json:"labels,omitempty"`
-	Status      task.Status `json:"status,omitempty"`
+	ID            string
+	Title         string
+	Description   string
+	Section       string
+	Priority      int
+	DependsOn     []string
+	Labels        []string
+	Status        task.Status
+	BlockedReason string
+	Progress      string
+	Result        *task.Result
+	CreatedAt     time.Time
+	CompletedAt   time.Time
+	CompletedBy   string
+	Archived      bool
 
 	where string
 }
 
 // A Section groups tasks.
 type Section struct {
-	Name      string   `json:"name"`
-	Priority  int      `json:"priority,omitempty"`
-	Skipped   bool     `json:"skipped,omitempty"`
-	DependsOn []string `json:"dependsOn,omitempty"`
+	Name      string
+	Priority  int
+	Skipped   bool
+	DependsOn []string
 }
 
-// A Lock is held by someone who works there.
-type Lock struct {
-	Key      string
-	Owner    string
-	Since    time.Time
-	Until    time.Time // zero: it has no end
-	Host     string
-	Worktree string
+// A Job is a schedule.
+type Job struct {
+	Name string
+	Cron string
+	Spec string // what it ran there, for people
 
 	where string
 }
 
-// A Problem is a record that was left out.
+// A Problem is a record that was left out or changed.
 type Problem struct {
 	Where string `json:"where"` // the file or row
 	Why   string `json:"why"`
@@ -93,25 +104,13 @@ func (s *Source) problem(where, format string, args ...any) {
 	s.Problems = append(s.Problems, Problem{where, fmt.Sprintf(format, args...)})
 }
 
-// addLock keeps a lock that is in force and makes sense here.
-func (s *Source) addLock(l Lock, now time.Time) {
-	key, err := lock.CheckKey(l.Key)
-	if err == nil {
-		err = lock.CheckOwner(l.Owner)
-	}
-	switch {
-	case err != nil:
-		s.problem(l.where, "%v", err)
-	case !l.Until.IsZero() && !l.Until.After(now):
-		s.Expired++
-	case l.Until.After(now.Add(lock.MaxTTL)):
-		s.problem(l.where, "lasts until %s, which cannot be meant", l.Until.Format(time.RFC3339))
-	case s.locks[key]:
-		s.problem(l.where, "a second lock on %s", key)
-	default:
-		l.Key, s.locks = key, with(s.locks, key)
-		s.Locks = append(s.Locks, l)
-	}
+func (s *Source) warning(where, format string, args ...any) {
+	s.Warnings = append(s.Warnings, Problem{where, fmt.Sprintf(format, args...)})
+}
+
+// empty reports that nothing was found at all.
+func (s *Source) empty() bool {
+	return len(s.Sections)+len(s.Tasks)+len(s.Locks)+len(s.Jobs)+len(s.Problems)+s.Expired == 0 && s.Next == 0
 }
 
 // addTask keeps a task with an id of its own.
@@ -134,7 +133,45 @@ func (s *Source) addTask(t Task) {
 	if t.Title == "" {
 		t.Title = id
 	}
+	if t.Archived && t.Status.Open() {
+		t.Status = task.Completed
+	}
+	s.fit(&t)
 	s.Tasks = append(s.Tasks, t)
+}
+
+// fit cuts the texts of a task to what fits here.
+func (s *Source) fit(t *Task) {
+	left := lock.MaxText
+	cut := func(text *string) {
+		short := within(*text, left)
+		if len(short) < len(*text) {
+			s.warning(t.where, "%s: cut to %d bytes: %s", t.ID, len(short), within(*text, 40))
+		}
+		*text, left = short, left-len(short)
+	}
+	cut(&t.BlockedReason)
+	cut(&t.Progress)
+	if r := t.Result; r != nil {
+		cut(&r.Summary)
+		for i := range r.Commits {
+			cut(&r.Commits[i])
+		}
+		for i := range r.Tests {
+			cut(&r.Tests[i])
+		}
+	}
+	t.CompletedBy = within(t.CompletedBy, lock.MaxOwner)
+	var labels []string
+	for _, l := range t.Labels {
+		if l = oneLine(strings.ReplaceAll(l, ",", " "), 100); l != "" && len(labels) < task.MaxLabels {
+			labels = append(labels, l)
+		}
+	}
+	if !slices.Equal(labels, t.Labels) {
+		s.warning(t.where, "%s: labels changed to %q", t.ID, labels)
+	}
+	t.Labels = labels
 }
 
 func with(set map[string]bool, name string) map[string]bool {
@@ -162,14 +199,19 @@ func within(s string, most int) string {
 	return s[:most]
 }
 
-// sectionName fits a name to our rules: a slash would be a folder.
+// sectionName fits a name to our rules.
 func sectionName(s string) string {
-	return strings.TrimLeft(strings.ReplaceAll(oneLine(s, lock.MaxKey-len("section:")), "/", "-"), "-")
+	name := oneLine(s, lock.MaxKey-len("section:"))
+	if _, err := lock.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
+		return name
+	}
+	return mended(strings.Trim(name, "/-"))
 }
 
 // Bounds of what is read in a folder.
 const (
 	maxFile  = 1 << 20
+	maxLog   = 256 << 20 // of the log of a session
 	maxFiles = 50_000
 )
 
@@ -203,28 +245,30 @@ func (f folder) has(dir string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// read returns a regular file of a sensible size.
-func (f folder) read(name string) ([]byte, error) {
+// read returns a regular file of a sensible size, as text: what is none in it is
+// replaced.
+func (f folder) read(name string) (string, error) { return f.readUpTo(name, maxFile) }
+
+func (f folder) readUpTo(name string, most int64) (string, error) {
 	fi, err := fs.Stat(f.FS, name)
 	switch {
 	case err != nil:
-		return nil, err
+		return "", err
 	case !fi.Mode().IsRegular():
-		return nil, errors.New("is not a file")
-	case fi.Size() > maxFile:
-		return nil, fmt.Errorf("has %d bytes, at most %d are read", fi.Size(), maxFile)
+		return "", errors.New("is not a file")
+	case fi.Size() > most:
+		return "", fmt.Errorf("has %d bytes, at most %d are read", fi.Size(), most)
 	}
 	in, err := f.Open(name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = in.Close() }()
-	text, err := io.ReadAll(io.LimitReader(in, maxFile))
-	if err == nil && !utf8.Valid(text) {
-		err = errors.New("is not text")
-	}
-	return text, err
+	text, err := io.ReadAll(io.LimitReader(in, most))
+	return asText(text), err
 }
+
+func asText(text []byte) string { return strings.ToValidUTF8(string(text), "�") }
 
 // openFolder opens a folder for reading; links do not lead out of it.
 func openFolder(dir string) (folder, func(), error) {
@@ -241,24 +285,29 @@ func openFolder(dir string) (folder, func(), error) {
 // unix reads seconds or milliseconds since 1970, within the years that a lock
 // can be from.
 func unix(text string, unit time.Duration) (time.Time, error) {
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if most := int64(253402300799); err != nil || n <= 0 || n > most*int64(time.Second/unit) {
+	text = strings.TrimSpace(text)
+	n, err := strconv.ParseFloat(text, 64)
+	if most := 253402300799.0; err != nil || strings.Trim(text, "0123456789.") != "" || n < 1 || n > most*float64(time.Second/unit) {
 		return time.Time{}, fmt.Errorf("%q is not a time", within(text, 40))
 	}
+	whole := int64(n)
 	if unit == time.Millisecond {
-		return time.UnixMilli(n).UTC(), nil
+		return time.UnixMilli(whole).UTC(), nil
 	}
-	return time.Unix(n, 0).UTC(), nil
+	return time.Unix(whole, int64((n-float64(whole))*1e9)).UTC(), nil
 }
 
 // stamp reads a time as people and databases write it.
-func stamp(text string) (time.Time, error) {
+func stamp(text string) (time.Time, error) { return stampIn(text, time.UTC) }
+
+// stampIn is stamp of a time that is one of that zone if it names none.
+func stampIn(text string, zone *time.Location) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999",
 		"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
 	} {
-		if t, err := time.Parse(layout, text); err == nil && t.Year() > 1970 {
+		if t, err := time.ParseInLocation(layout, text, zone); err == nil && t.Year() > 1970 {
 			return t.UTC(), nil
 		}
 	}

@@ -33,20 +33,35 @@ func summary(s Source) (out []string) {
 		out = append(out, fmt.Sprintf("section %s %d %v %v", x.Name, x.Priority, x.Skipped, x.DependsOn))
 	}
 	for _, t := range s.Tasks {
-		out = append(out, strings.TrimRight(fmt.Sprintf("task %s %q %s %s %v", t.ID, t.Title, t.Status, t.Section, t.DependsOn), " "))
+		archived := ""
+		if t.Archived {
+			archived = " archived"
+		}
+		out = append(out, strings.TrimRight(fmt.Sprintf("task %s %q %s %s %v%s", t.ID, t.Title, t.Status, t.Section, t.DependsOn, archived), " "))
 	}
 	for _, l := range s.Locks {
 		left := "no end"
 		if !l.Until.IsZero() {
 			left = l.Until.Sub(now).String()
 		}
-		out = append(out, fmt.Sprintf("lock %s %s %s %s%s", l.Key, l.Owner, left, l.Worktree, l.Host))
+		since := "ever"
+		if !l.Since.IsZero() {
+			since = now.Sub(l.Since).String()
+		}
+		where := strings.TrimSpace(l.Worktree + l.Host)
+		if l.PID != 0 {
+			where += fmt.Sprintf(":%d", l.PID)
+		}
+		out = append(out, fmt.Sprintf("lock %s %s %s since %s %s", l.Key, l.Owner, left, since, where))
 	}
 	if s.Expired > 0 {
 		out = append(out, fmt.Sprintf("expired %d", s.Expired))
 	}
 	for _, p := range s.Problems {
 		out = append(out, "problem "+p.Where)
+	}
+	for _, p := range s.Warnings {
+		out = append(out, "warning "+p.Where)
 	}
 	return out
 }
@@ -59,6 +74,10 @@ func TestCAT(t *testing.T) {
 	s, err := readCAT(files(map[string]string{
 		dir + "1.0-parse-tokens.lock": lockFile(ago(time.Minute), "/src/a=b"),
 		dir + "1.1-stale.lock":        lockFile(ago(6*time.Minute), "/x"),
+		dir + "1.2-no-heartbeat.lock": fmt.Sprintf("session_id=f47ac10b\ncreated_at=%d\nworktree=/y\ncreated_iso=2026-03-01T11:00:00Z\n", ago(time.Hour)),
+		dir + "1.3-json.lock":         fmt.Sprintf("{\n  \"session_id\": \"f47ac10b\",\n  \"created_at\": %d,\n  \"worktree\": \"/z\",\n  \"created_iso\": \"2026-03-01T11:00:00Z\"\n}\n", ago(time.Hour)),
+		dir + "1.4-torn.lock":         "{\n  \"session_id\": \"f47ac10b\",\n  \"created_",
+		dir + "8.1-twice-over.lock":   "session_id=a\n" + lockFile(ago(time.Hour), "/x"),
 		dir + "2-empty.lock":          "",
 		dir + "3-cut.lock":            "session_id=f47ac10b\ncreated_at=17",
 		dir + "4-garbage.lock":        "\x00\xff\xfe",
@@ -71,14 +90,22 @@ func TestCAT(t *testing.T) {
 		dir + "huge.lock":             strings.Repeat("x", maxFile+1),
 		dir + "note.txt":              "not a lock",
 	}), now)
+	warned := func(name string) string { return "warning " + dir + name + ".lock" }
 	want := []string{
-		"lock 1.0-parse-tokens f47ac10b 4m0s /src/a=b", "expired 1",
-		"problem " + dir + "-rf.lock", "problem " + dir + "2-empty.lock", "problem " + dir + "3-cut.lock", "problem " + dir + "4-garbage.lock",
-		"problem " + dir + "5-nobody.lock", "problem " + dir + "6-odd owner.lock", "problem " + dir + "7-when.lock", "problem " + dir + "8-twice.lock",
-		"problem " + dir + "9-escape\x1b[2J.lock", "problem " + dir + "huge.lock",
+		"lock rf f47ac10b 5m0s since 1h0m0s ", "lock 1.0-parse-tokens f47ac10b 4m0s since 1h0m0s /src/a=b",
+		"lock 1.2-no-heartbeat f47ac10b no end since 1h0m0s /y", "lock 1.3-json f47ac10b no end since 1h0m0s /z", "lock 1.4-torn f47ac10b no end since ever ",
+		"lock 2-empty unknown:2-empty.lock no end since ever ", "lock 3-cut f47ac10b no end since " + now.Sub(time.Unix(17, 0)).String() + " ",
+		"lock 4-garbage unknown:4-garbage.lock no end since ever ", "lock 5-nobody unknown:5-nobody.lock 5m0s since 1h0m0s ",
+		"lock 6-odd owner a/b 5m0s since 1h0m0s ", "lock 7-when f47ac10b no end since 1h0m0s ", "lock 8-twice a 5m0s since 1h0m0s ",
+		"lock 8.1-twice-over a no end since 1h0m0s /x", "lock 9-escape_[2J f47ac10b 5m0s since 1h0m0s ", "lock huge unknown:huge.lock no end since ever ", "expired 1",
+		warned("-rf"), warned("1.4-torn"), warned("2-empty"), warned("4-garbage"), warned("5-nobody"), warned("6-odd owner"), warned("7-when"),
+		warned("8-twice"), warned("8.1-twice-over"), warned("9-escape\x1b[2J"), warned("huge"),
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	if got := slashed("v1-1.0-parse"); !cmp.Equal(got, []string{"v1/1.0-parse", "v1-1.0/parse", "v1/1.0/parse"}) {
+		t.Errorf("%q", got)
 	}
 	if s, err := readCAT(files(map[string]string{".claude/cat/locks/keep": ""}), now); err != nil || len(summary(s)) != 0 {
 		t.Errorf("no locks: %v, %v", s, err)
@@ -114,11 +141,14 @@ func TestPi(t *testing.T) {
 		dir + "locks/task-8.lock":         "99999999999999999999@1",
 	}), now)
 	want := []string{
-		`task task-1 "Parse" completed  []`, `task task-2 "Print it" in_progress  [task-1]`, `task task-3 "task-3" blocked  []`, `task task-4 "In a channel" pending  []`,
-		"lock task-2 SwiftRaven no end ", "lock task-4 pid-12345 8s ", "expired 1",
-		"problem " + dir + "tasks/task-5.json", "problem " + dir + "tasks/task-6.json", "problem " + dir + "tasks/task-7.json",
-		"problem " + dir + "tasks/task-8.json", "problem " + dir + "tasks/task-9.json", "problem " + dir + "tasks/general/task-1.json",
-		"problem " + dir + "locks/task-5.lock", "problem " + dir + "locks/task-6.lock", "problem " + dir + "locks/task-7.lock", "problem " + dir + "locks/task-8.lock",
+		`task task-1 "Parse" completed  []`, `task task-2 "Print it" in_progress  [task-1]`, `task task-3 "task-3" blocked  []`, `task task-5 "task-5" blocked  []`,
+		`task task-6 "task-6" blocked  []`, `task task-7 "liar" pending  []`, `task task-8 "odd" blocked  []`, `task task-9 "task-9" blocked  []`, `task task-4 "In a channel" pending  []`,
+		"lock task-2 SwiftRaven no end since 1h0m0s ", "lock task-5 unknown:task-5.json no end since ever ", "lock task-6 unknown:task-6.json no end since ever ",
+		"lock task-8 unknown:task-8.json no end since ever ", "lock task-9 unknown:task-9.json no end since ever ",
+		"lock task-4 pid-12345 8s since 2s :12345", "lock task-7 unknown:task-7.lock no end since 20101h46m40s ", "expired 1",
+		"problem " + dir + "tasks/general/task-1.json",
+		"warning " + dir + "tasks/task-5.json", "warning " + dir + "tasks/task-6.json", "warning " + dir + "tasks/task-7.json",
+		"warning " + dir + "tasks/task-8.json", "warning " + dir + "tasks/task-9.json", "warning " + dir + "locks/task-7.lock",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -144,7 +174,7 @@ func TestLinksStayInside(t *testing.T) {
 		t.Skip(err)
 	}
 	s, err := Pi(dir, now)
-	if err != nil || len(s.Problems) != 1 || s.Expired+len(s.Locks) != 0 {
+	if err != nil || len(s.Warnings) != 1 || s.Expired != 0 || len(s.Locks) != 1 || s.Locks[0].Owner != "unknown:x.lock" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -155,6 +185,8 @@ func TestAITasks(t *testing.T) {
 		"aitasks/t109_lock_tasks.md":           doc("priority: high\ndepends: [108, t16_1]\nstatus: Ready\nlabels: [aitasks, bash]\n"),
 		"aitasks/t16/t16_1_first_child.md":     doc("status: Implementing\nassigned_to: a@example.com\n"),
 		"aitasks/archived/t108_old_one.md":     doc("status: Done\n"),
+		"aitasks/archived/t107_bare.md":        []byte("no head at all"),
+		"aitasks/archived/old.tar.gz":          []byte("packed"),
 		"aitasks/t110_later.md":                doc("status: Postponed\npriority: low\n"),
 		"aitasks/README.md":                    []byte("# not a task"),
 		"aiplans/p1_plan.md":                   []byte("a plan"),
@@ -170,7 +202,8 @@ func TestAITasks(t *testing.T) {
 	}
 	locks := map[string][]byte{
 		"t109_lock.yaml":  []byte("task_id: 109\nlocked_by: user@example.com\nlocked_at: 2026-02-13 14:30\nhostname: my-pc\n"),
-		"t16_1_lock.yaml": []byte("task_id: 16_1\nlocked_by: a@example.com\nlocked_at: 2026-02-13 14:30\nhostname: other\n"),
+		"t16_1_lock.yaml": []byte("task_id: 16_1\nlocked_by: a@example.com\nlocked_at: 2026-02-13 14:30\nhostname: other\npid: -\npid_starttime: -\npid_starttime_kind: none\n"),
+		"t16_2_lock.yaml": []byte("task_id: 16_2\nlocked_by: a@example.com\nlocked_at: 2026-02-13 14:30\nhostname: other\npid: 4711\npid_starttime: 112467\npid_starttime_kind: proc\n"),
 		"t108_lock.yaml":  []byte("task_id: 108\nlocked_by: user@example.com\nlocked_at: 2026-02-13 14:30\n"),
 		"t1_lock.yaml":    nil,
 		"t2_lock.yaml":    []byte(""),
@@ -180,19 +213,30 @@ func TestAITasks(t *testing.T) {
 		"t6_lock.yaml":    []byte("\xff\xfe"),
 		"README.md":       []byte("not a lock"),
 	}
-	s, err := AITasks(tasks, locks, now)
+	s, err := AITasks(AITasksFiles{Tasks: tasks, Locks: locks, IDs: map[string][]byte{"next_id.txt": []byte("150\n")}}, now)
 	want := []string{
-		`task t110 "another" completed  []`, `task t108 "old one" completed  []`, `task t109 "lock tasks" pending  [t108 t16_1]`, `task t16_1 "first child" in_progress  []`,
-		"lock t109 user@example.com no end my-pc", "lock t16_1 a@example.com no end other", "expired 1",
-		"problem aitasks/t110_later.md", "problem aitasks/t1_no_head.md",
-		"problem aitasks/t2_no_end.md", "problem aitasks/t3_bad_yaml.md", "problem aitasks/t4_bad_status.md", "problem aitasks/t5_bad_priority.md",
-		"problem aitasks/t6_bad_depends.md", "problem aitasks/t7_bomb.md", "problem aitasks/t8_huge.md",
-		"problem t1_lock.yaml", "problem t2_lock.yaml", "problem t3_lock.yaml", "problem t4_lock.yaml", "problem t5_lock.yaml", "problem t6_lock.yaml",
+		`task t109 "lock tasks" pending  [t108 t16_1]`, `task t110 "later" blocked  []`, `task t16_1 "first child" in_progress  []`, `task t1 "no head" pending  []`,
+		`task t2 "no end" pending  []`, `task t3 "bad yaml" blocked  []`, `task t4 "bad status" blocked  []`, `task t5 "bad priority" pending  []`,
+		`task t6 "bad depends" pending  []`, `task t7 "bomb" pending  []`, `task t8 "huge" pending  []`,
+		`task t107 "bare" completed  [] archived`, `task t108 "old one" completed  [] archived`,
+		"lock t108 user@example.com no end since 381h30m0s ", "lock t109 user@example.com no end since 381h30m0s my-pc",
+		"lock t16_1 a@example.com no end since 381h30m0s other", "lock t16_2 a@example.com no end since 381h30m0s other:4711",
+		"lock t1 unknown:t1_lock.yaml no end since ever ", "lock t2 unknown:t2_lock.yaml no end since ever ", "lock t3 x no end since 381h30m0s ",
+		"lock t4 unknown:t4_lock.yaml no end since 381h30m0s ", "lock t5 x no end since ever ", "lock t6 unknown:t6_lock.yaml no end since ever ",
+		"problem aitasks/archived/old.tar.gz", "problem aitasks/archived/sub/t110_another.md",
+		"warning aitasks/t1_no_head.md", "warning aitasks/t2_no_end.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t4_bad_status.md",
+		"warning aitasks/t5_bad_priority.md", "warning aitasks/t6_bad_depends.md", "warning aitasks/t7_bomb.md", "warning aitasks/t8_huge.md",
+		"warning t1_lock.yaml", "warning t2_lock.yaml", "warning t3_lock.yaml", "warning t4_lock.yaml", "warning t5_lock.yaml", "warning t6_lock.yaml",
+	}
+	if s.Next != 150 {
+		t.Errorf("the next number is %d", s.Next)
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if _, err := AITasks(nil, nil, now); !errors.Is(err, driver.ErrMissing) {
-		t.Error(err)
+	for _, f := range []AITasksFiles{{}, {Tasks: map[string][]byte{"aitasks/README.md": []byte("x")}, Locks: map[string][]byte{"README.md": []byte("x")}}} {
+		if _, err := AITasks(f, now); !errors.Is(err, driver.ErrMissing) {
+			t.Error(err)
+		}
 	}
 }

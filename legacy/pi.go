@@ -1,15 +1,14 @@
 package legacy
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -17,19 +16,43 @@ import (
 // piStale is the age at which a lock file counts as left behind.
 const piStale = 10 * time.Second
 
-// piTask is one file of tasks/.
+// piTask is a task as its file has it, or as the events of a session made it.
 type piTask struct {
-	ID            string   `json:"id"`
-	Title         string   `json:"title"`
-	Status        string   `json:"status"`
-	DependsOn     []string `json:"depends_on"`
-	ClaimedBy     string   `json:"claimed_by"`
-	ClaimedAt     string   `json:"claimed_at"`
-	BlockedReason string   `json:"blocked_reason"`
+	ID            string     `json:"id"`
+	Title         string     `json:"title"`
+	Status        string     `json:"status"`
+	DependsOn     []string   `json:"depends_on"`
+	ClaimedBy     string     `json:"claimed_by"`
+	ClaimedAt     string     `json:"claimed_at"`
+	BlockedReason string     `json:"blocked_reason"`
+	Summary       string     `json:"summary"`
+	Evidence      piEvidence `json:"evidence"`
+	CreatedAt     string     `json:"created_at"`
+	CompletedAt   string     `json:"completed_at"`
+	CompletedBy   string     `json:"completed_by"`
+	ProgressLog   []piNote   `json:"progress_log"`
+
+	content string // its text, where no file has one
+	claimed bool   // though it may not say by whom
+	where   string
+	doubts  []string
+}
+
+type piEvidence struct {
+	Commits []string `json:"commits"`
+	Tests   []string `json:"tests"`
+	PRs     []string `json:"prs"`
+}
+
+type piNote struct {
+	Timestamp string `json:"timestamp"`
+	Agent     string `json:"agent"`
+	Message   string `json:"message"`
 }
 
 // Pi reads the tasks and locks of the swarm of pi-messenger. dir is the project,
-// or the folder with tasks and locks. A claim there has no end; a lock is held
+// or the folder with tasks and locks. Older versions keep one file for each task,
+// newer ones the events of each session. A claim there has no end; a lock is held
 // for the moment of a change only, by a process.
 func Pi(dir string, now time.Time) (Source, error) {
 	f, done, err := openFolder(dir)
@@ -41,121 +64,202 @@ func Pi(dir string, now time.Time) (Source, error) {
 }
 
 func readPi(f folder, now time.Time) (s Source, err error) {
-	place := ""
-	for _, p := range []string{".pi/messenger/swarm", ".pi/messenger", "."} {
-		if place == "" && (f.has(path.Join(p, "tasks")) || f.has(path.Join(p, "locks"))) {
-			place = p
+	sessions, found := map[string][]piTask{}, false
+	var locks []string
+	for _, place := range []string{".pi/messenger/swarm", ".pi/messenger", "."} {
+		if found && place == "." {
+			break
 		}
-	}
-	if place == "" {
-		return s, fmt.Errorf("%w: no folder tasks or locks, nor .pi/messenger/swarm", driver.ErrMissing)
-	}
-	if err := s.piTasks(f, path.Join(place, "tasks"), now); err != nil {
-		return s, err
-	}
-	names, err := f.list(path.Join(place, "locks"), ".lock")
-	if err != nil {
-		return s, err
-	}
-	for _, name := range names {
-		text, err := f.read(name)
+		dir := path.Join(place, "tasks")
+		files, err := piFiles(f, dir)
 		if err != nil {
-			s.problem(name, "%v", err)
-			continue
+			return s, err
 		}
-		l, err := parsePiLock(string(text))
+		for _, name := range files {
+			sessions["swarm"] = append(sessions["swarm"], readPiFile(f, name))
+		}
+		logs, err := f.list(dir, ".jsonl")
 		if err != nil {
-			s.problem(name, "%v", err)
-			continue
+			return s, err
 		}
-		l.Key, l.where = strings.TrimSuffix(path.Base(name), ".lock"), name
-		if s.locks[l.Key] {
-			continue // whoever has claimed it is changing it
+		for _, name := range logs {
+			session := strings.TrimSuffix(path.Base(name), ".jsonl")
+			list, err := s.piSession(f, name)
+			if err != nil {
+				return s, fmt.Errorf("%s: %w", name, err)
+			}
+			sessions[session] = append(sessions[session], list...)
 		}
-		s.addLock(l, now)
+		names, err := f.list(path.Join(place, "locks"), ".lock")
+		if err != nil {
+			return s, err
+		}
+		locks = append(locks, names...)
+		found = found || len(files)+len(logs)+len(names) > 0 || place != "." && (f.has(dir) || f.has(path.Join(place, "locks")))
+	}
+	if !found {
+		return s, fmt.Errorf("%w: no tasks (*.json, *.jsonl) or locks (*.lock) in .pi/messenger, nor in folders tasks and locks", driver.ErrMissing)
+	}
+	s.addSessions(f, sessions, now)
+	for _, name := range locks {
+		s.piLock(f, name, now)
 	}
 	return s, nil
 }
 
-// piTasks reads the tasks of a folder, and of the channels in it.
-func (s *Source) piTasks(f folder, dir string, now time.Time) error {
+// piFiles are the files of tasks in a folder, and in those of channels in it.
+func piFiles(f folder, dir string) ([]string, error) {
 	names, err := f.list(dir, ".json")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	channels, err := f.list(dir, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range channels {
-		if f.has(c) {
-			more, err := f.list(c, ".json")
-			if err != nil {
-				return err
-			}
-			names = append(names, more...)
+		if !f.has(c) {
+			continue
 		}
-	}
-	for _, name := range names {
-		text, err := f.read(name)
+		more, err := f.list(c, ".json")
 		if err != nil {
-			s.problem(name, "%v", err)
-			continue
+			return nil, err
 		}
-		t, err := parsePiTask(text)
-		if err != nil {
-			s.problem(name, "%v", err)
-			continue
-		}
-		if t.ID != strings.TrimSuffix(path.Base(name), ".json") {
-			s.problem(name, "is the file of another task, %q", within(t.ID, 60))
-			continue
-		}
-		s.addPi(f, name, t, now)
+		names = append(names, more...)
 	}
-	return nil
+	return names, nil
 }
 
-func (s *Source) addPi(f folder, name string, t piTask, now time.Time) {
+// readPiFile reads the file of one task, as far as it goes. Where that does not
+// tell whether it is claimed, it is, by somebody unknown.
+func readPiFile(f folder, name string) (t piTask) {
+	text, err := f.read(name)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &t)
+	}
+	if err != nil {
+		fields := torn(text)
+		t.doubt("%v", err)
+		t.Title, t.Status = fields["title"], ""
+		t.ClaimedBy, t.ClaimedAt = fields["claimed_by"], fields["claimed_at"]
+	}
+	t.where = name
+	if id := strings.TrimSuffix(path.Base(name), ".json"); t.ID != id {
+		if err == nil {
+			t.doubt("the file says that it is the task %q", within(t.ID, 60))
+		}
+		t.ID = id
+	}
+	t.claimed = t.ClaimedBy != "" || piStatus[t.Status] == "" || t.Status == "in_progress"
+	return t
+}
+
+func (t *piTask) doubt(format string, args ...any) {
+	t.doubts = append(t.doubts, fmt.Sprintf(format, args...))
+}
+
+// addSessions keeps the tasks of all sessions. Each counts its tasks from one: an
+// id that several of them have is <session>/<id> here.
+func (s *Source) addSessions(f folder, sessions map[string][]piTask, now time.Time) {
+	count := map[string]int{}
+	for _, list := range sessions {
+		for _, t := range list {
+			count[t.ID]++
+		}
+	}
+	for _, session := range slices.Sorted(maps.Keys(sessions)) {
+		ids := map[string]string{}
+		for _, t := range sessions[session] {
+			if ids[t.ID] = t.ID; count[t.ID] > 1 && len(sessions) > 1 {
+				ids[t.ID] = session + "/" + t.ID
+			}
+		}
+		for _, t := range sessions[session] {
+			for i, on := range t.DependsOn {
+				if ids[on] != "" {
+					t.DependsOn[i] = ids[on]
+				}
+			}
+			n := t.task(f)
+			n.ID = ids[t.ID]
+			s.addPi(t, n, now)
+		}
+	}
+}
+
+func (s *Source) addPi(t piTask, n Task, now time.Time) {
+	if piStatus[t.Status] == "" {
+		n.Status, n.BlockedReason = task.Blocked, fmt.Sprintf("its status there was %q", within(t.Status, 40))
+		t.doubt("its status %q is not known", within(t.Status, 40))
+	}
 	before := len(s.Tasks)
-	n := Task{ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Status: piStatus[t.Status], where: name}
-	if text, err := f.read(strings.TrimSuffix(name, ".json") + ".md"); err == nil {
-		n.Description = string(text)
-	}
 	s.addTask(n)
-	if len(s.Tasks) == before || t.Status != "in_progress" || t.ClaimedBy == "" {
-		return
+	if open := piStatus[t.Status] == "" || n.Status.Open() && !n.Archived; t.claimed && open {
+		since, _ := stamp(t.ClaimedAt) // zero where it does not say
+		if !s.locks[n.ID] {
+			s.addLock(Lock{Key: n.ID, Owner: t.ClaimedBy, Since: since, where: t.where, doubts: t.doubts}, now)
+			return
+		}
 	}
-	since, _ := stamp(t.ClaimedAt) // zero where it does not say
-	s.addLock(Lock{Key: t.ID, Owner: t.ClaimedBy, Since: since, where: name}, now)
+	if len(t.doubts) > 0 && len(s.Tasks) > before {
+		s.warning(t.where, "%s: %s", n.ID, strings.Join(t.doubts, "; "))
+	}
 }
 
 var piStatus = map[string]task.Status{
-	"todo": task.Pending, "in_progress": task.InProgress, "done": task.Completed, "blocked": task.Blocked,
+	"todo": task.Pending, "in_progress": task.InProgress, "done": task.Completed, "blocked": task.Blocked, "archived": task.Completed,
 }
 
-func parsePiTask(text []byte) (t piTask, err error) {
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&t); err != nil {
-		return t, err
+// task is the task in our words.
+func (t piTask) task(f folder) Task {
+	n := Task{
+		ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Status: piStatus[t.Status], Description: t.content,
+		BlockedReason: t.BlockedReason, CompletedBy: t.CompletedBy, Archived: t.Status == "archived", where: t.where,
 	}
-	switch {
-	case t.ID == "":
-		return t, errors.New("has no id")
-	case piStatus[t.Status] == "":
-		return t, fmt.Errorf("status %q is not known", within(t.Status, 40))
+	n.CreatedAt, _ = stamp(t.CreatedAt)
+	n.CompletedAt, _ = stamp(t.CompletedAt)
+	file := strings.TrimSuffix(t.where, ".json") + ".md"
+	if session, ok := strings.CutSuffix(t.where, ".jsonl"); ok {
+		file = path.Join(session, t.ID+".md")
 	}
-	return t, nil
+	if text, err := f.read(file); err == nil {
+		n.Description = text
+	}
+	if e := t.Evidence; t.Summary != "" || len(e.Commits)+len(e.Tests)+len(e.PRs) > 0 {
+		n.Result = &task.Result{Summary: t.Summary, Commits: e.Commits, Tests: e.Tests}
+		if len(e.PRs) > 0 {
+			n.Result.Summary = strings.TrimSpace(n.Result.Summary + "\nPull requests: " + strings.Join(e.PRs, ", "))
+		}
+	}
+	if notes := t.ProgressLog; len(notes) > 0 {
+		n.Progress = notes[len(notes)-1].Message
+		if len(notes) > 1 {
+			n.Description = strings.TrimSpace(n.Description) + "\n\nProgress:\n"
+			for _, note := range notes {
+				n.Description += fmt.Sprintf("- %s %s: %s\n", note.Timestamp, note.Agent, note.Message)
+			}
+		}
+	}
+	return n
 }
 
-// parsePiLock reads "pid@milliseconds".
-func parsePiLock(text string) (l Lock, err error) {
-	pid, at, ok := strings.Cut(strings.TrimSpace(text), "@")
-	if !ok || pid == "" || strings.Trim(pid, "0123456789") != "" || len(pid) > 10 {
-		return l, fmt.Errorf("%q is not pid@time", within(text, 40))
+// piLock reads a lock file: "pid@milliseconds".
+func (s *Source) piLock(f folder, name string, now time.Time) {
+	l := Lock{Key: strings.TrimSuffix(path.Base(name), ".lock"), where: name}
+	if s.locks[l.Key] {
+		return // whoever has claimed it is changing it
 	}
-	if l.Since, err = unix(at, time.Millisecond); err != nil {
-		return l, err
+	text, err := f.read(name)
+	if err != nil {
+		l.doubt("%v", err)
 	}
-	l.Owner, l.Until = "pid-"+pid, l.Since.Add(piStale)
-	return l, lock.CheckOwner(l.Owner)
+	pid, at, _ := strings.Cut(strings.TrimSpace(text), "@")
+	if l.process(pid); l.PID > 0 {
+		l.Owner = fmt.Sprintf("pid-%d", l.PID)
+	}
+	since, err := unix(at, time.Millisecond)
+	if l.Since = l.at("the time", since, err); err == nil {
+		l.Until = since.Add(piStale)
+	}
+	s.addLock(l, now)
 }

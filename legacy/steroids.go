@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +46,7 @@ func Steroids(ctx context.Context, path string, now time.Time) (Source, error) {
 	}
 	defer func() { _ = conn.Close() }()
 	conn.SetInterrupt(ctx.Done())
-	r := steroids{conn: conn, now: now, sections: map[string]string{}}
+	r := steroids{conn: conn, now: now, sections: map[string]string{}, depends: map[string][]string{}}
 	if err := r.read(); err != nil {
 		if ctx.Err() != nil {
 			return Source{}, ctx.Err()
@@ -151,7 +154,9 @@ func copyFile(from, to string) error {
 type steroids struct {
 	conn     *sqlite.Conn
 	now      time.Time
-	sections map[string]string // id → name
+	sections map[string]string   // id → name
+	places   []sectionPlace      // as the table has them
+	depends  map[string][]string // of tasks, by id
 	out      Source
 }
 
@@ -172,6 +177,7 @@ func (r *steroids) read() error {
 	}{
 		{"sections", r.section},
 		{"section_dependencies", r.sectionDependency},
+		{"task_dependencies", r.taskDependency},
 		{"tasks", r.task},
 		{"section_locks", r.sectionLock},
 		{"task_locks", r.taskLock},
@@ -182,13 +188,15 @@ func (r *steroids) read() error {
 			}
 		}
 	}
+	r.inPlace()
 	return nil
 }
 
 // A row gives columns by name; one that is not there, or no text, is empty.
 type row struct {
-	where string
-	text  map[string]string
+	where  string
+	text   map[string]string
+	doubts []string
 }
 
 func (r *steroids) each(table string, f func(row)) error {
@@ -201,7 +209,7 @@ func (r *steroids) each(table string, f func(row)) error {
 			o := row{where: fmt.Sprintf("%s, row %d", table, n), text: map[string]string{}}
 			for i := range s.ColumnCount() {
 				if s.ColumnType(i) != sqlite.TypeBlob {
-					o.text[s.ColumnName(i)] = s.ColumnText(i)
+					o.text[s.ColumnName(i)] = strings.ToValidUTF8(s.ColumnText(i), "�")
 				}
 			}
 			f(o)
@@ -211,9 +219,10 @@ func (r *steroids) each(table string, f func(row)) error {
 }
 
 func (r *steroids) section(o row) {
-	id, name := o.text["id"], sectionName(o.text["name"])
-	if id == "" || name == "" {
-		r.out.problem(o.where, "has no id or no name")
+	id := o.text["id"]
+	name := cmp.Or(sectionName(o.text["name"]), sectionName(id))
+	if id == "" {
+		r.out.problem(o.where, "has no id")
 		return
 	}
 	for _, other := range r.out.Sections {
@@ -221,17 +230,39 @@ func (r *steroids) section(o row) {
 			name = sectionName(name + " " + within(id, 8)) // names need not differ there
 		}
 	}
-	s := Section{Name: name, Skipped: o.text["skipped"] == "1"}
+	place := sectionPlace{priority: 50}
 	if p := o.text["priority"]; p != "" {
-		var n int
-		if _, err := fmt.Sscanf(p, "%d", &n); err != nil || n < 0 || n > 100 {
-			r.out.problem(o.where, "priority %q is not between 0 and 100", within(p, 40))
-			return
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 100 {
+			r.out.warning(o.where, "section %s: priority %q is not between 0 and 100; it has 50 now", name, within(p, 40))
+			n = 50
 		}
-		s.Priority = min(max(n*10, 1), 999)
+		place.priority = n
 	}
+	place.position, _ = strconv.Atoi(o.text["position"])
 	r.sections[id] = name
-	r.out.Sections = append(r.out.Sections, s)
+	r.places = append(r.places, place)
+	r.out.Sections = append(r.out.Sections, Section{Name: name, Skipped: o.text["skipped"] == "1"})
+}
+
+// sectionPlace is what orders sections: where priorities are equal, the position.
+type sectionPlace struct{ priority, position int }
+
+// inPlace gives the sections priorities that keep their order.
+func (r *steroids) inPlace() {
+	order := make([]int, len(r.places))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.places[a].priority, r.places[b].priority), cmp.Compare(r.places[a].position, r.places[b].position))
+	})
+	last := 0
+	for n, i := range order {
+		last = max(last+1, 10*r.places[i].priority)
+		last = min(last, 999-(len(order)-1-n)) // room for those behind it
+		r.out.Sections[i].Priority = max(last, 1)
+	}
 }
 
 func (r *steroids) sectionDependency(o row) {
@@ -247,29 +278,49 @@ func (r *steroids) sectionDependency(o row) {
 	}
 }
 
+// taskDependency notes one dependency of a task. Names of the column differ by
+// version.
+func (r *steroids) taskDependency(o row) {
+	id, on := o.text["task_id"], cmp.Or(o.text["depends_on_task_id"], o.text["depends_on_id"], o.text["depends_on"])
+	if id == "" || on == "" {
+		r.out.warning(o.where, "does not say which task depends on which")
+		return
+	}
+	r.depends[id] = append(r.depends[id], on)
+}
+
 var steroidsStatus = map[string]task.Status{
 	"pending": task.Pending, "in_progress": task.InProgress, "review": task.Review, "completed": task.Completed,
-	"failed": task.Failed, "skipped": task.Skipped, "disputed": task.Blocked, "blocked": task.Blocked,
+	"failed": task.Failed, "skipped": task.Skipped, "merge_pending": task.Review,
+	"disputed": task.Blocked, "blocked": task.Blocked, "partial": task.Blocked, "blocked_error": task.Blocked, "blocked_conflict": task.Blocked,
 }
 
 func (r *steroids) task(o row) {
-	status := steroidsStatus[strings.ToLower(o.text["status"])]
+	given := strings.ToLower(o.text["status"])
+	status := steroidsStatus[given]
 	section := o.text["section_id"]
+	t := Task{
+		ID: o.text["id"], Title: o.text["title"], Description: o.text["description"], Section: r.sections[section],
+		Status: status, DependsOn: r.depends[o.text["id"]], where: o.where,
+	}
 	switch {
-	case o.text["status"] == "":
-		status = task.Pending
+	case given == "":
+		t.Status = task.Pending
 	case status == "":
-		r.out.problem(o.where, "task %q: status %q is not known", within(o.text["id"], 60), within(o.text["status"], 40))
-		return
+		r.out.warning(o.where, "task %q: status %q is not known; it is blocked now", within(t.ID, 60), within(given, 40))
+		t.Status = task.Blocked
 	}
-	if section != "" && r.sections[section] == "" {
-		r.out.problem(o.where, "task %q: its section %q is not there", within(o.text["id"], 60), within(section, 60))
-		return
+	if t.Status == task.Blocked {
+		t.BlockedReason = cmp.Or(o.text["blocked_reason"], "its status there was "+within(given, 40))
 	}
-	r.out.addTask(Task{
-		ID: o.text["id"], Title: o.text["title"], Description: o.text["description"],
-		Section: r.sections[section], Status: status, where: o.where,
-	})
+	if section != "" && t.Section == "" {
+		r.out.warning(o.where, "task %q: its section %q is not there; it has none now", within(t.ID, 60), within(section, 60))
+	}
+	t.CreatedAt, _ = stamp(o.text["created_at"])
+	if !t.Status.Open() {
+		t.CompletedAt, _ = stamp(cmp.Or(o.text["completed_at"], o.text["updated_at"]))
+	}
+	r.out.addTask(t)
 }
 
 func (r *steroids) taskLock(o row) { r.lock(o, o.text["task_id"]) }
@@ -277,22 +328,17 @@ func (r *steroids) taskLock(o row) { r.lock(o, o.text["task_id"]) }
 func (r *steroids) sectionLock(o row) {
 	name := r.sections[o.text["section_id"]]
 	if name == "" {
-		r.out.problem(o.where, "its section %q is not there", within(o.text["section_id"], 60))
-		return
+		name = sectionName(cmp.Or(o.text["section_id"], "unknown"))
+		o.doubts = append(o.doubts, fmt.Sprintf("its section %q is not there", within(o.text["section_id"], 60)))
 	}
 	r.lock(o, "section:"+name)
 }
 
 func (r *steroids) lock(o row, key string) {
+	l := Lock{Key: key, Owner: o.text["runner_id"], where: o.where, doubts: o.doubts}
 	since, err := stamp(o.text["acquired_at"])
-	if err != nil {
-		r.out.problem(o.where, "acquired_at: %v", err)
-		return
-	}
+	l.Since = l.at("acquired_at", since, err)
 	until, err := stamp(o.text["expires_at"])
-	if err != nil {
-		r.out.problem(o.where, "expires_at: %v", err)
-		return
-	}
-	r.out.addLock(Lock{Key: key, Owner: o.text["runner_id"], Since: since, Until: until, where: o.where}, r.now)
+	l.Until = l.at("expires_at", until, err)
+	r.out.addLock(l, r.now)
 }

@@ -19,6 +19,7 @@ import (
 const steroidsSchema = `
 CREATE TABLE sections (id TEXT PRIMARY KEY, name TEXT NOT NULL, position INTEGER NOT NULL, priority INTEGER DEFAULT 50, skipped INTEGER DEFAULT 0);
 CREATE TABLE section_dependencies (id TEXT PRIMARY KEY, section_id TEXT, depends_on_section_id TEXT);
+CREATE TABLE task_dependencies (id TEXT PRIMARY KEY, task_id TEXT, depends_on_task_id TEXT);
 CREATE TABLE tasks (id TEXT PRIMARY KEY, title TEXT NOT NULL, description TEXT, status TEXT, section_id TEXT);
 CREATE TABLE task_locks (task_id TEXT PRIMARY KEY REFERENCES tasks(id), runner_id TEXT NOT NULL, acquired_at TEXT NOT NULL,
   expires_at TEXT NOT NULL, heartbeat_at TEXT NOT NULL DEFAULT (datetime('now')));
@@ -45,22 +46,27 @@ func database(t *testing.T, script string) string {
 
 func TestSteroids(t *testing.T) {
 	path := database(t, steroidsSchema+`
-INSERT INTO sections VALUES ('s1', 'Backend', 1, 50, 0), ('s2', 'UI/Web', 2, 10, 1), ('s3', '', 3, 50, 0), ('s4', 'Backend', 4, 5000, 0);
+INSERT INTO sections VALUES ('s1', 'Backend', 1, 50, 0), ('s2', 'UI/Web', 2, 10, 1), ('s3', '', 3, 50, 0), ('s4', 'Backend', 4, 5000, 0), ('s5', 'Before', 0, 50, 0);
+INSERT INTO task_dependencies VALUES ('e1', 'c1', 'a1b2'), ('e2', 'c1', NULL);
 INSERT INTO section_dependencies VALUES ('d1', 's2', 's1'), ('d2', 's2', 'none');
 INSERT INTO tasks VALUES ('a1b2', 'Fix bug', 'all of it', 'in_progress', 's1'), ('a1b3', 'Done', NULL, 'completed', NULL), ('a1b4', 'Odd', '', 'perhaps', NULL),
-  ('a1b5', 'Lost', '', 'pending', 'none'), ('../x', 'Evil', '', 'pending', NULL), ('', 'Nameless', '', 'pending', NULL), ('a1b6', x'00ff', '', NULL, 's2');
+  ('a1b5', 'Lost', '', 'pending', 'none'), ('../x', 'Evil', '', 'pending', NULL), ('', 'Nameless', '', 'pending', NULL), ('a1b6', x'00ff', '', NULL, 's2'),
+  ('c1', '1', '', 'merge_pending', NULL), ('c2', '2', '', 'partial', NULL), ('c3', '3', '', 'blocked_error', NULL), ('c4', '4', '', 'blocked_conflict', NULL), ('c5', '5', '', 'disputed', NULL);
 INSERT INTO task_locks VALUES ('a1b2', 'f47ac10b', '2026-03-01T11:30:00', '2026-03-01T12:30:00', ''), ('a1b3', 'f47ac10b', '2026-03-01 10:00:00', '2026-03-01 11:00:00', ''),
   ('a1b5', 'f47ac10b', 'never', '2026-03-01T12:30:00Z', ''), ('a1b6', '', '2026-03-01T11:30:00Z', '2026-03-01T12:30:00Z', '');
 INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', '2026-03-01T13:30:00.000Z'), ('none', 'x', '2026-03-01T11:30:00Z', '2026-03-01T12:30:00Z');`)
 	before := tree(t, filepath.Dir(path))
 	s, err := Steroids(t.Context(), filepath.Dir(filepath.Dir(path)), now)
 	want := []string{
-		"section Backend 500 false []", "section UI-Web 100 true [Backend]",
-		`task a1b2 "Fix bug" in_progress Backend []`, `task a1b3 "Done" completed  []`, `task a1b6 "a1b6" pending UI-Web []`,
-		"lock section:Backend f47ac10b 1h30m0s ", "lock a1b2 f47ac10b 30m0s ", "expired 1",
-		"problem sections, row 3", "problem sections, row 4", "problem section_dependencies, row 2",
-		"problem tasks, row 3", "problem tasks, row 4", "problem tasks, row 5", "problem tasks, row 6",
-		"problem section_locks, row 2", "problem task_locks, row 3", "problem task_locks, row 4",
+		"section Backend 501 false []", "section UI/Web 100 true [Backend]", "section s3 502 false []", "section Backend s4 503 false []", "section Before 500 false []",
+		`task a1b2 "Fix bug" in_progress Backend []`, `task a1b3 "Done" completed  []`, `task a1b4 "Odd" blocked  []`, `task a1b5 "Lost" pending  []`,
+		`task a1b6 "a1b6" pending UI/Web []`,
+		`task c1 "1" review  [a1b2]`, `task c2 "2" blocked  []`, `task c3 "3" blocked  []`, `task c4 "4" blocked  []`, `task c5 "5" blocked  []`,
+		"lock section:Backend f47ac10b 1h30m0s since 29m59.877s ", "lock section:none x 30m0s since 30m0s ",
+		"lock a1b2 f47ac10b 30m0s since 30m0s ", "lock a1b5 f47ac10b 30m0s since ever ", "lock a1b6 unknown:task_locks, row 4 30m0s since 30m0s ", "expired 1",
+		"problem section_dependencies, row 2", "problem tasks, row 5", "problem tasks, row 6",
+		"warning sections, row 4", "warning task_dependencies, row 2", "warning tasks, row 3", "warning tasks, row 4",
+		"warning section_locks, row 2", "warning task_locks, row 3", "warning task_locks, row 4",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)

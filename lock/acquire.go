@@ -37,6 +37,8 @@ type AcquireRequest struct {
 	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound
 	Wait    time.Duration // how long to wait in all; 0: not at all
 
+	Origin *Origin // it was held in another system before; nil: it was not
+
 	Process  host.Process // whose death ends the lease; zero: none
 	Group    int          // together with this process group; 0: none
 	Worktree string
@@ -142,7 +144,7 @@ func (r *AcquireRequest) check() (err error) {
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
-	return errors.Join(checkID(r.ID), CheckTTL(r.TTL),
+	return errors.Join(checkID(r.ID), CheckTTL(r.TTL), r.checkOrigin(),
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }
 
@@ -158,11 +160,12 @@ func (r *AcquireRequest) lease() string { return r.Owner + "/" + r.ID }
 
 // record is the request as a lease record, without keys.
 func (r *AcquireRequest) record() leaseRecord {
-	return leaseRecord{
+	l := leaseRecord{
 		Owner: r.Owner, TTL: r.TTL.Seconds(), MaxHold: r.MaxHold.Seconds(),
-		Host: host.Name(), Process: r.Process, Group: r.Group,
 		Worktree: r.Worktree, Session: r.Session, Label: r.Label, Reason: r.Reason, Requested: r.requested, Attached: r.user, For: r.For, Call: r.call,
 	}
+	r.where(&l)
+	return l
 }
 
 // needs names the records that every attempt looks at.

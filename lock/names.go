@@ -38,6 +38,7 @@ type nameRecord struct {
 // bearer is a task that bears the name.
 type bearer struct {
 	ID    string            `json:"id"`
+	Key   bool              `json:"key,omitempty"`   // no task, but a key that has this name too: see Origin
 	Older map[string]string `json:"older,omitempty"` // locks that were there before the name: name → lease, "" for any
 }
 
@@ -173,6 +174,13 @@ func SetNames(tx *store.Tx, id string, before, after []string) error {
 	}
 	if after != nil {
 		now = named(id, after)
+	}
+	if before == nil {
+		keys, err := aliased(tx, id)
+		if err != nil {
+			return err
+		}
+		now = append(now, without(keys, now)...)
 	}
 	all := append(slices.Clip(now), without(old, now)...)
 	if err := tx.Want(NeedNames(id, all)...); err != nil {

@@ -302,8 +302,13 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		g.leases = append(g.leases, r.lease())
 	}
 	for _, key := range fresh {
-		if err := tx.Put(recordOf(key), lockRecord{Key: key, Lease: r.lease(), Owner: r.Owner, Since: g.AcquiredAt}); err != nil {
+		if err := tx.Put(recordOf(key), lockRecord{Key: key, Lease: r.lease(), Owner: r.Owner, Since: r.since(g.AcquiredAt)}); err != nil {
 			return err
+		}
+		if slices.Contains(r.asked, key) {
+			if err := r.putAliases(tx, key); err != nil {
+				return err
+			}
 		}
 	}
 	l := r.record()
@@ -311,7 +316,7 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 	if err != nil {
 		return err
 	}
-	l.Keys, l.Since = append(own.Value.Keys, fresh...), g.AcquiredAt
+	l.Keys, l.Since = append(own.Value.Keys, fresh...), r.since(g.AcquiredAt)
 	l.Using = append(own.Value.Using, without(using, own.Value.Using)...)
 	if l.Outer, l.Uses = maps.Clone(own.Value.Outer), own.Value.Uses; own.Value.holds() {
 		l.Auto = own.Value.Auto

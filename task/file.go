@@ -72,54 +72,11 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	if len(list) == 0 || len(list) > maxBatch {
 		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
 	}
-	var news []New
-	for i := range list {
-		if err := list[i].new.check(); err != nil {
-			return AddResult{}, fmt.Errorf("task %d: %w", i+1, err)
-		}
-		news = append(news, list[i].new)
-	}
-	var out AddResult
-	_, err = update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) error {
-		out = AddResult{}
-		if err := prefetch(tx, news); err != nil {
-			return err
-		}
-		if out.Sections, err = addSections(tx, groups); err != nil {
-			return err
-		}
-		for i, n := range list {
-			t, made, err := add(tx, n.new, r.By, out.Tasks)
-			if err != nil {
-				return fmt.Errorf("task %d: %w", i+1, err)
-			}
-			if made {
-				out.Sections = append(out.Sections, n.new.Section)
-			}
-			if n.status != "" && n.status != Pending {
-				before := t
-				t.Status = n.status
-				if !t.Status.Open() {
-					now := tx.Now().UTC()
-					t.CompletedAt = &now
-				}
-				if err := save(tx, before, &t); err != nil {
-					return err
-				}
-			}
-			out.Tasks = append(out.Tasks, t)
-		}
-		return logAll(tx, "add", idsOf(out.Tasks), r.By, "", Pending, "")
-	})
+	out, err := adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, DryRun: r.DryRun}, groups)
 	if err != nil {
 		return AddResult{}, err
 	}
 	return out, nil
-}
-
-type imported struct {
-	new    New
-	status Status
 }
 
 // addSections makes those sections of a file that do not exist.
@@ -156,7 +113,7 @@ func addSections(tx *store.Tx, list []fileSection) (made []string, err error) {
 	return made, nil
 }
 
-func readJSON(data []byte) ([]imported, []fileSection, error) {
+func readJSON(data []byte) ([]Past, []fileSection, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	var f file
@@ -166,7 +123,7 @@ func readJSON(data []byte) ([]imported, []fileSection, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, errors.New("something follows the list")
 	}
-	var out []imported
+	var out []Past
 	for i, t := range f.Tasks {
 		status := t.Status
 		switch status {
@@ -176,10 +133,10 @@ func readJSON(data []byte) ([]imported, []fileSection, error) {
 		default:
 			return nil, nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
 		}
-		out = append(out, imported{New{
+		out = append(out, Past{New: New{
 			ID: t.ID, Title: t.Title, Aliases: t.Aliases, Description: t.Description, Section: t.Section,
 			Priority: t.Priority, DependsOn: t.DependsOn, Labels: t.Labels,
-		}, status})
+		}, Status: status})
 	}
 	return out, f.Sections, nil
 }
@@ -193,30 +150,30 @@ var (
 
 // readMarkdown takes the check boxes of a document: headings are sections,
 // words like #api at the end are labels, everything else is passed over.
-func readMarkdown(data []byte) ([]imported, []fileSection, error) {
-	var out []imported
+func readMarkdown(data []byte) ([]Past, []fileSection, error) {
+	var out []Past
 	section := ""
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
 		if m := heading().FindStringSubmatch(line); m != nil {
-			section = strings.ReplaceAll(plain(m[1]), "/", "-")
+			section = plain(m[1])
 			continue
 		}
 		m := item().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		n := imported{new: New{Section: section}}
+		n := Past{New: New{Section: section}}
 		title := m[2]
 		for l := label().FindStringSubmatch(title); l != nil; l = label().FindStringSubmatch(title) {
-			n.new.Labels = append([]string{l[1]}, n.new.Labels...)
+			n.Labels = append([]string{l[1]}, n.Labels...)
 			title = strings.TrimSuffix(title, l[0])
 		}
-		n.new.Title = plain(title)
+		n.Title = plain(title)
 		if m[1] != " " {
-			n.status = Completed
+			n.Status = Completed
 		}
 		out = append(out, n)
 	}

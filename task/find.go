@@ -12,7 +12,10 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-var number = lazily(`^\d+(_\d+)*$`)
+var (
+	number = lazily(`^\d+(_\d+)*$`)
+	uuid   = lazily(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+)
 
 // find resolves what a person calls a task: its id ("t16", or "16" for short),
 // its title or an alias, else the beginning of one id, else a title that
@@ -171,12 +174,17 @@ func exact(ref string) []string {
 }
 
 // byPrefix takes no number for the beginning of another: t1 that is gone must
-// not become t12.
+// not become t12. Digits can be the beginning of a UUID.
 func byPrefix(all []Task, ref string) []Task {
-	if number().MatchString(strings.TrimPrefix(ref, "t")) {
-		return nil
-	}
 	var out []Task
+	if number().MatchString(strings.TrimPrefix(ref, "t")) {
+		for _, t := range all {
+			if len(ref) >= 4 && uuid().MatchString(t.ID) && strings.HasPrefix(t.ID, ref) && len(out) < 10 {
+				out = append(out, t)
+			}
+		}
+		return out
+	}
 	for _, id := range exact(ref) {
 		for _, t := range all {
 			if strings.HasPrefix(t.ID, id) && len(out) < 10 {

@@ -230,7 +230,7 @@ func (r *records) judgeIndexes() {
 	ready, open := map[string]indexRecord{}, map[string]indexRecord{}
 	for id, t := range r.tasks {
 		if (t.Status == task.Pending || t.Status == task.InProgress) && len(t.WaitsFor) == 0 {
-			section := t.Section
+			section := strings.ReplaceAll(t.Section, "/", "\x1f")
 			if section == "" {
 				section = "-"
 			}
@@ -238,7 +238,7 @@ func (r *records) judgeIndexes() {
 			ready[key] = indexRecord{id}
 		}
 		if t.Section != "" && t.Status.Open() {
-			open[t.Section+"/"+id] = indexRecord{id}
+			open[strings.ReplaceAll(t.Section, "/", "\x1f")+"/"+id] = indexRecord{id}
 		}
 	}
 	if !maps.Equal(ready, r.ready) {

@@ -94,6 +94,7 @@ type Task struct {
 	CreatedAt   time.Time  `json:"createdAt"`
 	UpdatedAt   time.Time  `json:"updatedAt"`
 	CompletedAt *time.Time `json:"completedAt,omitempty"`
+	CompletedBy string     `json:"completedBy,omitempty"` // who closed it
 
 	// The last verb that carried a token, so that repeating it succeeds again.
 	LastVerb  Verb  `json:"lastVerb,omitempty"`
@@ -243,14 +244,17 @@ func (t Task) openKey() string {
 	if t.Section == "" || !t.Status.Open() {
 		return ""
 	}
-	return openKind + t.Section + "/" + t.ID
+	return openKind + sectionPrefix(t.Section) + t.ID
 }
 
+// sectionPrefix is the part of an index that a section has. A slash in its name
+// would make it a part of another section's; no name holds the character that
+// stands for it.
 func sectionPrefix(section string) string {
 	if section == "" {
 		section = noSection
 	}
-	return section + "/"
+	return strings.ReplaceAll(section, "/", "\x1f") + "/"
 }
 
 // clone copies what a change might share with the snapshot.

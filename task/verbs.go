@@ -170,10 +170,10 @@ func (r *DoRequest) describe(tx *store.Tx, t *Task) {
 			t.Result = &Result{Summary: r.Reason}
 		}
 	}
-	t.CompletedAt = nil
+	t.CompletedAt, t.CompletedBy = nil, ""
 	if !t.Status.Open() {
 		now := tx.Now().UTC()
-		t.CompletedAt = &now
+		t.CompletedAt, t.CompletedBy = &now, r.Owner
 	}
 }
 

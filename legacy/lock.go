@@ -1,0 +1,147 @@
+package legacy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// A Lock is held by someone who works there.
+type Lock struct {
+	Key      string
+	Aliases  []string // further names of the key
+	Owner    string
+	Since    time.Time // zero: unknown
+	Until    time.Time // zero: it has no end
+	Host     string
+	PID      int
+	Worktree string
+
+	where  string
+	doubts []string // what could not be read
+}
+
+func (l *Lock) doubt(format string, args ...any) {
+	l.doubts = append(l.doubts, fmt.Sprintf(format, args...))
+}
+
+// process reads the number of a process; one that is not there is no doubt.
+func (l *Lock) process(text string) {
+	if text = strings.TrimSpace(text); text == "" || text == "-" {
+		return
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n <= 0 {
+		l.doubt("pid %q is not a number", within(text, 40))
+		return
+	}
+	l.PID = int(n)
+}
+
+// at reads a time with the doubt that it leaves.
+func (l *Lock) at(what string, t time.Time, err error) time.Time {
+	if err != nil {
+		l.doubt("%s: %v", what, err)
+	}
+	return t
+}
+
+// addLock keeps a lock unless it is over, beyond doubt.
+func (s *Source) addLock(l Lock, now time.Time) {
+	s.mendOwner(&l)
+	s.mendKey(&l)
+	if l.Until.After(now.Add(lock.MaxTTL)) {
+		l.doubt("lasts until %s, which cannot be meant", l.Until.Format(time.RFC3339))
+		l.Until = time.Time{}
+	}
+	if l.Since.After(now.Add(24 * time.Hour)) {
+		l.doubt("was taken at %s, which cannot be meant", l.Since.Format(time.RFC3339))
+		l.Since = time.Time{}
+	}
+	l.Worktree, l.Host = within(l.Worktree, lock.MaxText), within(l.Host, lock.MaxText)
+	over := !l.Until.IsZero() && !l.Until.After(now)
+	switch {
+	case over && len(l.doubts) == 0:
+		s.Expired++
+		return
+	case over:
+		l.Until = time.Time{}
+	}
+	if len(l.doubts) > 0 {
+		s.warning(l.where, "the lock on %s is held by %s: %s", l.Key, l.Owner, strings.Join(l.doubts, "; "))
+	}
+	s.locks = with(s.locks, l.Key)
+	s.Locks = append(s.Locks, l)
+}
+
+// mendOwner makes a name of an owner that can be one here; unknown:<file> where
+// there is none.
+func (s *Source) mendOwner(l *Lock) {
+	if l.Owner != "" && lock.CheckOwner(l.Owner) == nil {
+		return
+	}
+	if name := ownerName(l.Owner); name != "" {
+		l.doubt("its owner is called %s there", strconv.Quote(within(l.Owner, 60)))
+		l.Owner = name
+		return
+	}
+	l.doubt("it does not say who holds it")
+	l.Owner = "unknown:" + ownerName(strings.ReplaceAll(path.Base(l.where), "/", "-"))
+}
+
+func ownerName(text string) string {
+	var parts []string
+	for _, part := range strings.Split(within(text, lock.MaxOwner-len("unknown:")), "/") {
+		if part != "" && part != "�" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// mendKey makes a key that can be one here, and that no other lock has.
+func (s *Source) mendKey(l *Lock) {
+	given := l.Key
+	key, err := lock.CheckKey(given)
+	if err != nil {
+		key = mended(given)
+	}
+	if s.locks[key] {
+		sum := sha256.Sum256([]byte(given + "\x00" + l.where))
+		key = within(key, lock.MaxKey-10) + "~" + hex.EncodeToString(sum[:4])
+	}
+	if key != given {
+		l.doubt("its key is %s there", strconv.Quote(within(given, 60)))
+	}
+	l.Key = key
+}
+
+func mended(text string) string {
+	plain := strings.Map(func(r rune) rune {
+		if _, err := lock.CheckKey("x" + string(r) + "x"); err != nil {
+			return '_'
+		}
+		return r
+	}, within(text, lock.MaxKey/2))
+	var parts []string
+	for _, part := range strings.Split(plain, "/") {
+		if part = strings.Trim(part, " "); part != "" && part != "." && part != ".." {
+			parts = append(parts, part)
+		}
+	}
+	key := strings.TrimLeft(strings.Join(parts, "/"), "- ")
+	if key, err := lock.CheckKey(key); err == nil {
+		return key
+	}
+	if key, err := lock.CheckKey("lock-" + strings.ReplaceAll(key, ":", "_")); err == nil {
+		return key
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "lock-" + hex.EncodeToString(sum[:8])
+}

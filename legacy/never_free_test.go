@@ -1,0 +1,116 @@
+package legacy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+// A lockForm is one form of lock file that another system writes.
+type lockForm struct {
+	name    string
+	example string
+	read    func(text string) (Source, error)
+	key     string
+	over    func(text string) bool // it says itself, as a whole, that its time is over
+}
+
+var lockForms = []lockForm{
+	{"CAT with heartbeat", fmt.Sprintf("session_id=a\ncreated_at=%d\nheartbeat=%d\nworktree=/w=1\ncreated_iso=2026-03-01T11:00:00Z\n", ago(time.Hour), ago(time.Minute)), inCAT, "v1-1.0-parse", catOver},
+	{"CAT without heartbeat", fmt.Sprintf("session_id=a\ncreated_at=%d\nworktree=/w\ncreated_iso=2026-03-01T11:00:00Z\n", ago(time.Hour)), inCAT, "v1-1.0-parse", catOver},
+	{"CAT in JSON", fmt.Sprintf(`{"session_id": "a", "created_at": %d, "worktree": "/w", "created_iso": "2026-03-01T11:00:00Z"}`, ago(time.Hour)), inCAT, "v1-1.0-parse", catOver},
+	{"aitasks", "task_id: 7\nlocked_by: me@example.com\nlocked_at: 2026-02-13 14:30\nhostname: pc\npid: -\npid_starttime: -\npid_starttime_kind: none\n", func(text string) (Source, error) {
+		return AITasks(AITasksFiles{Locks: map[string][]byte{"t7_lock.yaml": []byte(text)}}, now)
+	}, "t7", never},
+	{"pi", fmt.Sprintf("12345@%d", now.UnixMilli()-1000), func(text string) (Source, error) {
+		return readPi(files(map[string]string{".pi/messenger/swarm/locks/task-1.lock": text}), now)
+	}, "task-1", func(text string) bool {
+		return regexp.MustCompile(`^\s*\d+\s*@\s*\d+\.?\d*\s*$`).MatchString(text)
+	}},
+}
+
+func inCAT(text string) (Source, error) {
+	return readCAT(files(map[string]string{".claude/cat/locks/v1-1.0-parse.lock": text}), now)
+}
+
+func never(string) bool { return false }
+
+// catOver finds a heartbeat that is five minutes old, and the only one.
+func catOver(text string) bool {
+	return strings.Count(text, "heartbeat") == 1 && strings.Contains(text, "session_id")
+}
+
+// held imports a file and asks for its key as a stranger would.
+func (f lockForm) held(t *testing.T, text string) {
+	t.Helper()
+	s, err := f.read(text)
+	if err != nil {
+		t.Fatalf("%s: %q: %v", f.name, text, err) // one file never spoils the rest
+	}
+	if s.Expired > 0 {
+		if !f.over(text) {
+			t.Errorf("%s: %q counts as over", f.name, text)
+		}
+		return
+	}
+	st := store.New(memstore.New())
+	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true})
+	if err != nil || len(out.LeftOut) > 0 {
+		t.Fatalf("%s: %q: %+v, %v", f.name, text, out, err)
+	}
+	_, err = lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{f.key}, Owner: "a stranger"})
+	got, is := err.(*lock.HeldError)
+	if !is {
+		t.Fatalf("%s: %q: a stranger gets the lock: %v", f.name, text, err)
+	}
+	if unknown := strings.HasPrefix(got.Owner, "unknown:"); unknown && len(out.Changed) == 0 {
+		t.Errorf("%s: %q: held by %s without a warning", f.name, text, got.Owner)
+	}
+}
+
+// Whatever bytes stand in a lock file, the lock is taken over, taken over with a
+// warning, or held by unknown:<file>. It is never free.
+func TestNeverFree(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, f := range lockForms {
+		f.held(t, f.example)
+		for _, text := range []string{"", "\x00", "\xff\xfe", "{", "{}", "null", "[]", "-", "@", "1@", "=", ":", "session_id=\n", strings.Repeat("x", maxFile+1)} {
+			f.held(t, text)
+		}
+		for i := range len(f.example) {
+			f.held(t, f.example[:i])
+		}
+		for range 200 {
+			text := []byte(f.example)
+			for range 1 + r.IntN(4) {
+				switch i := r.IntN(len(text)); r.IntN(3) {
+				case 0:
+					text[i] = byte(r.IntN(256))
+				case 1:
+					text = append(text[:i], text[i+1:]...)
+				default:
+					text = append(text[:i:i], append([]byte{"\n\"={}:@-/0\x00\xff"[r.IntN(12)]}, text[i:]...)...)
+				}
+			}
+			f.held(t, string(text))
+		}
+	}
+}
+
+func FuzzNeverFree(f *testing.F) {
+	for _, form := range lockForms {
+		f.Add(form.example)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, form := range lockForms {
+			form.held(t, text)
+		}
+	})
+}
