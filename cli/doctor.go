@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newDoctorCmd(app *App) *cobra.Command {
@@ -58,8 +59,22 @@ type examination struct {
 	list []finding
 }
 
-// doctorTime bounds each look at the store, which may not answer.
+// doctorTime bounds each look at the store, which may not answer, unless a
+// longer time is configured.
 const doctorTime = 10 * time.Second
+
+func (x *examination) looks(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := max(doctorTime, x.cfg.StoreTimeout())
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer within %v", store.ErrUnreachable, limit))
+}
+
+// inTime names the end of a look's time instead of the context's.
+func inTime(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
 
 func (a *App) doctor(ctx context.Context, _ []string) error {
 	x := &examination{app: a}

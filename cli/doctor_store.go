@@ -152,10 +152,10 @@ func (x *examination) files(ctx context.Context) {
 	if x.app.Inspect == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	ctx, cancel := x.looks(ctx)
 	defer cancel()
 	r, err := x.app.Inspect(ctx, x.url)
-	err = refused(err)
+	err = inTime(ctx, refused(err))
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		return // records will say so
@@ -201,6 +201,8 @@ func (x *examination) remedy(err error) string {
 		return "git remote -v"
 	case errors.Is(err, driver.ErrOlder):
 		return x.app.commandLine("init", "--upgrade")
+	case errors.Is(err, store.ErrUnreachable) && x.cfg.StoreTimeout() == 0:
+		return x.app.commandLine("doctor", "--timeout", "60s")
 	case v.exit == ExitDamaged && x.dir != "":
 		return x.copyAside()
 	case v.exit == ExitDenied && x.dir != "":
@@ -225,7 +227,7 @@ func (x *examination) copyAside() string {
 
 // records reads the locks as every command does.
 func (x *examination) records(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	ctx, cancel := x.looks(ctx)
 	defer cancel()
 	d, err := x.app.Open(ctx, x.url, OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
 	switch {
@@ -233,14 +235,14 @@ func (x *examination) records(ctx context.Context) {
 		x.none(err)
 		return
 	case err != nil:
-		x.storeFails(err)
+		x.storeFails(inTime(ctx, err))
 		return
 	}
 	st := x.app.newStore(x.url, d)
 	defer func() { _ = st.Close() }()
 	locks, err := lock.List(ctx, st, lock.ListRequest{})
 	if err != nil {
-		x.storeFails(err)
+		x.storeFails(inTime(ctx, err))
 		return
 	}
 	held := 0
@@ -266,7 +268,7 @@ func (x *examination) format(ctx context.Context, st *store.Store) {
 		return err
 	})
 	if err != nil {
-		x.storeFails(err)
+		x.storeFails(inTime(ctx, err))
 	}
 }
 
@@ -274,7 +276,7 @@ func (x *examination) format(ctx context.Context, st *store.Store) {
 func (x *examination) jobs(ctx context.Context, st *store.Store) {
 	out, err := schedule.List(ctx, st)
 	if err != nil {
-		x.storeFails(err)
+		x.storeFails(inTime(ctx, err))
 		return
 	}
 	well := 0
@@ -314,7 +316,7 @@ func (x *examination) stale(ctx context.Context, st *store.Store) {
 	c, err := lock.Cleanup(ctx, st, lock.CleanupRequest{By: x.app.Identity().Owner, DryRun: true})
 	switch remedy := x.app.commandLine("cleanup"); {
 	case err != nil:
-		x.storeFails(err)
+		x.storeFails(inTime(ctx, err))
 	case len(c.Freed)+c.Tickets > 0:
 		x.warn("stale", remedy, "%s of holders that are gone, %s that never came back", plural(len(c.Freed), "lock"), plural(c.Tickets, "waiter"))
 	case c.Pruned > 0:

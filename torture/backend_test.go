@@ -145,7 +145,7 @@ func (b backend) leftovers(dir string) (all []string) {
 
 // doctor asks the command what it thinks of the store.
 func (p place) doctor(binary string) []string {
-	cmd := exec.Command(binary, "--store", p.url, "--owner", "doctor", "doctor")
+	cmd := exec.Command(binary, "--store", p.url, "--owner", "doctor", "doctor", "--timeout", "2m")
 	cmd.Env = p.env(0)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return []string{fmt.Sprintf("doctor: %v: %s", err, out)}

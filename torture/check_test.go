@@ -33,8 +33,10 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 	}
 	held := op{Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Waits: true, Call: sec(1), Began: sec(1), Return: sec(61), Result: isHeld}
 	probe := op{Row: 1, Kind: opRenew, Keys: []string{key}, Owner: "w", Tokens: map[string]int64{key: 1}, Probe: true, Call: sec(5), Began: sec(5), Return: sec(6), Result: isOK}
-	denied, lost := probe, probe
-	denied.Result, lost.Result = isDenied, isLost
+	denied, foreign := probe, probe
+	denied.Result, foreign.Result = isDenied, isLost
+	lost, early := foreign, foreign
+	lost.Owner, early.Call, early.Return = "a", sec(1.1), sec(1.2)
 	unsure := op{Row: 1, Kind: opRelease, Keys: []string{key}, Owner: "a", Tokens: map[string]int64{key: 1}, Attached: true, Call: sec(2), Began: sec(2), Return: never, Result: isUnknown}
 	away := func(row int, owner string, call float64) op {
 		o := unsure
@@ -123,6 +125,18 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			"lost, though nobody ended it", "linear",
 			nil,
 			[]op{acquire(1, "a", 0, 1, 1), lost, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
+			Library,
+		},
+		{
+			"lost to another name, after its ttl", "",
+			nil,
+			[]op{acquire(1, "a", 0, 1, 1), foreign, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
+			Library,
+		},
+		{
+			"lost to another name, before its ttl", "linear",
+			nil,
+			[]op{acquire(1, "a", 0.5, 1, 1), early, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
 			Library,
 		},
 		{

@@ -160,7 +160,8 @@ func (g *runGrant) work(w *worker, o op) {
 func (g *runGrant) release(o *op) {
 	o.Attached = true
 	g.result(o, g.finish(), g.said.String())
-	if strings.Contains(o.Err, context.DeadlineExceeded.Error()) {
+	untold := o.Result == isOK && strings.Contains(g.said.String(), "release: ") // its command ended well, and the store did not answer then
+	if untold || strings.Contains(o.Err, context.DeadlineExceeded.Error()) {
 		o.Result, o.Err = isUnknown, "" // as in attachedGrant
 	}
 }

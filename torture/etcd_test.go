@@ -265,7 +265,7 @@ func TestRestored(t *testing.T) {
 	if err := within(time.Minute, worker.done); err != nil || worker.wrapper.ProcessState.ExitCode() != 7 {
 		t.Errorf("a command under a lock that is gone does not end with 7: %v: %s", err, &worker.said)
 	}
-	exits(0, "check", "kept", "--token", fmt.Sprint(kept))
+	exits(7, "check", "kept", "--token", fmt.Sprint(kept)) // the token of another life of the store
 	exits(0, "heartbeat", "kept", "--owner", "a")
 	exits(7, "heartbeat", "late", "--owner", "a", "--token", fmt.Sprint(highest))
 	exits(0, "doctor")
@@ -278,5 +278,5 @@ func TestRestored(t *testing.T) {
 	if n := token("raised"); n < 2<<32 {
 		t.Errorf("token %d after init --raise", n)
 	}
-	exits(0, "check", "kept", "--token", fmt.Sprint(kept))
+	exits(0, "check", "kept", "--owner", "a", "--mine")
 }

@@ -182,7 +182,7 @@ func (w *window) build(ops []op) []porcupine.Operation {
 			if w.addHeld(o, known) {
 				held++
 			}
-		case o.Result == isDenied: // says nothing about the token
+		case o.Result == isDenied, w.foreign(o, at): // says nothing about the token
 		case (o.Kind == opRenew || o.Kind == opRelease) && slices.Contains(o.Keys, w.key):
 			if place, ok := at[o.token(w.key)]; ok && place >= w.from-1 && place <= w.to {
 				w.addOwn(o, place)
@@ -192,6 +192,17 @@ func (w *window) build(ops []op) []porcupine.Operation {
 	}
 	w.addSilent(ops, released)
 	return w.out
+}
+
+// foreign reports that a probe under another name than the holder's was told
+// "lost". It is, once the lease is past its ttl, whether somebody has it or not.
+func (w *window) foreign(o *op, at map[int64]int) bool {
+	place, ok := at[o.token(w.key)]
+	if !ok || !o.Probe || o.Result != isLost {
+		return false
+	}
+	g := w.grants[place]
+	return g.Owner != o.Owner && o.Return > g.Began+int64(g.TTL)
 }
 
 // seen adds the grant of a worker that was killed before it could tell.
