@@ -11,7 +11,8 @@ const missing = "` + notInstalled + `";
 
 export default function (pi: any) {
   const hook = (event: string, ctx: any, more: object = {}) => {
-    const session = process.env.PI_SESSION_ID ?? ctx?.sessionManager?.getSessionId?.() ?? "";
+    // In a session that another one started, the variable is that of the other.
+    const session = ctx?.sessionManager?.getSessionId?.() ?? process.env.PI_SESSION_ID ?? "";
     const input = JSON.stringify({ session_id: session, cwd: ctx?.cwd ?? process.cwd(), hook_event_name: event, ...more });
     return spawnSync("tasklock", ["hook", "pi", event], { input, encoding: "utf8", timeout: 5000 });
   };

@@ -28,6 +28,9 @@ var gemini = harness{
 	write: func(_ turn, file string) toolCall {
 		return toolCall{tool: tool{name: "write_file"}, input: object{"file_path": file, "content": "written\n"}}
 	},
+	spawn: func(_ turn, prompt string) toolCall {
+		return toolCall{tool: tool{name: "invoke_agent"}, input: object{"agent_name": "generalist", "prompt": prompt}}
+	},
 	mcp: true,
 }
 

@@ -36,7 +36,7 @@ type place struct {
 // packages are what npm is to install.
 func (h harness) packages() []string { return append([]string{h.npm + "@" + h.version}, h.also...) }
 
-var harnesses = []harness{claude, codex, gemini}
+var harnesses = []harness{claude, codex, gemini, pi, opencode}
 
 var protocols = []protocol{anthropic, openai, generate}
 

@@ -88,7 +88,7 @@ func verdictOf(err error) string {
 
 // can reports whether a harness has what a step needs.
 func (h harness) can(s step) bool {
-	return (h.mcp || s.check != oneOwner) && (h.spawn != nil || s.check != subagents)
+	return (h.mcp || s.check != oneOwner && s.do != take) && (h.spawn != nil || s.check != subagents)
 }
 
 // notAsWanted is an answer that came and is not the one that is wanted.
@@ -126,7 +126,14 @@ func (st *stage) step(ctx context.Context, s step) (seen string, err error) {
 		return "", nil
 	}
 	shown, err = st.shown(ctx, s.who)
-	return s.judge(shown.results, err)
+	if seen, err = s.judge(shown.results, err); err != nil || s.do != write {
+		return seen, err
+	}
+	_, err = os.Stat(filepath.Join(st.repo, s.what))
+	if there, allowed := err == nil, !slices.Contains(s.want, refused); there != allowed {
+		return seen, &notAsWanted{fmt.Sprintf("the file is there: %v, is to be there: %v", there, allowed)}
+	}
+	return seen, nil
 }
 
 // answer is what the model says in a step.

@@ -28,7 +28,7 @@ type step struct {
 	who   string // a session, a subagent, or the person at the keyboard
 	do    action
 	what  string   // the command, file, key, or those who are started
-	want  []string // every one of these
+	want  []string // every one of these; a write without a refusal must make its file
 	not   []string // none of these
 	check string   // which check it belongs to; empty: it prepares the others
 }
@@ -60,13 +60,13 @@ var scripts = []script{
 		{who: "a", do: shell, what: "tasklock acquire path:src/web", want: []string{"path:src/web"}, not: []string{refused}, check: sessions},
 		{who: "b", do: shell, what: "tasklock release path:src/web; echo answer=$?", not: []string{"answer=0"}, want: []string{"answer="}, check: sessions},
 
-		{who: "a", do: write, what: "src/web/own.txt", check: edits, want: []string{"own.txt"}, not: []string{refused}},
+		{who: "a", do: write, what: "src/web/own.txt", check: edits, not: []string{refused}},
 		{who: "person", do: person, what: "cat src/web/own.txt", want: []string{"written"}, check: edits},
 		{who: "b", do: write, what: "src/web/foreign.txt", want: []string{refused}, check: edits},
 		{who: "b", do: shell, what: "echo x >src/web/foreign.txt", want: []string{refused}, check: edits},
 		{who: "b", do: shell, what: "cd src && rm web/own.txt", want: []string{refused}, check: edits},
 		{who: "a", do: shell, what: "echo more >>src/web/own.txt; echo answer=$?", want: []string{"answer=0"}, not: []string{refused}, check: edits},
-		{who: "b", do: write, what: "src/other/free.txt", want: []string{"free.txt"}, not: []string{refused}, check: edits},
+		{who: "b", do: write, what: "src/other/free.txt", not: []string{refused}, check: edits},
 		{who: "person", do: person, what: "ls src/web src/other", want: []string{"own.txt", "free.txt"}, not: []string{"foreign"}, check: edits},
 
 		{who: "person", do: person, what: "git add src/web"},
@@ -78,7 +78,7 @@ var scripts = []script{
 		{who: "b", do: take, what: "path:src/mcp", want: []string{`held`}, not: []string{`"acquired"`}, check: oneOwner},
 		{who: "a", do: shell, what: "tasklock release path:src/mcp; echo answer=$?", want: []string{"answer=0"}, check: oneOwner},
 		{who: "b", do: take, what: "path:src/mcp", want: []string{"acquired"}, check: oneOwner},
-		{who: "b", do: write, what: "src/mcp/own.txt", want: []string{"own.txt"}, not: []string{refused}, check: oneOwner},
+		{who: "b", do: write, what: "src/mcp/own.txt", not: []string{refused}, check: oneOwner},
 
 		{who: "b", do: shell, what: "tasklock acquire path:src/killed", want: []string{"Acquired"}, check: kills},
 		{who: "person", do: person, what: "tasklock acquire path:src/web --no-wait; echo answer=$?", want: []string{"answer=6"}, check: ends},
@@ -95,7 +95,7 @@ var scripts = []script{
 		{who: "b", do: shell, what: "tasklock acquire path:src/web --no-wait; echo answer=$?", want: []string{refused, "answer=6"}, not: []string{"Acquired"}, check: nested},
 		{who: "b", do: write, what: "src/web/foreign.txt", want: []string{refused}, check: nested},
 		{who: "b", do: shell, what: "tasklock acquire path:src/api", want: []string{"Acquired path:src/api"}, check: nested},
-		{who: "b", do: write, what: "src/api/own.txt", want: []string{"own.txt"}, not: []string{refused}, check: nested},
+		{who: "b", do: write, what: "src/api/own.txt", not: []string{refused}, check: nested},
 		{who: "b", do: finish, check: nested},
 		{who: "a", do: await, want: []string{lastWord}, check: nested},
 		{who: "a", do: shell, what: "tasklock acquire path:src/api --wait 60s", want: []string{"Acquired path:src/api"}, check: nested},
@@ -110,11 +110,14 @@ var scripts = []script{
 		{who: "c", do: shell, what: "tasklock acquire path:src/web --no-wait; echo answer=$?", want: []string{refused, "answer=6"}, not: []string{"Acquired"}, check: subagents},
 		{who: "c", do: write, what: "src/web/foreign.txt", want: []string{refused}, check: subagents},
 		{who: "c", do: shell, what: "echo x >src/web/foreign.txt", want: []string{refused}, check: subagents},
-		{who: "b", do: write, what: "src/web/own.txt", want: []string{"own.txt"}, not: []string{refused}, check: subagents},
-		{who: "c", do: write, what: "src/common/shared.txt", want: []string{"shared.txt"}, not: []string{refused}, check: subagents},
+		{who: "b", do: write, what: "src/web/own.txt", not: []string{refused}, check: subagents},
+		{who: "c", do: write, what: "src/common/shared.txt", not: []string{refused}, check: subagents},
 		{who: "person", do: person, what: "git add src/web"},
 		{who: "c", do: shell, what: "git commit -q -m foreign; echo answer=$?", want: []string{refused}, not: []string{"answer=0"}, check: subagents},
 		{who: "b", do: shell, what: "git commit -q -m own; echo answer=$?", want: []string{"answer=0"}, not: []string{refused}, check: subagents},
+		{who: "b", do: take, what: "path:src/mcp", want: []string{"acquired"}, check: subagents},
+		{who: "b", do: write, what: "src/mcp/own.txt", not: []string{refused}, check: subagents},
+		{who: "c", do: take, what: "path:src/mcp", want: []string{"held"}, check: subagents},
 		{who: "b", do: finish, check: subagents},
 		{who: "c", do: shell, what: "tasklock acquire path:src/web --wait 60s", want: []string{"Acquired path:src/web"}, check: subagents},
 		{who: "c", do: finish, check: subagents},
