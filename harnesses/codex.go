@@ -44,5 +44,5 @@ trust_level = "trusted"
 		}
 		return toolCall{tool: spawn, input: object{"message": prompt}}
 	},
-	mcp: true,
+	mcp: func(name string) tool { return tool{name: name, space: "mcp__tasklock"} },
 }

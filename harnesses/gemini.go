@@ -31,7 +31,8 @@ var gemini = harness{
 	spawn: func(_ turn, prompt string) toolCall {
 		return toolCall{tool: tool{name: "invoke_agent"}, input: object{"agent_name": "generalist", "prompt": prompt}}
 	},
-	mcp: true,
+	cannot: map[string]string{subagents: "its hooks are not told which subagent calls a tool"},
+	mcp:    func(name string) tool { return tool{name: "mcp_tasklock_" + name} },
 }
 
 // generate is the API of Gemini.

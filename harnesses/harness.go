@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // A harness is a coding agent: where it comes from, how it is told where its model
@@ -23,7 +22,11 @@ type harness struct {
 	shell func(t turn, command string) toolCall
 	write func(t turn, file string) toolCall
 	spawn func(t turn, prompt string) toolCall // nil: it has no subagents
-	mcp   bool
+	mcp   func(name string) tool               // a tool of tasklock's server; nil: it has no MCP
+
+	// cannot is what cannot be had in this harness, and why: those checks are played
+	// and may fail.
+	cannot map[string]string
 }
 
 // place is where one script is played.
@@ -63,7 +66,7 @@ var claude = harness{
 	spawn: func(t turn, prompt string) toolCall {
 		return toolCall{tool: t.pick("Agent", "Task"), input: object{"description": "a part", "prompt": prompt, "subagent_type": "general-purpose", "run_in_background": false}}
 	},
-	mcp: true,
+	mcp: func(name string) tool { return tool{name: "mcp__tasklock__" + name} },
 }
 
 // pick is the first of those tools that the harness has.
@@ -76,16 +79,6 @@ func (t turn) pick(names ...string) tool {
 		}
 	}
 	return tool{name: names[0]}
-}
-
-// mcpTool is a tool of tasklock's server, whatever the harness calls it.
-func (t turn) mcpTool(name string) tool {
-	for _, has := range t.tools {
-		if full := has.space + has.name; strings.Contains(full, "tasklock") && strings.HasSuffix(full, name) {
-			return has
-		}
-	}
-	return tool{name: name, space: "mcp__tasklock"} // Codex lets the model search for it first
 }
 
 func writeFile(name, text string) error {

@@ -30,5 +30,5 @@ var opencode = harness{
 	spawn: func(_ turn, prompt string) toolCall {
 		return toolCall{tool: tool{name: "task"}, input: object{"description": "a part", "prompt": prompt, "subagent_type": "general"}}
 	},
-	mcp: true,
+	mcp: func(name string) tool { return tool{name: "tasklock_" + name} },
 }

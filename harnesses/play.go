@@ -88,7 +88,7 @@ func verdictOf(err error) string {
 
 // can reports whether a harness has what a step needs.
 func (h harness) can(s step) bool {
-	return (h.mcp || s.check != oneOwner && s.do != take) && (h.spawn != nil || s.check != subagents)
+	return (h.mcp != nil || s.check != oneOwner && s.do != take) && (h.spawn != nil || s.check != subagents)
 }
 
 // notAsWanted is an answer that came and is not the one that is wanted.
@@ -144,7 +144,7 @@ func (st *stage) answer(s step, t turn) (a answer) {
 	case write:
 		a.calls = []toolCall{st.write(t, filepath.Join(st.repo, s.what))}
 	case take:
-		a.calls = []toolCall{{tool: t.mcpTool("acquire"), input: object{"keys": []string{s.what}}}}
+		a.calls = []toolCall{{tool: st.mcp("acquire"), input: object{"keys": []string{s.what}}}}
 	case nest:
 		words := append([]string{st.program}, st.args(mark(s.what))...)
 		for i, w := range words {
