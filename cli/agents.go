@@ -94,10 +94,9 @@ func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
 
 // installation is a harness in a worktree.
 type installation struct {
-	ctx    context.Context
-	tree   repo.Tree
-	setup  agent.Setup
-	others []string // worktrees of the same repository
+	ctx   context.Context
+	tree  repo.Tree
+	setup agent.Setup
 }
 
 func (a *App) installation(ctx context.Context, harness string) (*installation, error) {
@@ -114,9 +113,6 @@ func (a *App) installation(ctx context.Context, harness string) (*installation, 
 		in.setup.Strict = cfg.StrictHooks()
 	}
 	in.setup.Read = reader(in.tree.Top, a.Env("HOME"))
-	if in.tree.Git != "" {
-		in.others = otherWorktrees(ctx, in.tree)
-	}
 	return in, nil
 }
 
@@ -159,7 +155,7 @@ func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
 			s.Commit = append(s.Commit, name)
 		}
 	}
-	for _, other := range in.others {
+	for _, other := range otherWorktrees(in.ctx, in.tree) {
 		if missing, err := in.in(other).missing(o.local); err != nil || len(missing) > 0 {
 			s.Worktrees = append(s.Worktrees, other)
 		}

@@ -19,7 +19,7 @@ import (
 func newDoctorCmd(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine store, file system, clock, sandbox and owner, and say what to do",
+		Short: "Examine store, file system, hooks, clock, sandbox and owner, and say what to do",
 		Long: "Examine everything that locks stand on. Nothing is changed. Each finding that is not ok comes with the\n" +
 			"command that helps. The exit code is 0 unless something fails, else that of the worst finding:\n" +
 			"9 damaged, 10 unsafe, 3 not usable as it is, 8 unreachable, 5 not permitted.",
@@ -84,6 +84,8 @@ func (a *App) doctor(ctx context.Context, _ []string) error {
 		x.files(ctx)
 		x.records(ctx)
 	}
+	x.guard(ctx)
+	x.agents(ctx)
 	x.clock()
 	x.sandbox()
 	return a.tell(x.list)

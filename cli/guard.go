@@ -18,9 +18,11 @@ func newGuardCmd(a *App) *cobra.Command {
 	install := &cobra.Command{
 		Use:   "install",
 		Short: "Let git refuse commits and pushes that touch paths of others",
-		Long: `Put a pre-commit and a pre-push hook where git looks for them (core.hooksPath is
-respected). Hooks that are there are kept, and run after the guard. Doing it again
-changes nothing; "guard remove" puts everything back.
+		Long: `Put the guard into the pre-commit and pre-push hooks that git runs (core.hooksPath is
+respected): into the hook that is there if it is a shell script, into the file of the
+program that manages the hooks (husky: .husky/pre-commit; lefthook: lefthook.yml),
+else beside the hook, which then runs after the guard. "guard install" is idempotent;
+"guard remove" puts everything back.
 
 The guard refuses what touches a path that another owner has locked. If it cannot
 find out, it lets git go on, unless hooks.strict is configured. A person can pass
@@ -37,7 +39,8 @@ it with --no-verify.`,
 		Use:   "check",
 		Short: "Do unsaved changes touch paths of others? Exit 0: no, 6: yes",
 		Long: `Compare what is changed in this worktree, untracked files included, with the paths
-that others have locked.`,
+that others have locked. Also tells where a guard that was installed is not live: git
+does not call it, in this worktree or another one.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return a.guardCheck(ctx) }),
 	}
@@ -99,6 +102,7 @@ func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, err
 type guardData struct {
 	Changed int           `json:"changed"` // how many files were compared
 	Touched []touchedFile `json:"touched"`
+	Guard   []guardState  `json:"guard"` // in this worktree and the others
 }
 
 func (a *App) guardCheck(ctx context.Context) error {
@@ -114,11 +118,13 @@ func (a *App) guardCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = a.answer(guardData{len(files), touched}, func(p *printer) {
+	guard, _ := a.allGuards(ctx) // what others have locked is known without it
+	err = a.answer(guardData{len(files), touched, guard}, func(p *printer) {
 		p.touched(touched)
 		if len(touched) == 0 {
 			p.line("%s changed, none of them locked by others.", plural(len(files), "file"))
 		}
+		p.deadGuards(deadOf(guard))
 	})
 	if err == nil && len(touched) > 0 {
 		return &exitWith{ExitLocked}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,32 +12,10 @@ import (
 	"github.com/tasklock/tasklock/repo"
 )
 
-// guarded are the hooks of git that the guard serves.
-var guarded = []string{"pre-commit", "pre-push"}
-
-const (
-	guardMark = "# tasklock guard"
-	keptEnd   = ".before-tasklock" // what was there, beside ours
-)
-
-// guardScript is the hook. The one that was there runs after it, with the same
-// arguments and the same input.
-func guardScript(hook string) []byte {
-	input, pipe := "", ""
-	if hook == "pre-push" {
-		input, pipe = "input=$(cat)\nfeed() { [ -z \"$input\" ] || printf '%s\\n' \"$input\"; }\n", "feed | "
-	}
-	return fmt.Appendf(nil, `#!/bin/sh
-%s: refuses what touches paths that others have locked; see "tasklock guard --help"
-%sif command -v tasklock >/dev/null 2>&1; then
-	%stasklock guard run %s "$@" || exit 1
-fi
-before="$0%s"
-if [ -x "$before" ]; then
-	%s"$before" "$@"
-fi
-`, guardMark, input, pipe, hook, keptEnd, pipe)
-}
+// guardNote is the key in git's configuration of the clone that says that the
+// guard was installed: whoever overwrites it can be told from nobody having
+// wanted it.
+const guardNote = "tasklock.guard"
 
 // guardChange is what install or remove did to one hook.
 type guardChange struct {
@@ -44,141 +23,317 @@ type guardChange struct {
 	File string `json:"file"`
 	Did  string `json:"did"` // installed, updated, unchanged, removed, absent, foreign
 	Kept string `json:"kept,omitempty"`
-}
+	By   string `json:"manager,omitempty"` // the program that runs the file, if it is not git
+	In   bool   `json:"in,omitempty"`      // the file holds other things too
 
-// hooksFolder is where git looks for hooks.
-func (a *App) hooksFolder(ctx context.Context) (string, error) {
-	dir, err := git(ctx, a.Dir, "rev-parse", "--git-path", "hooks")
-	if err != nil {
-		return "", &repo.OutsideError{Path: a.Dir, Why: "has no hooks: " + err.Error()}
-	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(a.Dir, dir)
-	}
-	return dir, nil
+	orphans []string
 }
 
 func (a *App) guardInstall(ctx context.Context) error {
-	dir, err := a.hooksFolder(ctx)
+	out, err := a.eachHook(ctx, a.installHook)
 	if err != nil {
 		return err
 	}
-	if tree, err := repo.TreeOf(a.Dir); err == nil && !strings.HasPrefix(repo.Canonical(dir)+"/", tree.Home+"/") && !strings.HasPrefix(dir, tree.Top) {
-		a.note("Note: core.hooksPath is %s, outside this repository: the guard runs wherever it is used.", dir)
+	if !a.DryRun {
+		_, _ = git(ctx, a.Dir, "config", "--local", guardNote, "true") // where it cannot be noted, the hooks still are there
 	}
-	var out []guardChange
-	for _, hook := range guarded {
-		change, err := a.installHook(dir, hook)
-		if err != nil {
-			return err
-		}
-		out = append(out, change)
-	}
-	return a.guardAnswer(out)
+	return a.guardAnswer(ctx, out, true)
 }
-
-func (a *App) installHook(dir, hook string) (guardChange, error) {
-	file := filepath.Join(dir, hook)
-	c := guardChange{Hook: hook, File: file, Did: "installed"}
-	script := guardScript(hook)
-	there, err := os.ReadFile(file)
-	switch {
-	case err == nil && bytes.Equal(there, script):
-		c.Did = "unchanged"
-		return c, nil
-	case err == nil && ours(there):
-		c.Did = "updated"
-	case err == nil || !repo.Absent(err) || repo.Exists(file):
-		c.Kept = file + keptEnd
-		if repo.Exists(c.Kept) {
-			return c, &deniedError{text: fmt.Sprintf("%s and %s are both there: one of them must go first", file, c.Kept)}
-		}
-	}
-	if a.DryRun {
-		return c, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return c, err
-	}
-	if c.Kept != "" {
-		if err := os.Rename(file, c.Kept); err != nil {
-			return c, err
-		}
-	}
-	err = writeWhole(file, script, 0o755)
-	if err != nil && c.Kept != "" {
-		_ = os.Rename(c.Kept, file)
-	}
-	return c, err
-}
-
-func ours(script []byte) bool { return bytes.Contains(script, []byte("\n"+guardMark)) }
 
 func (a *App) guardRemove(ctx context.Context) error {
-	dir, err := a.hooksFolder(ctx)
+	out, err := a.eachHook(ctx, a.removeHook)
 	if err != nil {
 		return err
 	}
-	var out []guardChange
-	for _, hook := range guarded {
-		change, err := a.removeHook(filepath.Join(dir, hook), hook)
-		if err != nil {
-			return err
-		}
-		out = append(out, change)
+	if !a.DryRun {
+		_, _ = git(ctx, a.Dir, "config", "--local", "--unset", guardNote)
 	}
-	return a.guardAnswer(out)
+	return a.guardAnswer(ctx, out, false)
 }
 
-func (a *App) removeHook(file, hook string) (guardChange, error) {
-	c := guardChange{Hook: hook, File: file, Did: "removed"}
-	there, err := os.ReadFile(file)
+// eachHook looks at all hooks before it changes one.
+func (a *App) eachHook(ctx context.Context, change func(guardPlace, bool) (guardChange, error)) (out []guardChange, err error) {
+	hooks, err := hooksFolder(ctx, a.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := repo.TreeOf(a.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(repo.Canonical(hooks)+"/", tree.Home+"/") && !strings.HasPrefix(repo.Canonical(hooks)+"/", tree.Top+"/") {
+		a.note("Note: core.hooksPath is %s, outside this repository: the guard runs wherever it is used.", hooks)
+	}
+	for _, dry := range []bool{true, a.DryRun} {
+		out = nil
+		for _, hook := range guarded {
+			c, err := change(guardPlaceOf(hooks, tree.Top, hook), dry)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+func (a *App) installHook(p guardPlace, dry bool) (guardChange, error) {
+	c := guardChange{Hook: p.Hook, File: p.File, Did: "installed", By: p.Manager}
+	old, err := c.heal(p, dry)
+	if err != nil {
+		return c, err
+	}
+	text, mode, err := readHook(p.File)
+	if err != nil {
+		return c, err
+	}
+	is, chain, err := p.guardedText(text)
 	switch {
-	case repo.Absent(err):
-		c.Did = "absent"
-		return c, nil
 	case err != nil:
 		return c, err
-	case !ours(there):
-		c.Did = "foreign"
+	case bytes.Equal(is, text) && !old && !chain:
+		c.Did = "unchanged"
+		return c, nil
+	case old || p.guards(text):
+		c.Did = "updated"
+	}
+	c.In = !ours(is)
+	if chain {
+		c.Kept = p.File + keptEnd
+		if repo.Exists(c.Kept) && !(dry && old) {
+			return c, &deniedError{text: fmt.Sprintf("%s and %s are both there: one of them must go first", p.File, c.Kept)}
+		}
+	}
+	if dry {
 		return c, nil
 	}
-	if repo.Exists(file + keptEnd) {
-		c.Kept = file + keptEnd
+	if err := os.MkdirAll(filepath.Dir(p.File), 0o755); err != nil {
+		return c, err
 	}
-	if a.DryRun {
-		return c, nil
+	if chain {
+		return c, p.chain(is)
 	}
-	if c.Kept != "" {
-		return c, os.Rename(c.Kept, file) // over ours, at once
-	}
-	return c, os.Remove(file)
+	return c, writeThrough(p.File, is, mode)
 }
 
-func (a *App) guardAnswer(changes []guardChange) error {
-	return a.answer(map[string]any{"hooks": changes}, func(p *printer) {
-		for _, c := range changes {
-			switch c.Did {
-			case "installed":
-				p.line("%s %s.", a.did("Installed", "Would install"), c.File)
-			case "updated":
-				p.line("%s %s.", a.did("Updated", "Would update"), c.File)
-			case "removed":
-				p.line("%s %s.", a.did("Removed", "Would remove"), c.File)
-			case "unchanged":
-				p.line("%s is there already.", c.File)
-			case "absent":
-				p.line("%s is not there.", c.File)
-			case "foreign":
-				p.line("%s is not ours, and stays.", c.File)
-			}
-			if c.Kept != "" && c.Did == "removed" {
-				p.line("%s is %s again.", c.Kept, c.Hook)
-			} else if c.Kept != "" {
-				p.line("What was there runs after it, as %s.", c.Kept)
-			}
+// guardedText is the text of the file with the guard in it. chain: what is there
+// cannot hold it, and must be called by ours.
+func (p guardPlace) guardedText(text []byte) (is []byte, chain bool, err error) {
+	switch {
+	case p.Manager == "lefthook":
+		end := filepath.Ext(p.File)
+		is, err := lefthookInstall(text, p.Hook)
+		switch {
+		case (end == ".toml" || end == ".json") && lefthookGuards(text, p.Hook):
+			return text, false, nil
+		case end == ".toml" || end == ".json":
+			err = errLefthook
 		}
+		if err != nil {
+			return nil, false, &deniedError{text: fmt.Sprintf("%s: %v; %s", p.File, err, lefthookByHand(p.Hook))}
+		}
+		return is, false, nil
+	case ours(text) && bytes.Contains(text, []byte("before=")):
+		return guardChain(p.Hook), false, nil
+	case text == nil && !repo.Exists(p.File), ours(text) && withoutGuard(text) == nil:
+		return guardScript(p.Hook), false, nil
+	case guards(text), p.Manager == "husky":
+		return withGuard(text, p.Hook), false, nil
+	case executable(p.File) && inShell(text) && !isLink(p.File):
+		return withGuard(text, p.Hook), false, nil
+	}
+	return guardChain(p.Hook), true, nil
+}
+
+// chain keeps the hook that is there beside ours, and makes a name for it by
+// which it is called: some go by the name that they are called by.
+func (p guardPlace) chain(script []byte) error {
+	kept := p.File + keptEnd
+	if err := os.Rename(p.File, kept); err != nil {
+		return err
+	}
+	err := writeWhole(p.File, script, 0o755)
+	if err != nil {
+		_ = os.Rename(kept, p.File)
+		return err
+	}
+	folder := filepath.Join(filepath.Dir(p.File), keptFolder)
+	if os.MkdirAll(folder, 0o755) == nil {
+		_ = os.Symlink(filepath.Join("..", filepath.Base(kept)), filepath.Join(folder, p.Hook)) // else it is called as it is
+	}
+	return nil
+}
+
+// heal undoes what an earlier version left: its own form of the hook, and what
+// it had kept when somebody else wrote the hook anew. It reports whether a hook
+// of ours was there.
+func (c *guardChange) heal(p guardPlace, dry bool) (old bool, err error) {
+	kept := p.Run + keptEnd
+	script, _, err := readHook(p.Run)
+	if err != nil {
+		return false, err
+	}
+	from, _ := findGuard(script)
+	former, keptErr := os.ReadFile(kept)
+	switch {
+	case ours(script) && (from < 0 || p.File != p.Run): // of an earlier version, or from before the manager
+		if old = true; !dry {
+			err = p.restore()
+		}
+	case keptErr == nil && !ours(script) && (bytes.Equal(former, script) || madeByManager(former)):
+		c.orphans = append(c.orphans, kept)
+	}
+	if text, readErr := os.ReadFile(p.Run + ".old"); readErr == nil && ours(text) { // lefthook put it away
+		c.orphans = append(c.orphans, p.Run+".old")
+	}
+	for _, file := range c.orphans {
+		if !dry {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return old, err
+}
+
+// madeByManager reports whether a hook is one that its manager writes again.
+func madeByManager(script []byte) bool {
+	return bytes.Contains(script, []byte("call_lefthook")) || bytes.Contains(script, []byte(`"$(dirname "$0")/h"`))
+}
+
+// restore puts the former hook back in the place of ours, or nothing.
+func (p guardPlace) restore() error {
+	folder := filepath.Join(filepath.Dir(p.Run), keptFolder)
+	_ = os.Remove(filepath.Join(folder, p.Hook))
+	_ = os.Remove(folder) // if it is empty now
+	if repo.Exists(p.Run + keptEnd) {
+		return os.Rename(p.Run+keptEnd, p.Run) // over ours, at once
+	}
+	return os.Remove(p.Run)
+}
+
+func (a *App) removeHook(p guardPlace, dry bool) (guardChange, error) {
+	c := guardChange{Hook: p.Hook, File: p.File, Did: "removed", By: p.Manager}
+	old, err := c.heal(p, dry)
+	if err != nil {
+		return c, err
+	}
+	text, mode, err := readHook(p.File)
+	if err != nil {
+		return c, err
+	}
+	var rest []byte
+	if p.Manager == "lefthook" {
+		rest = lefthookRemove(text, p.Hook)
+	} else {
+		rest = withoutGuard(text)
+	}
+	switch {
+	case p.Manager == "" && ours(text):
+		if repo.Exists(p.Run + keptEnd) {
+			c.Kept = p.Run + keptEnd
+		}
+		if dry {
+			return c, nil
+		}
+		return c, p.restore()
+	case bytes.Equal(rest, text) && !old:
+		c.Did = "foreign"
+		if text == nil {
+			c.Did = "absent"
+		}
+		return c, nil
+	}
+	c.In = rest != nil
+	switch {
+	case dry || bytes.Equal(rest, text):
+		return c, nil
+	case rest == nil:
+		return c, os.Remove(p.File)
+	}
+	return c, writeThrough(p.File, rest, mode)
+}
+
+// readHook reads a file with its mode; nil if there is none, or a link that
+// leads nowhere.
+func readHook(file string) ([]byte, os.FileMode, error) {
+	text, err := os.ReadFile(file)
+	switch {
+	case repo.Absent(err):
+		return nil, 0o755, nil
+	case err != nil:
+		return nil, 0, err
+	}
+	fi, err := os.Stat(file)
+	if err != nil {
+		return nil, 0, err
+	}
+	if text == nil {
+		text = []byte{}
+	}
+	return text, fi.Mode().Perm(), nil
+}
+
+func isLink(file string) bool {
+	fi, err := os.Lstat(file)
+	return err == nil && fi.Mode()&os.ModeSymlink != 0
+}
+
+// writeThrough writes a file as a whole; a link to it stays a link.
+func writeThrough(file string, text []byte, mode os.FileMode) error {
+	real, err := repo.Real(file)
+	if err != nil {
+		return err
+	}
+	return writeWhole(real, text, mode)
+}
+
+func (a *App) guardAnswer(ctx context.Context, changes []guardChange, install bool) error {
+	var dead []guardState
+	if install && !a.DryRun {
+		all, _ := a.allGuards(ctx)
+		dead = deadOf(all)
+	}
+	return a.answer(map[string]any{"hooks": changes, "notLive": dead}, func(p *printer) {
+		for _, c := range changes {
+			a.guardLine(p, c)
+		}
+		if c := changes[0]; install && c.Did != "unchanged" && (c.By == "husky" || c.By == "lefthook") {
+			p.line("%s runs it. Commit the file, so that other clones and worktrees have it.", c.By)
+		}
+		p.deadGuards(dead)
 	})
+}
+
+func (a *App) guardLine(p *printer, c guardChange) {
+	switch c.Did {
+	case "installed":
+		if c.In {
+			p.line("%s the guard into %s.", a.did("Put", "Would put"), c.File)
+			break
+		}
+		p.line("%s %s.", a.did("Installed", "Would install"), c.File)
+	case "updated":
+		p.line("%s %s.", a.did("Updated", "Would update"), c.File)
+	case "removed":
+		if c.In {
+			p.line("%s the guard out of %s.", a.did("Took", "Would take"), c.File)
+			break
+		}
+		p.line("%s %s.", a.did("Removed", "Would remove"), c.File)
+	case "unchanged":
+		p.line("%s is there already.", c.File)
+	case "absent":
+		p.line("%s is not there.", c.File)
+	case "foreign":
+		p.line("%s is not ours, and stays.", c.File)
+	}
+	if c.Kept != "" && c.Did == "removed" {
+		p.line("%s is %s again.", c.Kept, c.Hook)
+	} else if c.Kept != "" {
+		p.line("What was there runs after it, as %s.", c.Kept)
+	}
+	for _, file := range c.orphans {
+		p.line("%s %s, which nothing ran any more.", a.did("Removed", "Would remove"), file)
+	}
 }
 
 // writeWhole writes a file so that nobody ever sees half of it.
