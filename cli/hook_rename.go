@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/repo"
 )
 
 // pass lets the action go on. Where the harness tells a command no owner, or that
@@ -25,9 +25,10 @@ func (a *App) guarded(ctx context.Context) bool {
 	if fi, err := os.Stat(a.Dir); err != nil || !fi.IsDir() {
 		return false
 	}
-	dir, err := a.hooksFolder(ctx)
-	return err == nil && slices.ContainsFunc(guarded, func(hook string) bool {
-		script, err := os.ReadFile(filepath.Join(dir, hook))
-		return err == nil && ours(script)
-	})
+	tree, err := repo.TreeOf(a.Dir)
+	if err != nil || tree.Git == "" {
+		return false
+	}
+	states, err := a.guardStates(ctx, tree.Top)
+	return err == nil && slices.ContainsFunc(states, func(s guardState) bool { return s.Live })
 }
