@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -117,13 +116,7 @@ func (x *examination) config() {
 	}
 	x.cfg = cfg
 	x.url, _ = cfg.Store()
-	x.path = localPath(x.url)
-	switch folder, files := strings.CutPrefix(x.url, "file:"); {
-	case files:
-		x.dir = strings.TrimPrefix(folder, "//")
-	case x.path != "":
-		x.dir = filepath.Dir(x.path)
-	}
+	x.path, x.dir = localPath(x.url), storeFolder(x.url)
 }
 
 // bestConfig is what can be said about the store when the files cannot be

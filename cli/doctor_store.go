@@ -121,7 +121,11 @@ func (x *examination) readOnly(path string, why error, remedy string) {
 	if errors.Is(why, syscall.EROFS) {
 		remedy = "findmnt -T " + shellQuote(path)
 	}
-	x.fail("folder", remedy, fmt.Errorf("%w: %s cannot be written (%w), so locks can be seen but not taken; a sandbox must be told to allow it", driver.ErrDenied, path, why))
+	err := fmt.Errorf("%w: %s cannot be written (%w), so locks can be seen but not taken; a sandbox must be told to allow it", driver.ErrDenied, path, why)
+	if codex, next := x.app.sandboxed(err); codex != "" {
+		remedy, err = next, fmt.Errorf("%w. %s", err, codex)
+	}
+	x.fail("folder", remedy, err)
 }
 
 func (x *examination) fileSystem(dir string) {

@@ -40,6 +40,47 @@ func TestDoctorReadOnly(t *testing.T) {
 	d.want(5, "Next: chmod u+w "+db, "doctor")
 }
 
+// A store that Codex's sandbox keeps from being written: the error names the
+// setting that helps.
+func TestCodexSandbox(t *testing.T) {
+	if os.Getuid() == 0 {
+		asNobody(t, "^TestCodexSandbox$")
+		return
+	}
+	d := newDesk(t)
+	d.want(0, "", "acquire", "task")
+	folder := d.path(".tasklock")
+	if err := os.Chmod(folder, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(folder, 0o700) }()
+	d.want(5, "Next: tasklock doctor", "acquire", "other")
+	d.env["CODEX_THREAD_ID"] = "t"
+	d.want(5, "Next: codex --sandbox workspace-write", "acquire", "other")
+	link(t, d.dir, d.path("home/tree"))
+	d.dir = d.path("home/tree")
+	want := `writable_roots = ["` + folder + `"]; or use the MCP tools of tasklock`
+	d.want(5, want, "acquire", "other")
+	d.want(5, `Next: codex -c 'sandbox_workspace_write.writable_roots=["`+folder+`"]'`, "acquire", "other")
+	d.want(5, want, "doctor")
+	d.env["TASKLOCK_OWNER"], d.env["CODEX_THREAD_ID"], d.env["CODEX_SANDBOX"] = "me", "", "seatbelt"
+	d.want(5, want, "release", "task")
+}
+
+// link makes a worktree of a repository as far as tasklock looks.
+func link(t *testing.T, repository, tree string) {
+	t.Helper()
+	own := filepath.Join(repository, ".git", "worktrees", "tree")
+	for file, text := range map[string]string{filepath.Join(tree, ".git"): "gitdir: " + own + "\n", filepath.Join(own, "commondir"): "../..\n"} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // asNobody runs a test of this binary as another user.
 func asNobody(t *testing.T, name string) {
 	t.Helper()

@@ -142,6 +142,9 @@ func (a *App) next(err error) string {
 	case errors.As(err, &filled):
 		return a.complete(filled)
 	case errors.Is(err, driver.ErrDenied):
+		if _, next := a.sandboxed(err); next != "" {
+			return next
+		}
 		return a.commandLine("doctor")
 	case errors.Is(err, lock.ErrNotFound):
 		return a.commandLine("list")

@@ -110,7 +110,7 @@ func (a *App) refuse(err error) Exit {
 	if errors.As(err, &held) {
 		p.held("Error: ", a.lockedText(held), held)
 	} else {
-		p.line("%s%s", styled{"Error: ", red}, message(err))
+		p.line("%s%s", styled{"Error: ", red}, a.message(err))
 		p.listed(err)
 	}
 	if next != "" {
@@ -124,6 +124,9 @@ func (a *App) message(err error) string {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return a.lockedText(held)
+	}
+	if why, _ := a.sandboxed(err); why != "" {
+		return message(err) + ". " + why
 	}
 	return message(err)
 }
