@@ -20,6 +20,9 @@ var programs = map[string]string{
 // interpreters run the harnesses that are scripts.
 var interpreters = []string{"node", "nodejs", "bun", "deno", "sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"}
 
+// interpreterValued are flags of theirs that take the next word.
+var interpreterValued = []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--preload", "--env-file", "--conditions", "-C"}
+
 // maxAncestors bounds the way up: a loop in what the system says must end.
 const maxAncestors = 64
 
@@ -75,9 +78,12 @@ func harnessOf(words []string) string {
 	if len(words) < 3 || !slices.Contains(interpreters, path.Base(filepath.ToSlash(words[1]))) {
 		return ""
 	}
-	for _, w := range words[2:] {
-		if !strings.HasPrefix(w, "--") {
-			return program(w)
+	for i := 2; i < len(words); i++ {
+		switch {
+		case slices.Contains(interpreterValued, words[i]):
+			i++
+		case !strings.HasPrefix(words[i], "--"):
+			return program(words[i])
 		}
 	}
 	return ""

@@ -4,11 +4,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parent returns the parent of a process, and the name of the process.
+// Parent returns the parent of a process, and the words of the process's own
+// command line as far as they can be seen, the name that the system shows first.
 func Parent(pid int) (parent int, words []string, err error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
 		return 0, nil, err
 	}
-	return int(k.Eproc.Ppid), []string{unix.ByteSliceToString(k.Proc.P_comm[:])}, nil
+	words = []string{unix.ByteSliceToString(k.Proc.P_comm[:])}
+	if args, err := unix.SysctlRaw("kern.procargs2", pid); err == nil { // of our own user's only
+		words = append(words, commandWords(args)...)
+	}
+	return int(k.Eproc.Ppid), words, nil
 }
