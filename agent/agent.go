@@ -51,6 +51,10 @@ type Identity struct {
 	PID     int    // the process whose death ends the session; 0: unknown
 	Warning string // why the owner will not do, and what to do about it
 	Remedy  string // the command that helps, where there is a warning
+	// Proposed is the name that a warning proposes to the commands of an agent which
+	// have none. Hooks, guard and server of the same process know it: what was locked
+	// under it is the session's own. Empty: there is none, or several sessions.
+	Proposed string
 	Chain   []Step // every step in order of precedence, the one used marked
 }
 
@@ -101,7 +105,8 @@ var thisMachine = machine{
 
 func identify(in Input, m machine) Identity {
 	env := in.Env
-	seen := detect(env, m.above(env))
+	above := m.above(env)
+	seen := detect(env, above)
 	inherited := env("TASKLOCK_OWNER")
 	id := Identity{Agent: seen.agent(), Session: seen.session()}
 	id.Chain = []Step{
@@ -125,30 +130,49 @@ func identify(in Input, m machine) Identity {
 		id.Label = chosen // the name of a person, say: it is worth showing
 	}
 	id.PID = seen.pid(id.Owner, m.harness)
-	id.Warning, id.Remedy = warning(id.Source, seen, m)
+	id.Proposed = proposed(seen, above, m)
+	id.Warning, id.Remedy = warning(id, seen, above)
 	return id
 }
 
 // warning tells a caller without an id of its own how to get one. An owner
 // that somebody chose, or that a harness or CI system vouches for, needs none.
-func warning(source string, seen sighting, m machine) (text, remedy string) {
+func warning(id Identity, seen sighting, above []Note) (text, remedy string) {
+	name := seen.nameless()
 	switch {
-	case source != FromTerminal && source != FromProcess && source != FromPod:
+	case id.Source != FromTerminal && id.Source != FromProcess && id.Source != FromPod:
 		return "", ""
+	case len(sessionsOf(above, name)) > 1:
+		return "several sessions of " + name + " live in one process, so nobody can tell whose command this is; " +
+			"use in every command the one that the start of this session named: --owner " + strings.Join(sessionsOf(above, name), " or --owner "), chooseName
 	case seen.agent():
-		name := seen.nameless()
-		own := name + ":" + lasting(m)
+		own := or(id.Proposed, name+":NAME")
 		return name + " gives its commands no session id, so other sessions may count as this one, or the next command as another; " +
 			"use in every command of this session: --owner " + own, "export TASKLOCK_OWNER=" + own
-	case source == FromProcess:
+	case id.Source == FromProcess:
 		return "nothing names this session, so the next command will be another owner and cannot release what this one takes; " +
-			"run: export TASKLOCK_OWNER=NAME, or keep the lock while a command runs: tasklock run KEY -- COMMAND", "export TASKLOCK_OWNER=NAME"
+			"run: " + chooseName + ", or keep the lock while a command runs: tasklock run KEY -- COMMAND", chooseName
 	}
 	return "", ""
 }
 
+const chooseName = "export TASKLOCK_OWNER=NAME"
+
+// proposed is a name for all that runs in the session of an agent.
+func proposed(seen sighting, above []Note, m machine) string {
+	if !seen.agent() {
+		return ""
+	}
+	name := or(seen.nameless(), seen[len(seen)-1].name)
+	id := lasting(m)
+	if id == "" || len(sessionsOf(above, name)) > 1 {
+		return ""
+	}
+	return name + ":" + id
+}
+
 // lasting is an id that every command of a session can be given: that of the
-// process of its harness, else of its terminal.
+// process of its harness, else of its terminal. Empty: there is none.
 func lasting(m machine) string {
 	if p, err := host.Find(m.harness()); err == nil {
 		return digest(p.Boot + p.NS + p.Start + strconv.Itoa(p.PID))[len("sha256-"):][:12]
@@ -156,7 +180,7 @@ func lasting(m machine) string {
 	if t := terminal(m); t != "" {
 		return digest(t)[len("sha256-"):][:12]
 	}
-	return "NAME" // which whoever reads it must choose
+	return ""
 }
 
 // ciJob names one execution of one job. The legs of a GitHub matrix share run,

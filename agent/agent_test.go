@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -299,5 +300,31 @@ func TestServerFollowsTheSession(t *testing.T) {
 		if got := identifyServer(Input{Env: started, Flag: "zed"}, noted(c.notes...)); got.Owner != "zed" {
 			t.Errorf("%v: owner %s in place of --owner", c.notes, got.Owner)
 		}
+	}
+}
+
+// Shell, server, hook and guard of an agent without a session know one name, the
+// one that the warning proposes; of two sessions in one process none.
+func TestProposedName(t *testing.T) {
+	env := func(k string) string { return map[string]string{"GEMINI_CLI": "1"}[k] }
+	m := cron
+	m.harness = os.Getpid
+	shell := identify(Input{Env: env}, m)
+	if !strings.HasPrefix(shell.Proposed, "gemini:") || !strings.HasSuffix(shell.Warning, "--owner "+shell.Proposed) || shell.Remedy != "export TASKLOCK_OWNER="+shell.Proposed {
+		t.Errorf("%+v", shell)
+	}
+	if server := identifyServer(Input{Env: env}, m); server.Owner != shell.Proposed {
+		t.Errorf("the server is %s, the shell is told %s", server.Owner, shell.Proposed)
+	}
+	hook := identify(Input{Env: func(k string) string { return map[string]string{"GEMINI_CLI": "1", "GEMINI_SESSION_ID": "g"}[k] }}, m)
+	if hook.Owner != "gemini:g" || hook.Proposed != shell.Proposed || hook.Warning != "" {
+		t.Errorf("%+v", hook)
+	}
+	m.above = func(func(string) string) []Note { return []Note{note("gemini", "h", 7), note("gemini", "g", 7)} }
+	if two := identify(Input{Env: env}, m); two.Proposed != "" || !strings.HasSuffix(two.Warning, "--owner gemini:g or --owner gemini:h") {
+		t.Errorf("%+v", two)
+	}
+	if person := identify(Input{Env: func(string) string { return "" }}, m); person.Proposed != "" {
+		t.Errorf("a person is told to be %s", person.Proposed)
 	}
 }

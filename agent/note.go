@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/host"
@@ -172,4 +173,15 @@ func sole(above []Note, harness string) (out Note) {
 		}
 	}
 	return out
+}
+
+// sessionsOf names the sessions of a harness that were noted.
+func sessionsOf(above []Note, harness string) (owners []string) {
+	for _, n := range above {
+		if n.Harness == harness {
+			owners = append(owners, n.Harness+":"+segment(n.Session))
+		}
+	}
+	slices.Sort(owners)
+	return owners
 }

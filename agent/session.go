@@ -51,7 +51,8 @@ func (e Event) NeedsOwner(in Input) bool {
 
 // IdentifyServer is [Identify] for a server that its harness keeps from one session
 // to the next: what a hook has noted of the harness is newer than the environment
-// that the server was started with.
+// that the server was started with. Where no session can be found, the server has
+// the name that its shell commands are told to use.
 func IdentifyServer(in Input) Identity { return identifyServer(in, thisMachine) }
 
 func identifyServer(in Input, m machine) Identity {
@@ -64,5 +65,9 @@ func identifyServer(in Input, m machine) Identity {
 		}
 		return env(k)
 	}
-	return identify(in, m)
+	id := identify(in, m)
+	if id.Warning != "" && id.Proposed != "" {
+		id.Owner = id.Proposed
+	}
+	return id
 }

@@ -79,7 +79,7 @@ func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, err
 	for i, f := range files {
 		globs[i] = lock.File(f)
 	}
-	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: []string{a.Identity().Owner}, Places: globs})
+	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: a.names(), Places: globs})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (h *hook) settle() {
 	}
 	in := a.identityInput()
 	a.id = h.Identity(in)
-	h.owners = []string{a.id.Owner}
+	h.owners = a.names()
 	// Where commands find no session they act in the name of their terminal: what
 	// that holds must not keep the agent from its own files.
 	if around := agent.Identify(in); around.Source == agent.FromTerminal {

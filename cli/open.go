@@ -55,6 +55,16 @@ func (a *App) Identity() agent.Identity {
 	return a.id
 }
 
+// names are all names of the caller: an agent without a session may have taken
+// locks under the one that a warning proposed.
+func (a *App) names() []string {
+	id := a.Identity()
+	if id.Proposed == "" {
+		return []string{id.Owner}
+	}
+	return []string{id.Owner, id.Proposed}
+}
+
 func (a *App) identityInput() agent.Input {
 	in := agent.Input{Flag: a.Owner, Env: a.Env}
 	if cfg, err := a.Config(); err == nil { // else opening the store will say so
