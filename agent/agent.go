@@ -55,7 +55,7 @@ type Identity struct {
 	// have none. Hooks, guard and server of the same process know it: what was locked
 	// under it is the session's own. Empty: there is none, or several sessions.
 	Proposed string
-	Chain   []Step // every step in order of precedence, the one used marked
+	Chain    []Step // every step in order of precedence, the one used marked
 }
 
 // A Step is one place where an owner was looked for. Value is empty where
