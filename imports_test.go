@@ -22,9 +22,9 @@ var layers = [][]string{
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
-	{"runner", "legacy", "agent/rewrite"},
+	{"runner", "agent/rewrite"},
 	{"agent", "schedule"},
-	{"server", "mcpserver"},
+	{"server", "mcpserver", "legacy"},
 	{"cli"},
 }
 
