@@ -22,10 +22,10 @@ type leaseOptions struct {
 
 func (o *leaseOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
+	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL, none: true}
 	o.maxHold = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
 	o.wait = durationFlag{max: lock.MaxTTL}
-	f.Var(&o.ttl, "ttl", "the lock ends after so long without a sign of life")
+	f.Var(&o.ttl, "ttl", "the lock ends after so long without a heartbeat; none: only release ends it")
 	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
 	f.Var(&o.wait, "wait", "how long to wait for the keys")
 	f.BoolVar(&o.noWait, "no-wait", false, "do not wait")
@@ -124,6 +124,8 @@ command of its owner is one. With --keep-alive it is renewed in the background
 for as long as that process lives, and ends with it; auto means the coding agent
 that runs this command. --max-hold bounds that, 24 hours if it is not given.
 With --ends-with it ends with the process as well, but nobody renews it.
+With --ttl none it has no end: no time and no death of a process frees it, only
+release, break or acquire --force. That is for a person's own work.
 
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each
@@ -200,7 +202,7 @@ func (p *printer) grant(g lock.Grant, dry bool) {
 	if dry {
 		p.line("%s %s as %s.", styled{verb, yellow}, text, g.Owner)
 	} else {
-		p.line("%s %s (token %d), expires %s.", styled{verb, green}, text, g.Token, p.when(g.ExpiresAt))
+		p.line("%s %s (token %d), %s.", styled{verb, green}, text, g.Token, p.ends(g.ExpiresAt))
 	}
 	if len(g.TookOver) > 0 {
 		var from []string

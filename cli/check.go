@@ -67,9 +67,9 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 			if kind, _ := lock.KindOf(out.Key); kind == lock.Task {
 				as = "as " // a name that was locked before the task had it
 			}
-			p.line("%s is locked %s%s by %s, token %d, expires %s.", out.Key, as, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
+			p.line("%s is locked %s%s by %s, token %d, %s.", out.Key, as, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.ends(out.Lock.ExpiresAt))
 		case out.Locked:
-			p.line("%s is locked by %s, token %d, expires %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.when(out.Lock.ExpiresAt))
+			p.line("%s is locked by %s, token %d, %s.", out.Key, out.Lock.Owner, out.Lock.Token, p.ends(out.Lock.ExpiresAt))
 		default:
 			p.line("%s is free.", out.Key)
 		}

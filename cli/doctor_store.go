@@ -249,13 +249,20 @@ func (x *examination) records(ctx context.Context) {
 		x.storeFails(inTime(ctx, err))
 		return
 	}
-	held := 0
+	held, endless := 0, 0
 	for _, l := range locks.Locks {
 		if l.State == lock.Held {
 			held++
 		}
+		if l.ExpiresAt.IsZero() {
+			endless++
+		}
 	}
-	x.ok("store", "%s, %s held", withoutPassword(x.url), plural(held, "lock"))
+	text := plural(held, "lock") + " held"
+	if endless > 0 {
+		text += fmt.Sprintf(", %d of them without an end (tasklock list --older-than 7d names the old ones)", endless)
+	}
+	x.ok("store", "%s, %s", withoutPassword(x.url), text)
 	x.format(ctx, st)
 	x.stale(ctx, st)
 	x.future(locks.Locks)

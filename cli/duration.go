@@ -40,9 +40,14 @@ type durationFlag struct {
 	value    time.Duration
 	given    bool
 	min, max time.Duration
+	none     bool // "none" is lock.Endless
 }
 
 func (f *durationFlag) Set(s string) error {
+	if f.none && s == "none" {
+		f.value, f.given = lock.Endless, true
+		return nil
+	}
 	d, err := parseDuration(s)
 	if err != nil {
 		return fmt.Errorf("needs a number with a unit, like 90s or 15m, between %s", f.bounds())
@@ -54,13 +59,21 @@ func (f *durationFlag) Set(s string) error {
 	return nil
 }
 
-func (f *durationFlag) bounds() string { return exact(f.min) + " and " + exact(f.max) }
+func (f *durationFlag) bounds() string {
+	if f.none {
+		return exact(f.min) + " and " + exact(f.max) + ", or none"
+	}
+	return exact(f.min) + " and " + exact(f.max)
+}
 
 func (f *durationFlag) Type() string { return "duration" }
 
 func (f *durationFlag) String() string {
-	if !f.given {
+	switch {
+	case !f.given:
 		return ""
+	case f.none && f.value == lock.Endless:
+		return "none"
 	}
 	return exact(f.value)
 }

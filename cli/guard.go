@@ -62,10 +62,10 @@ const guardTime = 20 * time.Second
 
 // touchedFile is a file that somebody else has locked.
 type touchedFile struct {
-	File      string    `json:"file"`
-	Key       string    `json:"key"`
-	Owner     string    `json:"owner"`
-	ExpiresAt time.Time `json:"expiresAt"`
+	File      string      `json:"file"`
+	Key       string      `json:"key"`
+	Owner     string      `json:"owner"`
+	ExpiresAt lock.Expiry `json:"expiresAt"`
 }
 
 // touchedBy compares files, by their names in the repository, with the locks of
@@ -139,7 +139,7 @@ func (p *printer) touched(files []touchedFile) {
 			p.line("… and %d more.", len(files)-i)
 			break
 		}
-		p.line("%s is locked by %s (%s), expires %s.", short(f.File, 120), short(f.Owner, 120), short(f.Key, 120), p.relative(f.ExpiresAt))
+		p.line("%s is locked by %s (%s), %s.", short(f.File, 120), short(f.Owner, 120), short(f.Key, 120), p.endsIn(f.ExpiresAt))
 	}
 }
 

@@ -57,7 +57,7 @@ func (a *App) renew(ctx context.Context, r lock.RenewRequest, did, would string)
 			verb = styled{would, yellow}
 		}
 		for _, l := range out.Leases {
-			p.line("%s %s (token %d), expires %s.", verb, strings.Join(l.Keys, ", "), l.Token, p.when(l.ExpiresAt))
+			p.line("%s %s (token %d), %s.", verb, strings.Join(l.Keys, ", "), l.Token, p.ends(l.ExpiresAt))
 		}
 		if len(out.Leases) == 0 {
 			p.line("Nothing is held.")

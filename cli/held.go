@@ -53,7 +53,10 @@ func ahead(h *lock.HeldError) string {
 // held prints a refusal in two lines: who, and everything known about when.
 func (p *printer) held(prefix, text string, h *lock.HeldError) {
 	var facts []string
-	if !h.Until.IsZero() {
+	switch {
+	case h.Until.IsZero() && h.Owner != "":
+		facts = append(facts, "Lock has no end")
+	case !h.Until.IsZero():
 		facts = append(facts, "Lock expires at: "+stamp(h.Until)+" ("+p.relative(h.Until)+")")
 	}
 	if !h.Since.IsZero() {

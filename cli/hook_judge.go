@@ -314,7 +314,7 @@ func (a *App) denial(p spot, l lock.Info) string {
 	if _, err := lock.CheckKey(key); err != nil {
 		key = l.Key
 	}
-	return fmt.Sprintf("tasklock: %s is locked by %s (%s), expires %s, last heartbeat %s.\nNext: %s",
-		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.relative(l.ExpiresAt), pr.relative(l.HeartbeatAt),
+	return fmt.Sprintf("tasklock: %s is locked by %s (%s), %s, last heartbeat %s.\nNext: %s",
+		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.endsIn(l.ExpiresAt), pr.relative(l.HeartbeatAt),
 		a.commandLine("acquire", key, "--wait", "90s"))
 }

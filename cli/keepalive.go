@@ -80,6 +80,9 @@ func (o *acquireOptions) process(a *App) (host.Process, error) {
 	if o.attached(a) {
 		return host.Process{}, nil // lock.Hold names this one
 	}
+	if o.ttl.value == lock.Endless && !o.keepAlive.given() && !o.endsWith.given() {
+		return host.Process{}, nil
+	}
 	switch pid := a.Identity().PID; {
 	case o.keepAlive.given():
 		return o.keepAlive.find(a, "--keep-alive")

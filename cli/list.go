@@ -125,7 +125,7 @@ func (p *printer) lockRow(l lock.Info) []cell {
 			{text: token},
 			{text: stamp(l.AcquiredAt)},
 			{text: stamp(l.HeartbeatAt)},
-			{text: stamp(l.ExpiresAt)},
+			{text: endStamp(l.ExpiresAt)},
 			{text: waiters},
 			{text: l.Host},
 			{text: pid},
@@ -142,7 +142,7 @@ func (p *printer) lockRow(l lock.Info) []cell {
 		{text: token},
 		{text: rough(p.now.Sub(l.AcquiredAt))},
 		{text: p.relative(l.HeartbeatAt)},
-		{text: p.relative(l.ExpiresAt)},
+		{text: p.endIn(l.ExpiresAt)},
 		{text: waiters},
 		{where, faint},
 	}

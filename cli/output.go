@@ -182,7 +182,7 @@ func heldDetails(h *lock.HeldError) map[string]any {
 	}
 	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
 	put("lockedAt", h.Since, !h.Since.IsZero())
-	put("expiresAt", h.Until, !h.Until.IsZero())
+	put("expiresAt", lock.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
 	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
 	put("leaseId", h.Lease, h.Lease != "")
 	put("token", h.Token, h.Token != 0)

@@ -57,7 +57,7 @@ func (p *printer) show(s lock.ShowResult) {
 		add("lease", l.LeaseID)
 		add("acquired", p.when(l.AcquiredAt))
 		add("last seen", p.when(l.HeartbeatAt))
-		add("expires", p.when(l.ExpiresAt))
+		add("expires", p.expiry(l.ExpiresAt))
 		add("host", l.Host)
 		if l.PID != 0 {
 			add("pid", strconv.Itoa(l.PID))

@@ -173,7 +173,7 @@ func (p *printer) claimed(verb styled, t task.Task, g lock.Grant, dry bool) {
 		p.line("%s %s as %s.", verb, taskName(t), g.Owner)
 		return
 	}
-	p.line("%s %s (token %d), expires %s.", verb, taskName(t), tokenOf(g, t.ID), p.when(g.ExpiresAt))
+	p.line("%s %s (token %d), %s.", verb, taskName(t), tokenOf(g, t.ID), p.ends(g.ExpiresAt))
 	var from []string
 	for _, o := range g.TookOver {
 		if o.Key == t.ID {

@@ -70,7 +70,7 @@ func (p *printer) listed(err error) {
 	case errors.As(err, &busy) && len(busy.Holders) > 1:
 		n = len(busy.Holders)
 		for _, h := range busy.Holders[:min(n, most)] {
-			p.line("  %s  held by %s, expires %s", h.Key, short(h.Owner, 60), p.when(h.ExpiresAt))
+			p.line("  %s  held by %s, %s", h.Key, short(h.Owner, 60), p.ends(h.ExpiresAt))
 		}
 	}
 	if n > most {

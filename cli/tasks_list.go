@@ -166,9 +166,9 @@ var statusStyle = map[task.Status]style{
 func (p *printer) taskRow(t task.Info) []cell {
 	who, expires, token := cell{}, "", ""
 	if l := t.Lock; l != nil {
-		who, expires = cell{text: l.Owner}, stamp(l.ExpiresAt)
+		who, expires = cell{text: l.Owner}, endStamp(l.ExpiresAt)
 		if p.wide {
-			who.text, expires = short(l.Owner, 40), p.relative(l.ExpiresAt)
+			who.text, expires = short(l.Owner, 40), p.endIn(l.ExpiresAt)
 		}
 		if l.State != lock.Held {
 			who = cell{fmt.Sprintf("%s (%s)", who.text, l.State), red}

@@ -76,9 +76,9 @@ func (p *printer) task(i task.Info) {
 		add("token", strconv.FormatInt(l.Token, 10))
 		add("last seen", p.when(l.HeartbeatAt))
 		if l.State == lock.Held {
-			add("expires", p.when(l.ExpiresAt))
+			add("expires", p.expiry(l.ExpiresAt))
 		} else {
-			add("lock", string(l.State)+" since "+p.when(l.ExpiresAt))
+			add("lock", string(l.State)+" since "+p.expiry(l.ExpiresAt))
 		}
 		if l.Waiters > 0 {
 			add("waiters", strconv.Itoa(l.Waiters))

@@ -122,7 +122,7 @@ func (o *tasksUpdateOptions) begin(ctx context.Context, a *App, st *store.Store,
 		for _, t := range out.Tasks {
 			p.status(t, a.DryRun)
 			if !a.DryRun {
-				p.line("Token %d, expires %s.", tokenOf(out.Grant, t.ID), p.when(out.Grant.ExpiresAt))
+				p.line("Token %d, %s.", tokenOf(out.Grant, t.ID), p.ends(out.Grant.ExpiresAt))
 			}
 		}
 	})

@@ -103,7 +103,7 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lock.HeldE
 		}
 		if l := c.Lock; c.Locked {
 			return &lock.HeldError{
-				Key: l.Key, Owner: l.Owner, Lease: l.LeaseID, Token: l.Token, Since: l.AcquiredAt, Until: l.ExpiresAt,
+				Key: l.Key, Owner: l.Owner, Lease: l.LeaseID, Token: l.Token, Since: l.AcquiredAt, Until: l.ExpiresAt.Time,
 				LastSeen: l.HeartbeatAt, Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree, Ahead: l.Waiters,
 			}, nil
 		}

@@ -136,7 +136,10 @@ func (w *waiting) facts() string {
 	if h.Owner != "" {
 		f = append(f, "held by "+short(h.Owner, 40))
 	}
-	if !h.Until.IsZero() {
+	switch {
+	case h.Until.IsZero() && h.Owner != "":
+		f = append(f, noEnd)
+	case !h.Until.IsZero():
 		f = append(f, "expires in "+rough(h.Until.Sub(w.a.Now())))
 	}
 	return strings.Join(append(f, w.checking()...), ", ")
@@ -161,7 +164,10 @@ func (w *waiting) plain() string {
 	if w.held.Position > 0 {
 		s += fmt.Sprintf(", place %d in the queue", w.held.Position)
 	}
-	if !w.held.Until.IsZero() {
+	switch {
+	case w.held.Until.IsZero() && w.held.Owner != "":
+		s += ", the lock has no end"
+	case !w.held.Until.IsZero():
 		s += ", lock expires at " + stamp(w.held.Until)
 	}
 	for _, c := range w.checking() {

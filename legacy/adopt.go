@@ -112,7 +112,7 @@ func (a *adoption) changed(where, format string, args ...any) {
 func (a *adoption) holders() (list []lock.Info) {
 	for _, l := range a.r.Source.Locks {
 		list = append(list, lock.Info{
-			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: l.until(a.r),
+			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.until(a.r)},
 			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
 		})
 	}

@@ -33,7 +33,7 @@ type AcquireRequest struct {
 	For string
 
 	Times   Times         // defaults; zero: Near
-	TTL     time.Duration // without a sign of life the lease ends so soon; 0: by the kind of the keys
+	TTL     time.Duration // without a heartbeat the lease ends so soon; 0: by the kind of the keys; Endless: never
 	MaxHold time.Duration // it cannot be renewed beyond; 0: no bound
 	Wait    time.Duration // how long to wait in all; 0: not at all
 
@@ -144,7 +144,7 @@ func (r *AcquireRequest) check() (err error) {
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
-	return errors.Join(checkID(r.ID), CheckTTL(r.TTL), r.checkOrigin(),
+	return errors.Join(checkID(r.ID), r.checkTTL(), r.checkOrigin(),
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }
 

@@ -26,7 +26,7 @@ type HeldError struct {
 	Lease    string    // of the holder
 	Token    int64     // of the holder
 	Since    time.Time // when it was taken
-	Until    time.Time // when the lease ends unless it is renewed
+	Until    time.Time // when the lease ends unless it is renewed; zero: it has no end
 	LastSeen time.Time // last heartbeat
 	Host     string
 	PID      int
@@ -43,9 +43,16 @@ func (e *HeldError) Error() string {
 	case e.Owner == "":
 		return fmt.Sprintf("%s: free, but %d waited for it first", e.Key, e.Ahead)
 	case e.Waited > 0:
-		return fmt.Sprintf("%s: still held by %s after %s, until %s", e.Key, e.Owner, e.Waited.Round(time.Second), stamp(e.Until))
+		return fmt.Sprintf("%s: still held by %s after %s, %s", e.Key, e.Owner, e.Waited.Round(time.Second), e.until())
 	}
-	return fmt.Sprintf("%s: held by %s until %s", e.Key, e.Owner, stamp(e.Until))
+	return fmt.Sprintf("%s: held by %s %s", e.Key, e.Owner, e.until())
+}
+
+func (e *HeldError) until() string {
+	if e.Until.IsZero() {
+		return "with no end"
+	}
+	return "until " + stamp(e.Until)
 }
 
 // CycleError names a circle of owners who wait for each other. The youngest

@@ -19,7 +19,7 @@ type Info struct {
 	Token       int64     `json:"token"`
 	AcquiredAt  time.Time `json:"acquiredAt"`
 	HeartbeatAt time.Time `json:"heartbeatAt"` // last heartbeat
-	ExpiresAt   time.Time `json:"expiresAt"`
+	ExpiresAt   Expiry    `json:"expiresAt"`
 	State       State     `json:"state"`
 	Host        string    `json:"host"`
 	PID         int       `json:"pid"`
@@ -34,12 +34,12 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 	l := ls.Value
 	i := Info{
 		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
-		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: ls.Time.Add(l.ttl()).UTC(),
+		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: endsAfter(ls.Time, l.ttl()),
 		State: stateOf(ls), Host: l.Host, PID: l.PID, Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
 		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
 	}
 	if !ls.Exists() { // it was over, and stayed behind in a move
-		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, i.AcquiredAt
+		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, Expiry{i.AcquiredAt}
 	}
 	return i
 }

@@ -79,7 +79,7 @@ func TestShowAndList(t *testing.T) {
 		show, err := lock.Show(w.ctx, w.st, "a")
 		w.must(err)
 		equal(w, "lock", show.Lock, &lock.Info{
-			Key: "a", Owner: "alice", LeaseID: g.LeaseID, Token: g.Token, AcquiredAt: at, HeartbeatAt: seen, ExpiresAt: seen.Add(time.Hour),
+			Key: "a", Owner: "alice", LeaseID: g.LeaseID, Token: g.Token, AcquiredAt: at, HeartbeatAt: seen, ExpiresAt: lock.Expiry{Time: seen.Add(time.Hour)},
 			State: lock.Held, Host: host.Name(), PID: host.Self().PID, Worktree: "/w", Session: "s", Reason: "r", Waiters: 2,
 		})
 		if len(show.Waiters) != 2 || show.Waiters[0].Owner != "bob" || show.Waiters[1].Owner != "carol" {

@@ -72,7 +72,7 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 				return w, true
 			}
 			ls, _ = keptBy(ls, func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
-			w.TTL = ls.Value.ttl()
+			w.TTL = ls.Value.stays()
 			return w, stateOf(ls) == Held && (ls.Value.holds() || len(ls.Value.WaitsFor) == 0)
 		case queueKind:
 			return w, false

@@ -31,7 +31,7 @@ func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord])
 	b := &blocker{
 		held: HeldError{
 			Key: lk.Value.Key, Asked: key, Owner: lk.Value.Owner, Lease: lk.Value.Lease, Token: lk.Rev,
-			Since: lk.Value.Since, Until: ls.Time.Add(l.ttl()).UTC(), LastSeen: ls.Time.UTC(),
+			Since: lk.Value.Since, Until: endsAfter(ls.Time, l.ttl()).Time, LastSeen: ls.Time.UTC(),
 			Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree,
 		},
 		guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}, {Key: ls.Key, Rev: ls.Rev}},

@@ -90,7 +90,7 @@ func (l leaseRecord) Check(key string) error {
 		return errors.New("no lease of that owner")
 	case l.For != "" && !descends(l.Owner, l.For):
 		return errors.New("held for a stranger")
-	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
+	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() && !l.endless() || l.ttl() > Endless || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
 		return errors.New("time out of range")
 	case !l.holds() == (len(l.WaitsFor) == 0):
 		return errors.New("neither holder nor ticket")
@@ -253,5 +253,13 @@ func putLease(tx *store.Tx, name string, l leaseRecord, held time.Duration) erro
 	ttl := l.window(held)
 	l.TTL = ttl.Seconds()
 	l.RenewedAt = tx.Now().UTC()
-	return tx.PutTTL(leaseKind+name, l, ttl)
+	return tx.PutTTL(leaseKind+name, l, l.stays())
+}
+
+// stays is how long a driver must keep the record; 0: until it is deleted.
+func (l leaseRecord) stays() time.Duration {
+	if l.endless() {
+		return 0
+	}
+	return l.ttl()
 }

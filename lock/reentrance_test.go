@@ -42,7 +42,7 @@ func TestWhoMayUseWhatIsHeld(t *testing.T) {
 				}
 				if c.uses {
 					k := got.Keys[0]
-					if k.Token != g.Token || !k.Reentrant || got.LeaseID != g.LeaseID || !got.ExpiresAt.After(g.ExpiresAt) {
+					if k.Token != g.Token || !k.Reentrant || got.LeaseID != g.LeaseID || !got.ExpiresAt.After(g.ExpiresAt.Time) {
 						t.Errorf("got %+v again after %+v", got, g)
 					}
 				}

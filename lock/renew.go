@@ -43,11 +43,11 @@ type RenewResult struct {
 
 // Renewed is one lease with its new end.
 type Renewed struct {
-	LeaseID   string    `json:"leaseId"`
-	Owner     string    `json:"owner"`
-	Keys      []string  `json:"keys"`
-	Token     int64     `json:"token"`
-	ExpiresAt time.Time `json:"expiresAt"`
+	LeaseID   string   `json:"leaseId"`
+	Owner     string   `json:"owner"`
+	Keys      []string `json:"keys"`
+	Token     int64    `json:"token"`
+	ExpiresAt Expiry   `json:"expiresAt"`
 
 	window time.Duration // from now to ExpiresAt
 }
@@ -290,7 +290,7 @@ func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error 
 	}
 	out.Leases = append(out.Leases, Renewed{
 		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,
-		ExpiresAt: tx.Now().Add(window).UTC(), window: window,
+		ExpiresAt: endsAfter(tx.Now(), window), window: window,
 	})
 	return nil
 }

@@ -77,7 +77,7 @@ func TestRenew(t *testing.T) {
 					w.must(err)
 					r := out.Leases[0]
 					if len(out.Leases) != 1 || r.LeaseID != g.LeaseID || r.Token != g.Token || r.Owner != "alice" ||
-						r.ExpiresAt.Sub(g.ExpiresAt) != time.Minute || w.check("b").Lock.ExpiresAt != r.ExpiresAt {
+						r.ExpiresAt.Sub(g.ExpiresAt.Time) != time.Minute || w.check("b").Lock.ExpiresAt != r.ExpiresAt {
 						t.Errorf("%+v", out)
 					}
 					return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -18,7 +19,7 @@ type Grant struct {
 	Keys       []KeyGrant  `json:"keys"`
 	Token      int64       `json:"token"` // the largest of the keys'
 	AcquiredAt time.Time   `json:"acquiredAt"`
-	ExpiresAt  time.Time   `json:"expiresAt"`
+	ExpiresAt  Expiry      `json:"expiresAt"`
 	TookOver   []TakenOver `json:"tookOver"`
 
 	leases []string // all that hold the keys
@@ -279,9 +280,7 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		if err != nil {
 			return err
 		}
-		if g.ExpiresAt.IsZero() || until.Before(g.ExpiresAt) {
-			g.ExpiresAt = until
-		}
+		g.ExpiresAt = g.ExpiresAt.sooner(until)
 		g.LeaseID = name
 	}
 	g.leases, r.written = renew, leaseRecord{}
@@ -339,9 +338,7 @@ func (r *AcquireRequest) write(tx *store.Tx, g *Grant, fresh, renew []string) er
 		return err
 	}
 	r.written = l
-	if until := tx.Now().Add(l.window(0)).UTC(); g.ExpiresAt.IsZero() || until.Before(g.ExpiresAt) {
-		g.ExpiresAt = until
-	}
+	g.ExpiresAt = g.ExpiresAt.sooner(endsAfter(tx.Now(), l.window(0)))
 	if err := r.leaveQueues(tx); err != nil {
 		return err
 	}
@@ -364,7 +361,7 @@ func (r *AcquireRequest) then(tx *store.Tx, g *Grant) error {
 // reuse renews a lease whose keys the request uses again. The owner itself may
 // give it another ttl; a child may only renew. A lease of which only the key
 // around one is used keeps what it has, but lasts as long as what relies on it.
-func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err error) {
+func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until Expiry, err error) {
 	ls, err := getLease(tx, name)
 	if err != nil {
 		return until, err
@@ -376,7 +373,7 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 		l.TTL = max(l.TTL, r.TTL.Seconds())
 	case l.Owner == r.Owner:
 		l.Call = r.call
-		if l.Auto = without(l.Auto, r.asked); r.ttlGiven {
+		if l.Auto = without(l.Auto, r.asked); r.ttlGiven && !(r.TTL == Endless && l.Attached) {
 			if r.TTL.Seconds() < l.TTL { // nobody who works under it is given less time
 				if err := inUse(tx, ls, l.Keys); err != nil {
 					return until, err
@@ -388,12 +385,16 @@ func (r *AcquireRequest) reuse(tx *store.Tx, name string) (until time.Time, err 
 			l.Group, l.Left = 0, false
 			l.Process = r.Process
 		}
-		if (r.Process.PID != 0 || l.kept) && l.Group == 0 && !l.Attached { // it lives with another process now, or if its own is dead, with none
+		switch {
+		case l.Attached || l.Group != 0:
+		case l.endless():
+			l.Process = host.Process{}
+		case r.Process.PID != 0 || l.kept: // it lives with another process now, or if its own is dead, with none
 			l.Process = r.Process
 		}
 	}
 	window, err := touch(tx, name, l)
-	return tx.Now().Add(window).UTC(), err
+	return endsAfter(tx.Now(), window), err
 }
 
 // heldFor is how long a lease has been held, by the store's clock. Only max

@@ -132,7 +132,7 @@ func (s *Server) inTheWay(h *lock.HeldError) Result {
 	var key, owner string
 	r.Key, key = name(h.Key)
 	r.Holder, owner = name(h.Owner)
-	r.ExpiresInSeconds = seconds(time.Until(h.Until))
+	r.ExpiresInSeconds = secondsUntil(h.Until)
 	if s.ours(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}
@@ -141,6 +141,14 @@ func (s *Server) inTheWay(h *lock.HeldError) Result {
 }
 
 func seconds(d time.Duration) int { return max(0, int(d.Round(time.Second)/time.Second)) }
+
+// secondsUntil is 0, and so not told, where there is no end.
+func secondsUntil(t time.Time) int {
+	if t.IsZero() {
+		return 0
+	}
+	return seconds(time.Until(t))
+}
 
 // failure is the result for an error: its code, and a text of ours unless the
 // error is about what the client itself has sent.

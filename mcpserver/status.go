@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tasklock/tasklock/lock"
 )
@@ -30,7 +29,7 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 			r.More++
 			continue
 		}
-		line := Line{Token: l.Token, ExpiresInSeconds: seconds(time.Until(l.ExpiresAt))}
+		line := Line{Token: l.Token, ExpiresInSeconds: secondsUntil(l.ExpiresAt.Time)}
 		line.Key, _ = name(l.Key)
 		line.Holder, _ = name(l.Owner)
 		r.Others = append(r.Others, line)
@@ -89,7 +88,7 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 		return r, nil
 	}
 	l := c.Lock
-	r := s.inTheWay(&lock.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt, Reason: l.Reason, Ahead: l.Waiters})
+	r := s.inTheWay(&lock.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt.Time, Reason: l.Reason, Ahead: l.Waiters})
 	r.Token, r.Next = l.Token, ""
 	return r, nil
 }

@@ -147,7 +147,7 @@ func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error
 			lk := none.Closed[0].Lock
 			r.Holder, _ = name(lk.Owner)
 			r.Key, _ = name(lk.Key)
-			r.ExpiresInSeconds = seconds(time.Until(lk.ExpiresAt))
+			r.ExpiresInSeconds = secondsUntil(lk.ExpiresAt.Time)
 		}
 		return r, nil
 	}

@@ -148,7 +148,7 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 // siblings refuses a task that another child of the lock's owner claimed.
 func siblings(t Task, lk *lock.Info) error {
 	return &lock.HeldError{
-		Key: t.ID, Owner: t.ClaimedBy, Lease: lk.LeaseID, Token: lk.Token, Since: *t.ClaimedAt, Until: lk.ExpiresAt,
+		Key: t.ID, Owner: t.ClaimedBy, Lease: lk.LeaseID, Token: lk.Token, Since: *t.ClaimedAt, Until: lk.ExpiresAt.Time,
 		LastSeen: lk.HeartbeatAt, Host: lk.Host, PID: lk.PID, Reason: lk.Reason, Worktree: t.Worktree,
 	}
 }

@@ -100,7 +100,7 @@ func TestProgressIsASignOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	i, err := task.Show(ctx, st, "t1")
-	if err != nil || i.Progress != "half" || !i.Lock.ExpiresAt.After(c.Grant.ExpiresAt) || i.Token != c.Grant.Token {
+	if err != nil || i.Progress != "half" || !i.Lock.ExpiresAt.After(c.Grant.ExpiresAt.Time) || i.Token != c.Grant.Token {
 		t.Fatalf("%+v %v", i, err)
 	}
 	if _, err := task.Progress(ctx, st, task.ProgressRequest{Task: "t1", Owner: "B", Note: "no"}); !errors.Is(err, lock.ErrLost) {

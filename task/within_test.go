@@ -195,7 +195,7 @@ func TestHeartbeatOfATaskKeepsItsSection(t *testing.T) {
 			out, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "A/x", Keys: []string{"a"}})
 			w.must(err)
 			// The task ends with its section, which has the shorter ttl.
-			equal(w, "window", out.Leases[0].ExpiresAt, time.Now().UTC().Add(30*time.Minute))
+			equal(w, "window", out.Leases[0].ExpiresAt.Time, time.Now().UTC().Add(30*time.Minute))
 		}
 		w.refused("section:S", "B", "b")
 		w.must(w.renew("A", "section:S"))
@@ -222,7 +222,7 @@ func TestAClaimLeavesItsSectionAsItIs(t *testing.T) {
 			w.must(err)
 			out, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "section:S"})
 			w.must(err)
-			equal(w, "section around "+c.id, out.Lock.ExpiresAt, time.Now().UTC().Add(max(c.ttl, 3*time.Hour)))
+			equal(w, "section around "+c.id, out.Lock.ExpiresAt.Time, time.Now().UTC().Add(max(c.ttl, 3*time.Hour)))
 			equal(w, "its process", out.Lock.PID, 0)
 		}
 	})

@@ -42,7 +42,7 @@ func (b *binary) acquire(o *op, wait time.Duration) grant {
 	}
 	granted(o, got)
 	trust, _ := lock.Window(b.TTL)
-	alive := now() + int64(time.Until(got.ExpiresAt)-b.TTL)
+	alive := now() + int64(time.Until(got.ExpiresAt.Time)-b.TTL)
 	return &binaryGrant{binary: b, o: *o, lease: got.LeaseID, until: alive + int64(trust), renewed: alive}
 }
 

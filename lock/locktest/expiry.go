@@ -34,8 +34,10 @@ func Expiry(t *testing.T, open func() *store.Store) {
 		x.must(err)
 		before[owner] = x.lease(g.LeaseID)
 	}
+	x.endless()
 	shown := x.locks()
 	x.allExpire()
+	x.stillEndless()
 	x.same("locks that expired", x.locks(), shown)
 
 	x.taken()
@@ -91,7 +93,7 @@ func (x *expiry) locks() map[string]lock.Info {
 	x.must(err)
 	out := map[string]lock.Info{}
 	for _, l := range all.Locks {
-		l.State, l.HeartbeatAt, l.ExpiresAt = "", time.Time{}, time.Time{}
+		l.State, l.HeartbeatAt, l.ExpiresAt = "", time.Time{}, lock.Expiry{}
 		out[l.Key] = l
 	}
 	return out
@@ -105,7 +107,7 @@ func (x *expiry) allExpire() {
 		x.must(err)
 		held := 0
 		for _, l := range all.Locks {
-			if l.State != lock.Expired {
+			if l.State != lock.Expired && l.Owner != "endless" {
 				held++
 			}
 		}
@@ -115,6 +117,38 @@ func (x *expiry) allExpire() {
 		if time.Now().After(deadline) {
 			x.Fatalf("%d locks are held though their ttl is over", held)
 		}
+	}
+}
+
+// endless takes a lock without an end: one from the start, and one that had an
+// end before.
+func (x *expiry) endless() {
+	x.Helper()
+	for key, ttls := range map[string][]time.Duration{"e1": {lock.Endless}, "e2": {1500 * time.Millisecond, lock.Endless}} {
+		for _, ttl := range ttls {
+			g, err := lock.Acquire(x.Context(), x.mine, lock.AcquireRequest{Owner: "endless", Keys: []string{key}, TTL: ttl})
+			x.must(err)
+			if g.ExpiresAt.IsZero() != (ttl == lock.Endless) {
+				x.Errorf("%s with a ttl of %s expires %s", key, ttl, g.ExpiresAt)
+			}
+		}
+	}
+}
+
+// stillEndless requires that they are held once all others are over, and that a
+// heartbeat does not change that.
+func (x *expiry) stillEndless() {
+	x.Helper()
+	for range 2 {
+		for _, key := range []string{"e1", "e2"} {
+			c, err := lock.Check(x.Context(), x.other, lock.CheckRequest{Key: key})
+			x.must(err)
+			if !c.Locked || c.Lock.State != lock.Held || !c.Lock.ExpiresAt.IsZero() {
+				x.Errorf("%s has no end, and is %+v", key, c.Lock)
+			}
+		}
+		_, err := lock.Renew(x.Context(), x.mine, lock.RenewRequest{Owner: "endless", All: true})
+		x.must(err)
 	}
 }
 

@@ -1,0 +1,48 @@
+package cli
+
+import "github.com/tasklock/tasklock/lock"
+
+// How the end of a lease is written. A lease that was taken with --ttl none has
+// none.
+
+const noEnd = "no end"
+
+// ends is for a sentence: "expires in 57m (2026-…Z)", or "no end".
+func (p *printer) ends(e lock.Expiry) string {
+	if e.IsZero() {
+		return noEnd
+	}
+	return "expires " + p.when(e.Time)
+}
+
+// expiry is for a field: "in 57m (2026-…Z)".
+func (p *printer) expiry(e lock.Expiry) string {
+	if e.IsZero() {
+		return noEnd
+	}
+	return p.when(e.Time)
+}
+
+// endIn is for a column: "in 57m".
+func (p *printer) endIn(e lock.Expiry) string {
+	if e.IsZero() {
+		return noEnd
+	}
+	return p.relative(e.Time)
+}
+
+// endsIn is for a short sentence: "expires in 57m".
+func (p *printer) endsIn(e lock.Expiry) string {
+	if e.IsZero() {
+		return noEnd
+	}
+	return "expires " + p.relative(e.Time)
+}
+
+// endStamp is for scripts.
+func endStamp(e lock.Expiry) string {
+	if e.IsZero() {
+		return noEnd
+	}
+	return stamp(e.Time)
+}
