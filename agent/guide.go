@@ -5,9 +5,9 @@ const Guide = `tasklock keeps workers from doing the same work twice. What is lo
 locked in every worktree of this repository.
 
 A task, in one call each:
-  tasklock next --claim                        the next ready task; exit 4: none
+  tasklock next --claim                        the next ready task with its text; exit 4: none
   tasklock tasks claim t7 --worktree           a certain one, in a git worktree of its own
-  tasklock tasks complete t7 --summary "done"  or: tasklock tasks unclaim t7
+  tasklock tasks complete t7 --next            and claim the next; or: tasklock tasks unclaim t7
   tasklock tasks list
 
 Files:

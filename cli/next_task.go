@@ -29,10 +29,11 @@ so that two workers never get the same one; --request-id makes that repeatable.
 
 If nothing is ready the exit code is 4; with --wait it waits for something to
 become ready. In a pipe the fields are separated by tabs: id, title, token.
---quiet prints the id alone.`,
+--quiet prints the id alone. On a terminal, and to a coding agent, --claim prints
+the text of the task too, up to 8 KB; "tasks show" has the whole.`,
 		Example: `  tasklock next
   tasklock next --claim --section Backend --wait 10m
-  ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID"`,
+  ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID" --next`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("worktree") && len(args) == 1 {
 				return nil // its path
@@ -165,8 +166,7 @@ func (o *nextOptions) print(a *App, out task.NextResult, made *madeWorktree) err
 			}
 			p.table(nil, [][]cell{row})
 		case out.Grant != nil:
-			p.claimed(a.did("Claimed", "Would claim"), out.Task, *out.Grant, a.DryRun)
-			p.worktree(made)
+			a.claimedTask(p, out.Task, *out.Grant, made)
 		default:
 			p.line("Next is %s.", taskName(out.Task))
 		}

@@ -68,6 +68,10 @@ func claimTasks(ctx context.Context, a *App, o *acquireOptions, refs []string) e
 	data := newClaimData(out)
 	data.Worktree = made
 	return a.answer(data, func(p *printer) {
+		if len(out.Tasks) == 1 {
+			a.claimedTask(p, out.Tasks[0], out.Grant, made)
+			return
+		}
 		a.claimedText(out)(p)
 		p.worktree(made)
 	})

@@ -101,8 +101,13 @@ func (p *printer) task(i task.Info) {
 	p.fields(rows)
 	if i.Description != "" {
 		fmt.Fprintln(&p.buf)
-		for line := range strings.Lines(i.Description) {
-			p.line("%s", strings.TrimRight(line, "\r\n"))
-		}
+		p.text(i.Description)
+	}
+}
+
+// text prints lines as they are. Each is cleaned by itself.
+func (p *printer) text(s string) {
+	for line := range strings.Lines(s) {
+		p.line("%s", strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
 	}
 }

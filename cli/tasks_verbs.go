@@ -15,6 +15,7 @@ type verbOptions struct {
 	reason, summary string
 	commits, tests  []string
 	removeTree      bool
+	then            *nextOptions // complete: the claim of --next; else nil
 }
 
 func (o *verbOptions) reasonFlag(cmd *cobra.Command, usage string) {
@@ -40,6 +41,9 @@ func (a *App) verbCmd(v task.Verb, o *verbOptions, cmd *cobra.Command, did, woul
 	cmd.Args = someTasks
 	cmd.ValidArgsFunction = a.taskIDs(from...)
 	cmd.RunE = a.does(func(ctx context.Context, refs []string) error {
+		if err := o.then.alone(cmd); err != nil {
+			return err
+		}
 		st, err := a.Store(ctx, false)
 		if err != nil {
 			return err
@@ -47,6 +51,9 @@ func (a *App) verbCmd(v task.Verb, o *verbOptions, cmd *cobra.Command, did, woul
 		paths, err := o.emptied(ctx, a, st, refs)
 		if err != nil {
 			return err
+		}
+		if o.then.wanted() {
+			return o.doNext(ctx, a, st, cmd, v, refs, func() { a.removeWorktrees(ctx, paths) })
 		}
 		out, err := o.do(ctx, a, st, cmd, v, refs)
 		if err != nil {
@@ -61,16 +68,21 @@ func (a *App) verbCmd(v task.Verb, o *verbOptions, cmd *cobra.Command, did, woul
 
 // do carries out a verb on tasks, all of them or none.
 func (o *verbOptions) do(ctx context.Context, a *App, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (task.DoResult, error) {
-	if err := o.fill(ctx, a, st, cmd, refs); err != nil {
-		return task.DoResult{}, err
-	}
-	id, err := a.caller()
+	r, err := o.request(ctx, a, st, cmd, v, refs)
 	if err != nil {
 		return task.DoResult{}, err
 	}
-	return task.Do(ctx, st, task.DoRequest{
+	return task.Do(ctx, st, r)
+}
+
+func (o *verbOptions) request(ctx context.Context, a *App, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (r task.DoRequest, err error) {
+	if err := o.fill(ctx, a, st, cmd, refs); err != nil {
+		return r, err
+	}
+	id, err := a.caller()
+	return task.DoRequest{
 		Verb: v, Tasks: refs, Owner: id.Owner, Token: o.token, Lease: o.lease, Reason: o.reason, Result: o.result(), DryRun: a.DryRun,
-	})
+	}, err
 }
 
 // changedData is what a change of tasks answers.
@@ -81,23 +93,25 @@ type changedData struct {
 
 // changed prints what was done to tasks.
 func (a *App) changed(out task.DoResult, did, would string) error {
-	return a.answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *printer) {
-		verb := a.did(did, would)
-		after := ""
-		if out.Repeated {
-			after = " (it was already)"
+	return a.answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *printer) { a.changedText(p, out, did, would) })
+}
+
+func (a *App) changedText(p *printer, out task.DoResult, did, would string) {
+	verb := a.did(did, would)
+	after := ""
+	if out.Repeated {
+		after = " (it was already)"
+	}
+	for i, t := range out.Tasks {
+		if i == agentLimit && a.Identity().Agent {
+			p.line("… and %s more.", plural(len(out.Tasks)-i, "task"))
+			break
 		}
-		for i, t := range out.Tasks {
-			if i == agentLimit && a.Identity().Agent {
-				p.line("… and %s more.", plural(len(out.Tasks)-i, "task"))
-				break
-			}
-			p.line("%s %s%s.", verb, taskName(t), after)
-		}
-		if len(out.Tasks) == 0 {
-			p.line("Nothing to do.")
-		}
-	})
+		p.line("%s %s%s.", verb, taskName(t), after)
+	}
+	if len(out.Tasks) == 0 {
+		p.line("Nothing to do.")
+	}
 }
 
 func newTasksUnclaimCmd(a *App) *cobra.Command {
@@ -122,9 +136,17 @@ func newTasksCompleteCmd(a *App) *cobra.Command {
 		Long: `Say that tasks are done, and what came of it. Their locks are free afterwards, and
 tasks that waited for them may go on. What another owner works on is refused
 (exit 5). With --token only while that claim is in force: after a take-over it is
-refused (exit 7) and changes nothing; repeated, it succeeds again.`,
-		Example: `  tasklock tasks complete t1 --token "$TOKEN" --summary "fixed" --commit 4f2a1c0 --test TestParse`,
+refused (exit 7) and changes nothing; repeated, it succeeds again.
+
+--next claims the next task in the same commit, as next --claim would: both happen
+or neither. If the completion is refused, nothing is claimed. If no task is ready,
+the completion stands, the exit code is 0 and data.next in JSON is null. --quiet
+prints the id of the claimed task alone, or nothing.`,
+		Example: `  tasklock tasks complete t1 --token "$TOKEN" --summary "fixed" --commit 4f2a1c0 --test TestParse
+  tasklock tasks complete t1 --next
+  ID=$(tasklock next --claim -q); while [ "$ID" ]; do work-on "$ID"; ID=$(tasklock tasks complete "$ID" --next -q); done`,
 	}
+	o.nextFlags(cmd)
 	o.reasonFlag(cmd, "why, for the history")
 	o.resultFlags(cmd)
 	o.removeFlag(cmd)

@@ -52,6 +52,10 @@ type AcquireRequest struct {
 	// owner holds the task under a name that it locked before the task bore it.
 	Exact bool
 
+	// First, if set, adds its own writes before anything is taken: they are
+	// committed with the grant or not at all. It goes with no wait.
+	First func(tx *store.Tx) error
+
 	// Within, if set, names the key around a key, or "": the section of a task.
 	// It is taken with it. See within.go.
 	Within func(tx *store.Tx, key string) (string, error)
@@ -141,6 +145,8 @@ func (r *AcquireRequest) check() (err error) {
 		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
 	case r.For != "" && !descends(r.Owner, r.For):
 		return &InvalidError{What: "for " + quote(r.For), Rule: "must be the owner or a parent of it"}
+	case r.Wait != 0 && r.First != nil:
+		return &InvalidError{What: "wait", Rule: "does not go with a commit that does more than take keys"}
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
@@ -330,8 +336,17 @@ func (r *AcquireRequest) nearest(blocked []blocker) HeldError {
 func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.Process, last bool) (g *Grant, blocked []blocker, err error) {
 	began := r.now()
 	rev, err := update(ctx, st, r.DryRun, r.query(), func(tx *store.Tx) (err error) {
+		g, blocked = nil, nil
+		if r.First != nil {
+			if err := r.First(tx); err != nil {
+				return err
+			}
+		}
 		g, blocked, err = take(tx, r)
-		if err != nil || len(blocked) == 0 || r.Wait == 0 {
+		switch {
+		case err == nil && len(blocked) > 0 && r.First != nil:
+			return errBlocked
+		case err != nil || len(blocked) == 0 || r.Wait == 0:
 			return err
 		}
 		t := *r
@@ -340,6 +355,9 @@ func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.P
 		}
 		return t.join(tx, blocked)
 	})
+	if errors.Is(err, errBlocked) {
+		return nil, blocked, nil
+	}
 	if err != nil || g == nil {
 		return nil, blocked, err
 	}
@@ -355,6 +373,10 @@ func (r *AcquireRequest) try(ctx context.Context, st *store.Store, ticket host.P
 	r.began = began
 	return g, nil, nil
 }
+
+// errBlocked keeps a transaction from being committed whose First has written
+// something: nothing was taken.
+var errBlocked = errors.New("blocked")
 
 // pauseFor returns when one of the blockers may have gone: it changed, its
 // time is over, its process died, or atMost has passed.

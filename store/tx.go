@@ -223,6 +223,43 @@ func (tx *Tx) Scan(prefix string, limit int) ([]driver.Record, error) {
 	return recs, nil
 }
 
+// ScanWritten is Scan that shows what this transaction has written, as if it had
+// been committed. limit must not be negative.
+func (tx *Tx) ScanWritten(prefix string, limit int) ([]driver.Record, error) {
+	var mine []driver.Record
+	gone := 0
+	for key, w := range tx.writes {
+		switch {
+		case !strings.HasPrefix(key, prefix):
+		case w.Value == nil:
+			gone++
+		default:
+			mine = append(mine, driver.Record{Key: key, Rev: Pending, Value: w.Value, Time: tx.snap.Now})
+		}
+	}
+	if gone+len(mine) == 0 {
+		return tx.Scan(prefix, limit)
+	}
+	ask := limit
+	if limit > 0 {
+		ask += gone
+	}
+	there, err := tx.Scan(prefix, ask)
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range there {
+		if _, written := tx.writes[rec.Key]; !written {
+			mine = append(mine, rec)
+		}
+	}
+	slices.SortFunc(mine, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	if limit > 0 && len(mine) > limit {
+		mine = mine[:limit]
+	}
+	return mine, nil
+}
+
 // All is Scan of a whole prefix, decoded. One record that cannot be read is an
 // error for all of them.
 func All[T any](tx *Tx, prefix string) ([]Entry[T], error) {

@@ -94,7 +94,7 @@ type closedSection struct {
 // openings finds in closed sections what could be done there.
 func (r *NextRequest) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
 	for _, c := range closed {
-		recs, missing := tx.Scan(readyKind+sectionPrefix(c.name), candidates)
+		recs, missing := tx.ScanWritten(readyKind+sectionPrefix(c.name), candidates)
 		free, missed := r.free(tx, recs, candidates)
 		if err = cmp.Or(err, missing, missed); len(free) > 0 {
 			out = append(out, Closed{Task: free[0], Lock: c.by})

@@ -26,7 +26,8 @@ type NextRequest struct {
 
 	Waiting func() // if set, told when the wait begins
 
-	hold  bool // see HoldNext
+	first *first // see DoAndNext
+	hold  bool   // see HoldNext
 	lease *lock.Lease
 	apart map[string]bool // exclusive sections that the last look found free
 	taken map[string]bool // keys that others hold, were faster to take, or wait for
@@ -130,6 +131,7 @@ func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, 
 	}
 	for _, key := range keys {
 		if kind, _ := lock.KindOf(key); kind == lock.Task {
+			r.first = nil // it is in the commit that granted this
 			return r.claim(ctx, st, key, "")
 		}
 	}
@@ -145,6 +147,9 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 		return nil, &SectionError{Section: t.Section}
 	}
 	out, err := r.claim(ctx, st, t.ID, t.Section)
+	if r.first.refused() {
+		return nil, err
+	}
 	var held *lock.HeldError
 	var state *StateError
 	var invalid *lock.InvalidError
@@ -174,6 +179,9 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section st
 	}
 	var claimed []Task
 	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
+	if r.first != nil {
+		a.First, a.Need = r.first.do, append(a.Need, needFind(r.first.Tasks)...)
+	}
 	g, err := r.acquire(ctx, st, a)
 	if err != nil {
 		return nil, err
@@ -185,8 +193,14 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section st
 // rest; more says that there are further ones.
 func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
+	if r.first != nil {
+		need.Keys = append(needFind(r.first.Tasks), lock.NeedLook(r.first.Tasks...).Keys...)
+	}
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, false
+		if err := r.first.do(tx); err != nil {
+			return err
+		}
 		none = &NothingReadyError{guards: []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}}
 		r.apart = map[string]bool{}
 		order, err := r.order(tx)
@@ -206,7 +220,7 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 				missing = cmp.Or(missing, err)
 				continue
 			}
-			recs, err := tx.Scan(readyKind+sectionPrefix(s.Name), limit)
+			recs, err := tx.ScanWritten(readyKind+sectionPrefix(s.Name), limit)
 			looked += len(recs)
 			free, missed := r.free(tx, recs, limit)
 			if missing = cmp.Or(missing, err, missed); missing != nil {
@@ -301,7 +315,7 @@ func (r *NextRequest) free(tx *store.Tx, recs []driver.Record, limit int) (out [
 			if err != nil {
 				return nil, err
 			}
-			if !t.Exists() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
+			if !t.Exists() || !t.Value.ready() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
 				continue
 			}
 			lk, err := holder(tx, id)

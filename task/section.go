@@ -258,7 +258,7 @@ func sectionOpen(tx *store.Tx, t Task) error {
 // waits returns the sections with open tasks that this one depends on.
 func (s Section) waits(tx *store.Tx) (out []string, missing error) {
 	for _, d := range s.DependsOn {
-		open, err := tx.Scan(openKind+sectionPrefix(d), 1)
+		open, err := tx.ScanWritten(openKind+sectionPrefix(d), 1)
 		missing = cmp.Or(missing, err)
 		if len(open) > 0 {
 			out = append(out, d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
@@ -21,6 +22,26 @@ const (
 	maxSpread = driver.MaxBatch / 2 // bytes of the tasks that depend on one: the rest is for what they grow by
 	maxPlace  = 900                 // bytes of section and id: both are part of a key in an index
 )
+
+// MaxText is how many bytes of a task's text whoever claims it is given at once.
+const MaxText = 8 << 10
+
+// Text is what is to be done: the title, and below it the description. What goes
+// beyond [MaxText] is cut off, and left says how many bytes that are.
+func (t Task) Text() (text string, left int) {
+	text = t.Title
+	if t.Description != "" {
+		text += "\n\n" + t.Description
+	}
+	if len(text) <= MaxText {
+		return text, 0
+	}
+	cut := MaxText
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut], len(text) - cut
+}
 
 type textRecord struct {
 	ID          string `json:"id"`

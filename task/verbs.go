@@ -39,44 +39,52 @@ type DoResult struct {
 // can be changed by its holder only: with an old token the error is
 // [lock.ErrLost], from someone else a [*lock.OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
-func Do(ctx context.Context, st *store.Store, r DoRequest) (DoResult, error) {
-	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
-		return DoResult{}, &lock.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
-	}
-	if r.Token != 0 && len(r.Tasks) != 1 {
-		return DoResult{}, &lock.InvalidError{What: "token", Rule: "goes with exactly one task"}
-	}
-	if err := checkReason(r.Reason, r.Result); err != nil {
+func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err error) {
+	if err := r.check(); err != nil {
 		return DoResult{}, err
 	}
-	var out DoResult
-	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
-		out = DoResult{}
-		found, err := findAll(tx, r.Tasks)
-		if err != nil {
-			return err
-		}
-		if err := wantChange(tx, found); err != nil {
-			return err
-		}
-		for _, t := range found {
-			t, err := mustTask(tx, t.ID) // as the one before left it
-			if err != nil {
-				return err
-			}
-			t, again, err := r.one(tx, t)
-			if err != nil {
-				return err
-			}
-			out.Tasks = append(out.Tasks, t)
-			out.Repeated = again
-		}
-		return withTexts(tx, pointersTo(out.Tasks)...)
+	_, err = update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) (err error) {
+		out, err = r.all(tx)
+		return err
 	})
 	if err != nil {
 		return DoResult{}, err
 	}
 	return out, nil
+}
+
+func (r *DoRequest) check() error {
+	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
+		return &lock.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
+	}
+	if r.Token != 0 && len(r.Tasks) != 1 {
+		return &lock.InvalidError{What: "token", Rule: "goes with exactly one task"}
+	}
+	return checkReason(r.Reason, r.Result)
+}
+
+// all changes the tasks of the request.
+func (r *DoRequest) all(tx *store.Tx) (out DoResult, err error) {
+	found, err := findAll(tx, r.Tasks)
+	if err != nil {
+		return out, err
+	}
+	if err := wantChange(tx, found); err != nil {
+		return out, err
+	}
+	for _, t := range found {
+		t, err := mustTask(tx, t.ID) // as the one before left it
+		if err != nil {
+			return out, err
+		}
+		t, again, err := r.one(tx, t)
+		if err != nil {
+			return out, err
+		}
+		out.Tasks = append(out.Tasks, t)
+		out.Repeated = again
+	}
+	return out, withTexts(tx, pointersTo(out.Tasks)...)
 }
 
 func checkReason(reason string, r *Result) error {

@@ -1,0 +1,88 @@
+package task
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+)
+
+// first is what a claim of the next task does in its commit before it takes it.
+type first struct {
+	DoRequest
+	out DoResult
+	err error // of the last run: the request itself was refused
+}
+
+func (f *first) do(tx *store.Tx) error {
+	if f == nil {
+		return nil
+	}
+	f.out, f.err = f.all(tx)
+	return f.err
+}
+
+func (f *first) refused() bool { return f != nil && f.err != nil }
+
+// DoAndNext carries out a verb and claims the next task in the same commit: both
+// happen or none of them. What the verb makes ready may be the next task. If
+// nothing is ready, the verb is carried out alone and next is nil. The request must
+// not wait.
+//
+// With an id in n.Acquire the whole can be repeated: it gives the same task again.
+func DoAndNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, err error) {
+	return n.after(ctx, st, d)
+}
+
+// DoAndHoldNext is DoAndNext for a process that renews its claim itself; see
+// [HoldNext].
+func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *lock.Lease, err error) {
+	n.hold = true
+	done, next, err = n.after(ctx, st, d)
+	return done, next, n.lease, err
+}
+
+func (r *NextRequest) after(ctx context.Context, st *store.Store, d DoRequest) (DoResult, *NextResult, error) {
+	if err := d.check(); err != nil {
+		return DoResult{}, nil, err
+	}
+	if r.Wait != 0 {
+		return DoResult{}, nil, &lock.InvalidError{What: "wait", Rule: "does not go with a claim that is part of another commit"}
+	}
+	r.Claim, r.Acquire.DryRun = true, d.DryRun
+	for {
+		f := &first{DoRequest: d}
+		r.first = f
+		out, err := r.next(ctx, st)
+		var long *bulky
+		switch {
+		case errors.As(err, &long) && !d.DryRun:
+			if err := long.slim(ctx, st); err != nil {
+				return DoResult{}, nil, err
+			}
+		case errors.Is(err, ErrNothingReady) && !f.refused():
+			done, err := Do(ctx, st, d)
+			return done, nil, err
+		case err != nil:
+			return DoResult{}, nil, err
+		case r.first == nil: // an earlier call did both
+			done, err := asTheyAre(ctx, st, d.Tasks)
+			return done, &out, err
+		default:
+			return f.out, &out, nil
+		}
+	}
+}
+
+// asTheyAre answers a request that was carried out before.
+func asTheyAre(ctx context.Context, st *store.Store, refs []string) (DoResult, error) {
+	out := DoResult{Repeated: true}
+	err := st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) (err error) {
+		if out.Tasks, err = findAll(tx, refs); err != nil {
+			return err
+		}
+		return withTexts(tx, pointersTo(out.Tasks)...)
+	})
+	return out, err
+}
