@@ -21,7 +21,7 @@ demo: build ## two workers race, one waits, one is killed: on SQLite, in a scrat
 	@scripts/demo bin/tasklock
 
 test: build cross etcd ## all tests, short forms: what CI runs
-	@scripts/need go git gcc sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
+	@scripts/need go git gcc sqlite3 patch unzip zip vim ed perl python3 node strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
 	go test -p 1 -timeout 40m ./... # one package at a time: many of them race processes against deadlines

@@ -22,9 +22,9 @@ var layers = [][]string{
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
-	{"runner", "agent/rewrite"},
+	{"runner", "legacy", "agent/rewrite", "internal/shellwrites"},
 	{"agent", "schedule"},
-	{"server", "mcpserver", "legacy"},
+	{"server", "mcpserver"},
 	{"cli"},
 }
 

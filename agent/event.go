@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tasklock/tasklock/internal/shellwrites"
 )
 
 // An Event is what a harness tells its hooks, in one vocabulary.
@@ -17,8 +19,10 @@ type Event struct {
 	Agent   string // the subagent at work; empty: the session itself
 	Dir     string // where it works; empty: not said
 	Tool    string
-	Targets []Target // what the tool would write
-	Cut     bool     // the command has more than MaxCommand bytes: only its beginning was read
+	Targets []Target   // what the tool would write
+	Calls   [][]string // the arguments of each tasklock command in a shell command
+	Unsure  string     // why not all of a shell command could be read; empty: all was
+	Cut     bool       // the command has more than MaxCommand bytes: only its beginning was read
 
 	// Borrowed means that the hook is that of another harness: Cursor loads those
 	// of Claude, too.
@@ -135,7 +139,8 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 		if err != nil {
 			return e, fmt.Errorf("the event's command: %w", err)
 		}
-		e.Targets, e.Cut = Writes(line, dir), cut
+		e.shell(line, dir)
+		e.Cut = cut
 		return e, nil
 	}
 	var in toolInput
@@ -144,8 +149,7 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 			return e, fmt.Errorf("the event's tool_input: %w", err)
 		}
 	}
-	var err error
-	if e.Targets, e.Cut, err = in.targets(e.Tool, dir); err != nil {
+	if err := e.tool(in, dir); err != nil {
 		return e, fmt.Errorf("the event's tool_input: %w", err)
 	}
 	if slices.Contains(shellTools, e.Tool) && !e.Cut {
@@ -213,39 +217,28 @@ func (in toolInput) folder(dir string) string {
 	return dir
 }
 
-func (in toolInput) targets(tool, dir string) (out []Target, cut bool, err error) {
-	tool = toolName(tool)
-	if slices.Contains(shellTools, tool) {
-		dir = in.folder(dir)
-	}
+// tool notes what a tool would write.
+func (e *Event) tool(in toolInput, dir string) error {
+	tool := toolName(e.Tool)
 	switch {
 	case slices.Contains(shellTools, tool):
 		line, cut, err := commandLine(in.Command)
-		return Writes(line, dir), cut, err
+		e.shell(line, in.folder(dir))
+		e.Cut = cut
+		return err
 	case tool == "apply_patch":
 		text, err := commandText(in.Command)
-		return patched(text+"\n"+string(in.Patch)+"\n"+string(in.Input), dir), false, err
+		e.Targets = shellwrites.Patched(text+"\n"+string(in.Patch)+"\n"+string(in.Input), dir)
+		return err
 	case !slices.Contains(editTools, tool):
-		return nil, false, nil
+		return nil
 	}
 	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path, in.Source, in.Destination} {
 		if w != "" {
-			out = append(out, Target{Path: join(dir, string(w))})
+			e.Targets = append(e.Targets, Target{Path: join(dir, string(w))})
 		}
 	}
-	return out, false, nil
-}
-
-// patched returns the files that a patch in the form of Codex names.
-func patched(text, dir string) (out []Target) {
-	for line := range strings.Lines(text) {
-		for _, head := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
-			if name, ok := strings.CutPrefix(strings.TrimSpace(line), head); ok && name != "" {
-				out = append(out, Target{Path: join(dir, name)})
-			}
-		}
-	}
-	return out
+	return nil
 }
 
 // word is a text, whatever else may stand in its place.

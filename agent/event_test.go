@@ -54,7 +54,11 @@ func TestEvents(t *testing.T) {
 		}
 		var writes []string
 		for _, target := range e.Targets {
-			writes = append(writes, show(target, "/w"))
+			path := strings.TrimPrefix(target.Path, "/w/")
+			if target.Tree {
+				path = "tree:" + path
+			}
+			writes = append(writes, path)
 		}
 		if e.What != c.what || e.Session != c.session || e.Agent != c.sub || strings.Join(writes, " ") != c.writes {
 			t.Errorf("%s: %+v, writes %q", c.json, e, writes)

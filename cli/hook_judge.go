@@ -30,12 +30,18 @@ func (h *hook) judge(ctx context.Context) error {
 	if why := h.deniedAlways(trees); why != "" {
 		return h.deny(why)
 	}
+	if forced := h.forced(); forced != "" && h.strict() {
+		return h.deny(fmt.Sprintf("tasklock: %q takes a lock from its holder, and hooks.strict is set: ask a person to do it.\nNext: %s", clean(short(forced, 120)), h.app.commandLine("list")))
+	}
 	if h.Session == "" && h.app.id.Source == agent.FromProcess {
 		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
 	}
 	var faults []error // one repository that cannot be asked does not excuse the others
 	if h.Cut {
 		faults = append(faults, fmt.Errorf("the command has more than %d bytes, of which only the first were read", agent.MaxCommand))
+	}
+	if h.Unsure != "" && !h.Cut && h.strict() {
+		faults = append(faults, fmt.Errorf("%s", h.Unsure))
 	}
 	if len(trees) == 0 {
 		return errors.Join(append(faults, h.renew(ctx))...)
@@ -82,18 +88,11 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 	return nil, lock.Info{}, nil
 }
 
-// looker looks what is there in a worktree, once for each path, however many
-// locks there are.
+// looker looks what is there in a worktree.
 type looker struct {
-	ctx     context.Context
-	top     string
-	whole   bool // names are whole paths
-	changed map[string]changes
-}
-
-type changes struct {
-	names []string
-	err   error
+	ctx   context.Context
+	top   string
+	whole bool // names are whole paths
 }
 
 // in is the hook for the store of a repository: mostly our own.
@@ -210,8 +209,7 @@ func globOf(name, rest string, tree bool) lock.Glob {
 	return lock.File(name)
 }
 
-// touched is the place that a lock covers. A git command that only concerns
-// unsaved changes touches it if there are any.
+// touched is the place that a lock covers.
 func (k *looker) touched(l lock.Info, places []spot) *spot {
 	_, name := lock.KindOf(l.Key)
 	g, err := lock.ParseGlob(name)
@@ -219,7 +217,7 @@ func (k *looker) touched(l lock.Info, places []spot) *spot {
 		return nil
 	}
 	for _, p := range places {
-		if !p.glob.Overlaps(g) || p.Unsaved && !k.unsaved(p.name, g) || p.There && !k.there(name, p.glob, g) {
+		if !p.glob.Overlaps(g) || p.There && !k.there(name, p.glob, g) {
 			continue
 		}
 		return &p
@@ -227,21 +225,9 @@ func (k *looker) touched(l lock.Info, places []spot) *spot {
 	return nil
 }
 
-// statusTime is how long git may take to say what is changed; else it counts
-// as if something were. Tests are more patient.
+// statusTime is how long is looked for a file that is there; else it counts as
+// if there were one. Tests are more patient.
 var statusTime = 70 * time.Millisecond
-
-func (k *looker) unsaved(path string, g lock.Glob) bool {
-	seen, ok := k.changed[path]
-	if !ok {
-		seen.names, seen.err = changedFiles(k.ctx, statusTime, k.top, path)
-		if k.changed == nil {
-			k.changed = map[string]changes{}
-		}
-		k.changed[path] = seen
-	}
-	return seen.err != nil || slices.ContainsFunc(seen.names, func(n string) bool { return g.Overlaps(lock.File(n)) })
-}
 
 // there reports whether a file is there that both the command and the lock
 // mean. If that takes too long, it counts as if one were.

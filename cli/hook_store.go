@@ -153,9 +153,6 @@ func (w written) inStoreFolder() bool {
 
 // hits reports whether the target writes a store at a path, or takes it away.
 func (w written) hits(path string) bool {
-	if w.Unsaved && !w.Gone { // git leaves what it ignores alone
-		return false
-	}
 	if w.rest == nil {
 		return within(path, w.fixed) || w.Gone && within(w.fixed, path)
 	}
@@ -255,12 +252,35 @@ func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) 
 			continue
 		}
 		for _, w := range far {
-			if w.hits(tree) || w.Unsaved && within(tree, w.fixed) {
+			if w.hits(tree) {
 				return &w.Target, l, nil
 			}
 		}
 	}
 	return nil, lock.Info{}, nil
+}
+
+// forced is the first command of tasklock that takes something from its holder.
+func (h *hook) forced() string {
+	for _, args := range h.Calls {
+		if slices.Contains(args, "--help") || slices.Contains(args, "-h") || slices.Contains(args, "--dry-run") {
+			continue
+		}
+		if i := slices.Index(args, "--"); i >= 0 {
+			args = args[:i] // behind it is what run starts
+		}
+		verb := ""
+		for i, a := range args {
+			if !strings.HasPrefix(a, "-") && (i == 0 || !slices.Contains([]string{"--store", "--owner"}, args[i-1])) {
+				verb = a
+				break
+			}
+		}
+		if verb == "break" || slices.Contains(args, "--force") || slices.Contains(args, "--force=true") {
+			return "tasklock " + strings.Join(args, " ")
+		}
+	}
+	return ""
 }
 
 // mine reports whether the caller may use what an owner holds.

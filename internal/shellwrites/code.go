@@ -1,0 +1,430 @@
+package shellwrites
+
+import (
+	"slices"
+	"strings"
+)
+
+// Code in other languages on the command line: a path that stands in it and is
+// opened for writing, removed or moved. Strings and comments are told from code;
+// nothing is computed but names that were given a text.
+
+// token is a piece of code: kind 'a' a name, '"' a text, 'p' anything else.
+type token struct {
+	kind byte
+	text string
+}
+
+// language is what tells one from another.
+type language struct {
+	comment  string
+	quotes   string // that begin a text
+	triple   bool
+	newline  bool                // ends a statement
+	writes   map[string]position // functions by their last name
+	commands []string            // functions that run a command line
+	method   []string            // of a path object: Path("x").write_text(…)
+	path     []string            // what makes a path object
+	open     []string            // functions with a mode
+}
+
+// position says which arguments are written: the first, the second, both.
+type position int
+
+const (
+	first position = 1 << iota
+	second
+)
+
+var (
+	awkWords = language{comment: "#", quotes: `"`, newline: true}
+	python   = language{
+		comment: "#", quotes: `'"`, triple: true, newline: true,
+		open: []string{"open"}, path: []string{"Path", "PosixPath"},
+		method: []string{"write_text", "write_bytes", "unlink", "touch", "rename", "replace", "mkdir", "rmdir", "chmod", "symlink_to"},
+		writes: map[string]position{
+			"remove": first, "unlink": first, "rename": first | second, "replace": first | second, "rmdir": first, "makedirs": first, "mkdir": first, "truncate": first, "chmod": first,
+			"rmtree": first, "copy": second, "copy2": second, "copyfile": second, "copytree": second, "move": first | second, "symlink": second,
+		},
+		commands: []string{"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput"},
+	}
+	javascript = language{
+		comment: "//", quotes: "'\"`",
+		open: []string{"openSync", "open"},
+		writes: map[string]position{
+			"writeFileSync": first, "writeFile": first, "appendFileSync": first, "appendFile": first, "createWriteStream": first, "unlinkSync": first, "unlink": first,
+			"rmSync": first, "rm": first, "rmdirSync": first, "renameSync": first | second, "rename": first | second, "copyFileSync": second, "copyFile": second, "cpSync": second,
+			"mkdirSync": first, "truncateSync": first, "chmodSync": first, "symlinkSync": second, "writeTextFileSync": first, "writeTextFile": first, "removeSync": first,
+		},
+		commands: []string{"execSync", "exec"},
+	}
+	perlCode = language{
+		comment: "#", quotes: `'"`,
+		writes:   map[string]position{"unlink": first, "rename": first | second, "rmdir": first, "mkdir": first, "truncate": first, "rmtree": first, "copy": second, "move": first | second},
+		commands: []string{"system"}, open: []string{"open"},
+	}
+	rubyCode = language{
+		comment: "#", quotes: `'"`, newline: true,
+		writes: map[string]position{
+			"write": first, "binwrite": first, "delete": first, "unlink": first, "rename": first | second, "rm": first, "rm_f": first, "rm_rf": first, "rm_r": first,
+			"mv": first | second, "cp": second, "cp_r": second, "touch": first, "mkdir": first, "mkdir_p": first, "truncate": first,
+		},
+		commands: []string{"system"}, open: []string{"open", "new"},
+	}
+)
+
+// code reads what an interpreter is given: behind a flag, or on standard input.
+func (s *shell) code(l language, args []string, flags ...string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if contains(flags, a) || len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, flags[0][1:]) && l.triple {
+			if i+1 < len(args) {
+				s.codeText(l, args[i+1])
+			}
+			return
+		}
+		if a == "-" {
+			break
+		}
+		if !strings.HasPrefix(a, "-") || a == "-m" {
+			return // a program in a file
+		}
+	}
+	if known(s.in) {
+		s.codeText(l, s.in)
+	}
+}
+
+func at(list []token, i int) token {
+	if i < 0 || i >= len(list) {
+		return token{}
+	}
+	return list[i]
+}
+
+// codeText finds the calls in code that write.
+func (s *shell) codeText(l language, src string) {
+	in := s.sub()
+	in.in = unknown
+	toks := tokens(src, l)
+	texts := map[string]string{} // names that were given a text
+	paths := map[string]string{} // … or a path object
+	for i, t := range toks {
+		if t.kind == 'p' && t.text == "$" && at(toks, i+1).kind == 'a' {
+			continue
+		}
+		if t.kind != 'a' {
+			continue
+		}
+		if eq := at(toks, i+1); eq.kind == 'p' && eq.text == "=" && at(toks, i+2).text != "=" {
+			delete(texts, t.text)
+			delete(paths, t.text)
+			if v := at(toks, i+2); v.kind == '"' && !at(toks, i+3).joins() {
+				texts[t.text] = v.text
+			} else if p, n := l.object(toks, i+2, texts); n > 0 && !at(toks, n).joins() {
+				paths[t.text] = p
+			}
+			continue
+		}
+		if p, ok := paths[t.text]; ok {
+			in.methods(l, toks, i+1, p)
+		}
+		if p, n := l.object(toks, i, texts); n > 0 {
+			in.methods(l, toks, n, p)
+		}
+		in.calls(l, toks, i, texts)
+	}
+}
+
+// joins reports whether more follows that makes another text: + or a call.
+func (t token) joins() bool {
+	return t.kind == 'p' && strings.Contains("+%./", t.text) || t.kind == '"'
+}
+
+// object reads Path("x"), and returns where it ends.
+func (l language) object(toks []token, i int, texts map[string]string) (path string, end int) {
+	if !contains(l.path, at(toks, i).text) || at(toks, i).kind != 'a' || at(toks, i+1).text != "(" || at(toks, i+3).text != ")" {
+		return "", 0
+	}
+	p, ok := value(at(toks, i+2), texts)
+	if !ok {
+		return "", 0
+	}
+	n := i + 4
+	for at(toks, n).text == "/" && at(toks, n).kind == 'p' { // Path("a") / "b"
+		part, ok := value(at(toks, n+1), texts)
+		if !ok {
+			return "", 0
+		}
+		p, n = p+"/"+part, n+2
+	}
+	return p, n
+}
+
+func value(t token, texts map[string]string) (string, bool) {
+	if t.kind == '"' {
+		return t.text, true
+	}
+	v, ok := texts[t.text]
+	return v, ok && t.kind == 'a'
+}
+
+// methods notes what is done with a path object.
+func (s *shell) methods(l language, toks []token, i int, path string) {
+	for at(toks, i).text == ")" { // (Path("a") / "b").write_text
+		i++
+	}
+	if at(toks, i).text != "." || at(toks, i+2).text != "(" {
+		return
+	}
+	switch name := at(toks, i+1).text; {
+	case name == "open":
+		if mode := at(toks, i+3); mode.kind == '"' && writing(mode.text) {
+			s.write(path)
+		}
+	case contains(l.method, name):
+		s.write(path)
+		if to := at(toks, i+3); (name == "rename" || name == "replace") && to.kind == '"' {
+			s.write(to.text)
+		}
+	}
+}
+
+func writing(mode string) bool {
+	return len(mode) > 0 && len(mode) < 5 && strings.ContainsAny(mode, "wax+>")
+}
+
+// calls notes what one function of the language writes.
+func (s *shell) calls(l language, toks []token, i int, texts map[string]string) {
+	name, from := toks[i].text, i+1
+	bracket := at(toks, from).text == "(" && at(toks, from).kind == 'p'
+	if bracket {
+		from++
+	} else if at(toks, from).kind != '"' || l.triple { // perl: unlink "x"
+		return
+	}
+	method := at(toks, i-1).text == "." && at(toks, i-1).kind == 'p'
+	of := at(toks, i-2)
+	args := arguments(toks, from, texts)
+	arg := func(n int) string {
+		if n < len(args) {
+			return args[n]
+		}
+		return unknown
+	}
+	switch {
+	case contains(l.open, name):
+		s.opens(l, name, of, method, args)
+	case l.triple && method && of.kind != 'a': // "x".replace(…)
+	case l.triple && (name == "replace" || name == "remove" || name == "copy" || name == "rename") && (!method || of.text != "os" && of.text != "shutil"):
+	case l.triple && name == "run" && method && of.text != "subprocess":
+	case l.newline && !l.triple && (name == "write" || name == "delete" || name == "new") && of.text != "File" && of.text != "IO":
+	default:
+		p := l.writes[name]
+		if p&first != 0 {
+			s.changes(name, arg(0))
+		}
+		if p&second != 0 {
+			s.tree(arg(1))
+		}
+		if contains(l.commands, name) {
+			s.runs(toks, from, arg(0), args)
+		}
+	}
+}
+
+// changes notes the first path of a function: gone, or written.
+func (s *shell) changes(name, path string) {
+	for _, begin := range []string{"rm", "re", "un", "mv", "move", "delete"} {
+		if strings.HasPrefix(name, begin) {
+			s.gone(path)
+			return
+		}
+	}
+	s.write(path)
+}
+
+// opens notes a file that is opened with a mode for writing.
+func (s *shell) opens(l language, name string, of token, method bool, args []string) {
+	if l.triple && method && !contains([]string{"io", "codecs", "gzip", "builtins", "os"}, of.text) || l.newline && !l.triple && of.text != "File" && of.text != "IO" {
+		return
+	}
+	for n, a := range args {
+		if n == 0 || !known(a) {
+			continue
+		}
+		mode := strings.TrimPrefix(a, "mode=")
+		if l.comment == "#" && !l.newline { // perl: open(F, ">", "x"), open(F, ">x")
+			if file := strings.TrimLeft(a, "+> "); strings.HasPrefix(a, ">") || strings.HasPrefix(a, "+>") {
+				if file == "" && n+1 < len(args) {
+					file = args[n+1]
+				}
+				s.write(file)
+			}
+			continue
+		}
+		if n <= 2 && writing(mode) {
+			s.write(args[0])
+			return
+		}
+	}
+}
+
+// runs follows a command that code runs: a line, or its words in a list.
+func (s *shell) runs(toks []token, from int, line string, args []string) {
+	if s.r.depth >= maxDepth {
+		return
+	}
+	if at(toks, from).text == "[" {
+		var words []string
+		for i := from + 1; i < len(toks) && at(toks, i).text != "]"; i++ {
+			switch t := toks[i]; t.kind {
+			case '"':
+				words = append(words, t.text)
+			case 'a':
+				words = append(words, unknown)
+			}
+		}
+		if len(words) > 0 {
+			s.r.depth++
+			s.sub().call(words)
+			s.r.depth--
+		}
+		return
+	}
+	if len(args) > 1 && known(args[1]) && !strings.Contains(line, " ") && !strings.Contains(args[1], "=") { // system("rm", "x")
+		s.sub().call(args)
+		return
+	}
+	if known(line) {
+		s.sub().script(line)
+	}
+}
+
+// arguments are the texts between brackets, unknown where one is computed.
+func arguments(toks []token, from int, texts map[string]string) (out []string) {
+	depth, plain := 0, 0
+	var now []token
+	flush := func() {
+		if len(now) == 0 {
+			return
+		}
+		v := unknown
+		if t, ok := value(now[0], texts); ok && plain == 1 && len(now) == 1 {
+			v = t
+		} else if len(now) == 3 && now[0].kind == 'a' && now[1].text == "=" && now[2].kind == '"' {
+			v = now[0].text + "=" + now[2].text
+		}
+		out = append(out, v)
+		now, plain = nil, 0
+	}
+	for i := from; i < len(toks) && len(out) < 20; i++ {
+		t := toks[i]
+		if t.kind == 'p' {
+			switch t.text {
+			case "(", "[", "{":
+				depth++
+			case ")", "]", "}":
+				if depth--; depth < 0 {
+					flush()
+					return out
+				}
+			case ";":
+				if depth == 0 {
+					flush()
+					return out
+				}
+			case ",":
+				if depth == 0 {
+					flush()
+					continue
+				}
+			case "\n":
+				continue
+			}
+		}
+		now = append(now, t)
+		plain++
+	}
+	flush()
+	return out
+}
+
+// tokens cuts code into its pieces.
+func tokens(src string, l language) (out []token) {
+	isName := func(c byte) bool {
+		return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+	}
+	for i := 0; i < len(src); {
+		c := src[i]
+		switch {
+		case c == ' ' || c == '\t' || c == '\r':
+			i++
+		case c == '\n':
+			out = append(out, token{'p', "\n"})
+			i++
+		case strings.HasPrefix(src[i:], l.comment):
+			for i < len(src) && src[i] != '\n' {
+				i++
+			}
+		case strings.HasPrefix(src[i:], "/*") && l.comment == "//":
+			if end := strings.Index(src[i+2:], "*/"); end >= 0 {
+				i += end + 4
+			} else {
+				i = len(src)
+			}
+		case strings.IndexByte(l.quotes, c) >= 0:
+			body, n := quotedText(src[i:], l)
+			if k := len(out); k > 0 && out[k-1].kind == 'a' && l.triple && strings.Trim(strings.ToLower(out[k-1].text), "rbuf") == "" {
+				if strings.ContainsAny(out[k-1].text, "fF") && strings.Contains(body, "{") {
+					body = unknown
+				}
+				out = out[:k-1] // r"…", f"…"
+			}
+			if c == '`' && strings.Contains(body, "${") || c == '"' && !l.triple && l.comment == "#" && strings.ContainsAny(body, "$#@") && l.quotes != `"` {
+				body = unknown
+			}
+			out = append(out, token{'"', body})
+			i += n
+		case isName(c):
+			n := i
+			for n < len(src) && isName(src[n]) {
+				n++
+			}
+			out = append(out, token{'a', src[i:n]})
+			i = n
+		default:
+			out = append(out, token{'p', src[i : i+1]})
+			i++
+		}
+	}
+	return slices.Clip(out)
+}
+
+// quotedText reads a text in quotes, and how long it is.
+func quotedText(src string, l language) (string, int) {
+	q := src[:1]
+	if l.triple && strings.HasPrefix(src, strings.Repeat(q, 3)) {
+		if end := strings.Index(src[3:], strings.Repeat(q, 3)); end >= 0 {
+			return src[3 : 3+end], end + 6
+		}
+		return unknown, len(src)
+	}
+	var b strings.Builder
+	for i := 1; i < len(src); i++ {
+		switch {
+		case src[i] == '\\' && i+1 < len(src):
+			i++
+			if src[i] == 'n' {
+				b.WriteByte('\n')
+			} else {
+				b.WriteByte(src[i])
+			}
+		case src[i] == q[0]:
+			return b.String(), i + 1
+		default:
+			b.WriteByte(src[i])
+		}
+	}
+	return unknown, len(src)
+}

@@ -1,0 +1,551 @@
+package shellwrites
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Which names a command prints, and commands that are run on names.
+
+var errMany = errors.New("too many files")
+
+// maxWalked bounds how many files are looked at.
+const maxWalked = 20_000
+
+// walk visits what is in a folder, git's own files left out. False: not all of it.
+func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) bool {
+	if !known(dir) {
+		return false
+	}
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if n++; n > maxWalked || n%64 == 0 && time.Now().After(s.r.until) {
+			return errMany
+		}
+		if err != nil {
+			return nil
+		}
+		if d.IsDir() && d.Name() == ".git" && path != dir {
+			return fs.SkipDir
+		}
+		return visit(path, d)
+	})
+	return err == nil
+}
+
+// finder is a find command: where it looks, and a test with actions.
+type finder struct {
+	s          *shell
+	args       []string
+	roots      []string
+	tests      []string
+	least      int
+	most       int
+	name       string // the first -name, for when there are too many files
+	acts       []*action
+	dir        string // where it began
+	path       string // of the file at hand, as find prints it
+	real       string
+	entry      fs.DirEntry
+	pruned     bool
+	printsSome bool
+}
+
+// action is -delete or -exec with the names that come to it.
+type action struct {
+	kind  string
+	cmd   []string
+	all   bool // -exec … +
+	names []string
+}
+
+type test func(f *finder) bool
+
+func (s *shell) find(_ string, args []string) string {
+	f := &finder{s: s, args: args, most: 1 << 30, dir: s.dir}
+	for len(args) > 0 && contains([]string{"-L", "-H", "-P", "-E"}, args[0]) {
+		args = args[1:]
+	}
+	n := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") || a == "!" || a == "(" })
+	if n < 0 {
+		n = len(args)
+	}
+	if f.roots, f.tests = args[:n], args[n:]; n == 0 {
+		f.roots = []string{"."}
+	}
+	for _, r := range f.roots {
+		if !known(r) || !known(s.dir) {
+			return unknown
+		}
+	}
+	expr := f.or()
+	printed := &action{kind: "print"}
+	if !f.printsSome {
+		inner := expr
+		expr = func(f *finder) bool {
+			ok := inner(f)
+			if ok {
+				printed.names = append(printed.names, f.path)
+			}
+			return ok
+		}
+	}
+	all := true
+	for _, root := range f.roots {
+		all = f.look(root, expr) && all
+	}
+	for _, a := range append(f.acts, printed) {
+		if !all || len(a.names) > maxListed {
+			a.names = f.roughly()
+		}
+	}
+	for _, a := range f.acts {
+		f.act(a)
+	}
+	out := printed
+	for _, a := range f.acts {
+		if a.kind == "print" {
+			out = a
+		}
+	}
+	if len(out.names) == 0 {
+		return ""
+	}
+	return strings.Join(out.names, "\n") + "\n"
+}
+
+// look visits one root.
+func (f *finder) look(root string, expr test) bool {
+	real := join(f.dir, root)
+	return f.s.walk(real, func(path string, d fs.DirEntry) error {
+		rel, _ := filepath.Rel(real, path)
+		depth := 0
+		f.path = root
+		if rel != "." {
+			depth = strings.Count(rel, string(filepath.Separator)) + 1
+			f.path = strings.TrimSuffix(root, "/") + "/" + filepath.ToSlash(rel)
+		}
+		f.real, f.entry, f.pruned = path, d, false
+		if depth >= f.least && depth <= f.most {
+			expr(f)
+		}
+		if d.IsDir() && (f.pruned || depth >= f.most) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+// roughly stands for too many names.
+func (f *finder) roughly() (out []string) {
+	for _, r := range f.roots {
+		name := anyPath
+		if f.name != "" {
+			name += "/" + strings.NewReplacer("*", anyName, "[", "?", "]", "?").Replace(f.name)
+		}
+		out = append(out, strings.TrimSuffix(r, "/")+"/"+name)
+	}
+	return out
+}
+
+func (f *finder) act(a *action) {
+	in := f.s.sub()
+	in.in = unknown
+	switch {
+	case a.kind == "-delete":
+		for _, n := range a.names {
+			in.add(n, Target{Gone: true, There: true})
+		}
+	case a.cmd == nil:
+	case a.all:
+		in.onAll(a.names, a.cmd, "{}")
+	default:
+		in.onEach(a.names, a.cmd, "{}")
+	}
+}
+
+// or, and, not read the expression. A test that is not known counts as true.
+func (f *finder) or() test {
+	left := f.and()
+	for len(f.tests) > 0 && (f.tests[0] == "-o" || f.tests[0] == "-or") {
+		f.tests = f.tests[1:]
+		a, b := left, f.and()
+		left = func(f *finder) bool { return a(f) || b(f) }
+	}
+	return left
+}
+
+func (f *finder) and() test {
+	left := test(func(*finder) bool { return true })
+	for len(f.tests) > 0 && f.tests[0] != ")" && f.tests[0] != "-o" && f.tests[0] != "-or" {
+		if f.tests[0] == "-a" || f.tests[0] == "-and" {
+			f.tests = f.tests[1:]
+			continue
+		}
+		a, b := left, f.not()
+		left = func(f *finder) bool { return a(f) && b(f) }
+	}
+	return left
+}
+
+func (f *finder) not() test {
+	word := f.next()
+	switch word {
+	case "!", "-not":
+		if len(f.tests) == 0 {
+			return func(*finder) bool { return true }
+		}
+		inner := f.not()
+		return func(f *finder) bool { return !inner(f) }
+	case "(":
+		inner := f.or()
+		f.next()
+		return inner
+	}
+	return f.primary(word)
+}
+
+func (f *finder) next() string {
+	if len(f.tests) == 0 {
+		return ""
+	}
+	word := f.tests[0]
+	f.tests = f.tests[1:]
+	return word
+}
+
+func (f *finder) primary(word string) test {
+	yes := test(func(*finder) bool { return true })
+	switch word {
+	case "-name", "-iname":
+		pat := f.next()
+		if f.name == "" {
+			f.name = pat
+		}
+		return func(f *finder) bool { return fits(pat, filepath.Base(f.real), word == "-iname") }
+	case "-path", "-wholename", "-ipath":
+		pat := f.next()
+		return func(f *finder) bool { return fits(pat, f.path, word == "-ipath") }
+	case "-type":
+		kinds := f.next()
+		return func(f *finder) bool {
+			kind := "f"
+			switch {
+			case f.entry.IsDir():
+				kind = "d"
+			case f.entry.Type()&fs.ModeSymlink != 0:
+				kind = "l"
+			}
+			return strings.Contains(kinds, kind)
+		}
+	case "-empty":
+		return func(f *finder) bool {
+			if f.entry.IsDir() {
+				list, err := os.ReadDir(f.real)
+				return err == nil && len(list) == 0
+			}
+			fi, err := f.entry.Info()
+			return err == nil && fi.Size() == 0
+		}
+	case "-newer":
+		than, err := os.Stat(join(f.dir, f.next()))
+		return func(f *finder) bool {
+			fi, no := f.entry.Info()
+			return err != nil || no != nil || fi.ModTime().After(than.ModTime())
+		}
+	case "-maxdepth", "-mindepth":
+		n := 0
+		for _, c := range f.next() {
+			n = n*10 + int(c-'0')
+		}
+		if word == "-maxdepth" {
+			f.most = n
+		} else {
+			f.least = n
+		}
+	case "-prune":
+		return func(f *finder) bool { f.pruned = true; return true }
+	case "-false":
+		return func(*finder) bool { return false }
+	case "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-size", "-perm", "-user", "-group", "-regex", "-iregex", "-newermt", "-links", "-inum", "-samefile", "-regextype":
+		f.next()
+	case "-fprint", "-fprint0", "-fls":
+		f.s.write(f.next())
+		f.printsSome = true
+	case "-printf":
+		f.next()
+		f.printsSome = true
+	case "-delete", "-print", "-print0":
+		return f.action(&action{kind: strings.TrimSuffix(strings.TrimPrefix(word, "-p"), "0")})
+	case "-exec", "-execdir", "-ok", "-okdir":
+		a := &action{kind: word}
+		for w := f.next(); w != "" && w != ";"; w = f.next() {
+			if w == "+" {
+				a.all = true
+				break
+			}
+			a.cmd = append(a.cmd, w)
+		}
+		return f.action(a)
+	}
+	return yes
+}
+
+func (f *finder) action(a *action) test {
+	f.printsSome = true
+	if a.kind == "rint" {
+		a.kind = "print"
+	}
+	f.acts = append(f.acts, a)
+	return func(f *finder) bool {
+		if len(a.names) <= maxListed {
+			a.names = append(a.names, f.path)
+		}
+		return true
+	}
+}
+
+// fits is a match as find has it: "*" means slashes too.
+func fits(pat, name string, fold bool) bool {
+	if fold {
+		pat, name = strings.ToLower(pat), strings.ToLower(name)
+	}
+	if !strings.ContainsAny(pat, "*?[\\") {
+		return pat == name
+	}
+	return matches(pat, name)
+}
+
+// onEach follows a command once for each name, in the place of a mark.
+func (s *shell) onEach(names, cmd []string, mark string) {
+	for i, name := range names {
+		if s.r.steps++; i > maxListed || s.r.over() {
+			return
+		}
+		words := slices.Clone(cmd)
+		for j, w := range words {
+			words[j] = strings.ReplaceAll(w, mark, name)
+		}
+		s.sub().call(words)
+	}
+}
+
+// onAll follows a command with all names at once.
+func (s *shell) onAll(names, cmd []string, mark string) {
+	if len(names) == 0 {
+		return
+	}
+	i := slices.Index(cmd, mark)
+	if i < 0 {
+		return
+	}
+	words := slices.Concat(cmd[:i], names, cmd[i+1:])
+	s.sub().call(words[:min(len(words), maxFields)])
+}
+
+// xargs runs a command on the names that it reads.
+func (s *shell) xargs(_ string, args []string) string {
+	mark, from, lines, one := "", s.in, false, false
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		flag := args[0]
+		args = args[1:]
+		name, value, attached := strings.Cut(flag, "=")
+		if !strings.HasPrefix(flag, "--") && len(flag) > 2 {
+			name, value, attached = flag[:2], flag[2:], true
+		}
+		if !attached && contains([]string{"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace"}, name) && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		switch name {
+		case "-I", "--replace", "-i":
+			if mark, lines = value, true; mark == "" {
+				mark = "{}"
+			}
+		case "-0", "--null", "-d", "--delimiter":
+			lines = true
+		case "-a", "--arg-file":
+			from = s.content(value)
+		case "-n", "--max-args":
+			one = value == "1"
+		}
+	}
+	if len(args) == 0 {
+		args = []string{"echo"}
+	}
+	names := split(from, lines)
+	in := s.sub()
+	in.in = unknown
+	switch {
+	case mark != "":
+		in.onEach(names, args, mark)
+	case one:
+		in.onEach(names, append(slices.Clone(args), "{}"), "{}")
+	default:
+		in.onAll(names, append(slices.Clone(args), "\x00"), "\x00")
+	}
+	return unknown
+}
+
+// split cuts a text into names: lines, or words as a shell reads them.
+func split(text string, lines bool) (out []string) {
+	if lines {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 })
+	}
+	if !strings.ContainsAny(text, `'"\`) {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 || c == ' ' || c == '\t' })
+	}
+	var word strings.Builder
+	var quote rune
+	open, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\\':
+			escaped, open = true, true
+		case c == '\'' || c == '"':
+			quote, open = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if open {
+				out = append(out, word.String())
+				word.Reset()
+			}
+			open = false
+		default:
+			word.WriteRune(c)
+			open = true
+		}
+	}
+	if open {
+		out = append(out, word.String())
+	}
+	return out
+}
+
+// parallel is xargs with the names behind ":::".
+func (s *shell) parallel(_ string, args []string) string {
+	names := split(s.in, true)
+	if i := slices.Index(args, ":::"); i >= 0 {
+		args, names = args[:i], args[i+1:]
+	}
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		args = args[1:]
+	}
+	cmd := strings.Join(args, " ")
+	if !strings.Contains(cmd, "{}") {
+		cmd += " {}"
+	}
+	for i, n := range names {
+		if i > maxListed || s.r.over() {
+			break
+		}
+		s.sub().script(strings.ReplaceAll(cmd, "{}", "'"+strings.ReplaceAll(n, "'", `'\''`)+"'"))
+	}
+	return unknown
+}
+
+// grep prints lines of what it reads; with -l the files in its folders, all of
+// which could match.
+func (s *shell) grep(name string, args []string) string {
+	if !hasFlag(args, 'l') && !has(args, "--files-with-matches", "--files") {
+		ops := operands(args, "-e", "-f", "-A", "-B", "-C", "-m")
+		if !has(args, "-e", "-f") && len(ops) > 0 {
+			in := s.in
+			switch len(ops) {
+			case 1:
+			case 2:
+				in = s.content(ops[1])
+			default:
+				return unknown
+			}
+			if hasFlag(args, 'o', 'n', 'c', 'r', 'q') {
+				return unknown
+			}
+			return lines(in, ops[0], hasFlag(args, 'v'), hasFlag(args, 'F') || name == "fgrep", hasFlag(args, 'E', 'P') || name != "grep")
+		}
+		return s.in
+	}
+	ops := operands(args, "-e", "-f", "-g", "-t", "-A", "-B", "-C", "-m", "--glob", "--type", "--include", "--exclude", "--exclude-dir")
+	pat := ""
+	if e := values(args, 'e', "--regexp"); len(e) > 0 {
+		pat = e[0]
+	} else if !has(args, "-f", "--files") && len(ops) > 0 {
+		pat, ops = ops[0], ops[1:]
+	}
+	if len(ops) == 0 {
+		ops = []string{"."}
+	}
+	include := append(values(args, 0, "--include"), append(values(args, 'g', "--glob"), values(args, 0, "--glob")...)...)
+	return s.searched(ops, pat, include, hasFlag(args, 'i'), has(args, "--files"))
+}
+
+// lines keeps those that match; of patterns that Go does not know all could.
+func lines(text, pat string, not, plain, extended bool) string {
+	if plain {
+		pat = regexp.QuoteMeta(pat)
+	} else if !extended {
+		if strings.Contains(pat, `\`) {
+			return text
+		}
+		pat = strings.NewReplacer("+", `\+`, "?", `\?`, "(", `\(`, ")", `\)`, "{", `\{`, "}", `\}`, "|", `\|`).Replace(pat)
+	}
+	re, err := regexp.Compile(pat)
+	if err != nil || !known(text) {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if re.MatchString(strings.TrimSuffix(line, "\n")) != not {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// searched are the files that have a text, as far as they are few and small.
+func (s *shell) searched(roots []string, pat string, include []string, fold, any bool) string {
+	var out []string
+	plain := !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !fold
+	for _, root := range roots {
+		real := join(s.dir, root)
+		all := s.walk(real, func(path string, d fs.DirEntry) error {
+			named := len(include) == 0
+			for _, g := range include {
+				named = named || fits(g, d.Name(), false)
+			}
+			if d.IsDir() || !named {
+				return nil
+			}
+			rel, _ := filepath.Rel(real, path)
+			name := filepath.ToSlash(filepath.Join(root, rel))
+			if plain && !any && len(out) <= maxListed {
+				if body := s.file(path); known(body) && !strings.Contains(body, pat) {
+					return nil
+				}
+			}
+			if out = append(out, name); len(out) > maxListed {
+				return errMany
+			}
+			return nil
+		})
+		if !all {
+			f := finder{roots: roots}
+			if len(include) > 0 {
+				f.name = include[0]
+			}
+			return strings.Join(f.roughly(), "\n") + "\n"
+		}
+	}
+	return strings.Join(out, "\n") + "\n"
+}

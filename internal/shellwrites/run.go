@@ -1,0 +1,427 @@
+package shellwrites
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/pattern"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// script follows the text of a script in this shell and returns what it prints.
+func (s *shell) script(src string) string {
+	if s.r.depth >= maxDepth || !s.r.shallow(src) {
+		return unknown
+	}
+	s.r.depth++
+	defer func() { s.r.depth-- }()
+	return s.stmts(s.r.parse(src))
+}
+
+// maxNesting bounds brackets in brackets, of which a parser needs stack for each.
+const maxNesting = 300
+
+// shallow looks for the deepest nesting that a text could have.
+func (r *reader) shallow(src string) bool {
+	depth, words := 0, 0
+	for _, c := range src {
+		switch c {
+		case '(', '{':
+			if depth++; depth > maxNesting {
+				r.unsure("the command has too many brackets in one another")
+				return false
+			}
+		case ')', '}':
+			depth = max(0, depth-1)
+		}
+	}
+	for _, w := range strings.Fields(src) {
+		switch w {
+		case "if", "while", "until", "for", "case", "!", "time", "coproc", "function", "select":
+			words++
+		case "fi", "done", "esac", "fi;", "done;", "esac;":
+			words = max(0, words-1)
+		}
+		if words > maxNesting {
+			r.unsure("the command has too many loops in one another")
+			return false
+		}
+	}
+	return true
+}
+
+var unclosed = regexp.MustCompile("unclosed here-document [`'\"]?([^`'\"]+)")
+
+// parse returns the statements up to the first that cannot be read: a shell runs
+// those too. A here-document may lack its end.
+func (r *reader) parse(src string) []*syntax.Stmt {
+	stmts, err := parse(src)
+	if err != nil {
+		if m := unclosed.FindStringSubmatch(err.Error()); m != nil {
+			if all, wrong := parse(src + "\n" + m[1] + "\n"); wrong == nil {
+				return all
+			}
+		}
+		r.unsure("the command cannot be read: " + err.Error())
+	}
+	return stmts
+}
+
+func parse(src string) (out []*syntax.Stmt, err error) {
+	for stmt, wrong := range syntax.NewParser().StmtsSeq(strings.NewReader(src)) {
+		switch { // to stop here would be a fault: it may go on after an error
+		case err != nil:
+		case wrong != nil:
+			err = wrong
+		default:
+			out = append(out, stmt)
+		}
+	}
+	return out, err
+}
+
+func (s *shell) stmts(list []*syntax.Stmt) string {
+	if len(list) == 1 {
+		return s.stmt(list[0])
+	}
+	var out strings.Builder
+	for _, st := range list {
+		if s.r.over() {
+			break
+		}
+		if text := s.stmt(st); out.Len() < maxFile {
+			out.WriteString(text)
+		}
+	}
+	return out.String()
+}
+
+// stmt follows a command with its redirections, and returns what it prints.
+func (s *shell) stmt(st *syntax.Stmt) string {
+	if s.r.steps++; st == nil || s.r.over() {
+		return ""
+	}
+	was := s.in
+	for _, r := range st.Redirs {
+		s.redirect(r)
+	}
+	out := ""
+	switch {
+	case st.Cmd != nil:
+		out = s.command(st.Cmd)
+	case len(st.Redirs) == 1 && st.Redirs[0].Op == syntax.RdrIn: // $(<file)
+		out = s.in
+	}
+	s.in = was
+	return out
+}
+
+func (s *shell) redirect(r *syntax.Redirect) {
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
+		s.in = s.document(r)
+	case syntax.WordHdoc:
+		s.in = s.literal(r.Word) + "\n"
+	case syntax.RdrIn:
+		s.in = s.content(s.literal(r.Word))
+	case syntax.DplIn:
+	case syntax.DplOut:
+		if to := s.literal(r.Word); strings.Trim(to, "0123456789-") != "" {
+			s.write(to)
+		}
+	default:
+		s.write(s.literal(r.Word))
+	}
+}
+
+// content is the text of a file that a word names, also of <(…).
+func (s *shell) content(word string) string {
+	if n, ok := strings.CutPrefix(word, procMark); ok {
+		if i := number([]string{n}, -1); i >= 0 && i < len(s.r.procs) {
+			return s.r.procs[i]
+		}
+		return unknown
+	}
+	if word == "-" || word == "/dev/stdin" {
+		return s.in
+	}
+	return s.file(word)
+}
+
+func (s *shell) command(cmd syntax.Command) string {
+	switch c := cmd.(type) {
+	case *syntax.CallExpr:
+		if len(c.Args) == 0 {
+			s.assign(c.Assigns)
+			return ""
+		}
+		args := s.fields(c.Args...)
+		if len(args) == 0 {
+			return ""
+		}
+		if len(c.Assigns) > 0 {
+			in := s.sub()
+			in.assign(c.Assigns)
+			return in.call(args)
+		}
+		return s.call(args)
+	case *syntax.BinaryCmd:
+		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+			right := s.sub()
+			right.in = s.sub().stmt(c.X)
+			return right.stmt(c.Y)
+		}
+		first := s.stmt(c.X)
+		return first + s.stmt(c.Y)
+	case *syntax.Subshell:
+		return s.sub().stmts(c.Stmts)
+	case *syntax.Block:
+		return s.stmts(c.Stmts)
+	case *syntax.IfClause:
+		out := ""
+		for ; c != nil; c = c.Else {
+			out += s.stmts(c.Cond) + s.stmts(c.Then)
+		}
+		return out
+	case *syntax.WhileClause:
+		return s.while(c)
+	case *syntax.ForClause:
+		return s.loop(c)
+	case *syntax.CaseClause:
+		return s.choose(c)
+	case *syntax.FuncDecl:
+		if c.Name != nil {
+			s.funcs[c.Name.Value] = c.Body
+		}
+	case *syntax.DeclClause:
+		s.assign(c.Args)
+	case *syntax.TimeClause:
+		return s.stmt(c.Stmt)
+	case *syntax.CoprocClause:
+		return s.sub().stmt(c.Stmt)
+	case *syntax.ArithmCmd:
+		_, _ = expand.Arithm(s.config(), c.X)
+	case *syntax.LetClause:
+		for _, x := range c.Exprs {
+			_, _ = expand.Arithm(s.config(), x)
+		}
+	case *syntax.TestClause: // only what runs within
+		syntax.Walk(c, func(n syntax.Node) bool {
+			if sub, ok := n.(*syntax.CmdSubst); ok {
+				s.output(sub.Stmts)
+				return false
+			}
+			return true
+		})
+	}
+	return ""
+}
+
+// loop follows for, once for each value.
+func (s *shell) loop(c *syntax.ForClause) string {
+	var out strings.Builder
+	switch l := c.Loop.(type) {
+	case *syntax.WordIter:
+		values := s.params
+		if l.InPos.IsValid() {
+			values = s.fields(l.Items...)
+		}
+		for i, v := range values {
+			if i == maxTurns || s.r.over() {
+				s.r.unsure("a loop has too many turns")
+				break
+			}
+			s.vars[l.Name.Value] = text(v)
+			out.WriteString(s.stmts(c.Do))
+		}
+	case *syntax.CStyleLoop:
+		cfg := s.config()
+		if l.Init != nil {
+			_, _ = expand.Arithm(cfg, l.Init)
+		}
+		for range maxTurns {
+			if l.Cond != nil {
+				if n, err := expand.Arithm(cfg, l.Cond); n == 0 || err != nil {
+					break
+				}
+			}
+			if out.WriteString(s.stmts(c.Do)); s.r.over() {
+				break
+			}
+			if l.Post != nil {
+				_, _ = expand.Arithm(cfg, l.Post)
+			}
+		}
+	}
+	return out.String()
+}
+
+// while follows "while read", once for each line; of other loops one turn is seen.
+func (s *shell) while(c *syntax.WhileClause) string {
+	names, raw, ok := s.reads(c.Cond)
+	if !ok {
+		return s.stmts(c.Cond) + s.stmts(c.Do)
+	}
+	var out strings.Builder
+	lines := strings.FieldsFunc(s.in, func(c rune) bool { return c == '\n' || c == 0 })
+	s.in = unknown
+	for i, line := range lines {
+		if i == maxTurns || s.r.over() {
+			s.r.unsure("a loop has too many turns")
+			break
+		}
+		s.readInto(names, line, raw)
+		out.WriteString(s.stmts(c.Do))
+	}
+	return out.String()
+}
+
+// reads finds "read NAME…" as the condition of a loop.
+func (s *shell) reads(cond []*syntax.Stmt) (names []string, raw, ok bool) {
+	if len(cond) == 0 {
+		return nil, false, false
+	}
+	st := cond[len(cond)-1]
+	if b, is := st.Cmd.(*syntax.BinaryCmd); is { // read f || [ -n "$f" ]
+		st = b.X
+	}
+	call, is := st.Cmd.(*syntax.CallExpr)
+	if !is || len(call.Args) == 0 || call.Args[0].Lit() != "read" {
+		return nil, false, false
+	}
+	args := s.fields(call.Args[1:]...)
+	raw = hasFlag(args, 'r')
+	return operands(args, "-d", "-u", "-t", "-n", "-N", "-p", "-i", "-a"), raw, true
+}
+
+func (s *shell) readInto(names []string, line string, raw bool) {
+	if len(names) == 0 {
+		names = []string{"REPLY"}
+	}
+	values := expand.ReadFields(s.config(), line, len(names), raw)
+	for i, n := range names {
+		value := ""
+		if i < len(values) {
+			value = values[i]
+		}
+		_ = s.Set(n, text(value))
+	}
+}
+
+// choose follows the branches of case that may fit.
+func (s *shell) choose(c *syntax.CaseClause) string {
+	word := s.literal(c.Word)
+	var out strings.Builder
+	for _, item := range c.Items {
+		fits := false
+		for _, p := range item.Patterns {
+			s.prepare(p)
+			pat, err := expand.Pattern(s.config(), p)
+			fits = fits || err != nil || !known(word) || !known(pat) || matches(pat, word)
+		}
+		if !fits {
+			continue
+		}
+		out.WriteString(s.stmts(item.Stmts))
+		if item.Op == syntax.Break && known(word) {
+			break
+		}
+	}
+	return out.String()
+}
+
+// matches reports whether a pattern of the shell means a text.
+func matches(pat, text string) bool {
+	expr, err := pattern.Regexp(pat, pattern.EntireString)
+	if err != nil {
+		return false
+	}
+	re, err := regexp.Compile(expr)
+	return err == nil && re.MatchString(text)
+}
+
+// carriers run the command that follows their own flags, of which these take a
+// value of their own.
+var carriers = map[string][]string{
+	"sudo": {"-u", "-g", "-h", "-p", "-C", "-U", "-D", "--user", "--group"}, "doas": {"-u", "-C"},
+	"timeout": {"-s", "-k", "--signal", "--kill-after"}, "exec": {"-a"}, "time": {"-f", "-o"},
+	"ionice": {"-c", "-n"}, "nice": {"-n"}, "chrt": nil, "stdbuf": {"-i", "-o", "-e"}, "nohup": nil, "setsid": nil, "caffeinate": nil,
+	"command": nil, "builtin": nil, "busybox": nil, "npx": nil, "bunx": nil, "uvx": nil, "unbuffer": nil, "winpty": nil, "strace": {"-o", "-e"},
+}
+
+// call follows one command by its arguments and returns what it prints.
+func (s *shell) call(args []string) string {
+	for len(args) > 0 {
+		if body, ok := s.funcs[args[0]]; ok {
+			return s.function(body, args)
+		}
+		valued, carries := carriers[base(args[0])]
+		switch {
+		case base(args[0]) == "command" && len(args) > 1 && (args[1] == "-v" || args[1] == "-V"):
+			return unknown
+		case carries:
+			args = carried(args[1:], valued)
+		case base(args[0]) == "env":
+			in, rest := s.env(args[1:])
+			return in.call(rest)
+		default:
+			return s.program(args)
+		}
+	}
+	return ""
+}
+
+// function runs the body of a function with its arguments.
+func (s *shell) function(body *syntax.Stmt, args []string) string {
+	if s.r.depth >= maxDepth {
+		return unknown
+	}
+	s.r.depth++
+	was := s.params
+	s.params = args[1:]
+	defer func() { s.params, s.r.depth = was, s.r.depth-1 }()
+	return s.stmt(body)
+}
+
+// env skips flags and variables of the program env.
+func (s *shell) env(args []string) (*shell, []string) {
+	in := s.sub()
+	for len(args) > 0 {
+		name, value, assigns := strings.Cut(args[0], "=")
+		switch {
+		case assigns && !strings.HasPrefix(name, "-"):
+			in.vars[name] = text(value)
+		case (args[0] == "-C" || args[0] == "--chdir") && len(args) > 1:
+			in.dir = join(in.dir, args[1])
+			args = args[1:]
+		case args[0] == "-u" || args[0] == "--unset":
+			args = args[min(1, len(args)-1):]
+		case !strings.HasPrefix(args[0], "-"):
+			return in, args
+		}
+		args = args[1:]
+	}
+	return in, nil
+}
+
+func base(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }
+
+// carried skips the flags and numbers of a carrier.
+func carried(args, valued []string) []string {
+	for len(args) > 0 && (strings.HasPrefix(args[0], "-") || isAmount(args[0])) {
+		n := 1
+		if contains(valued, args[0]) {
+			n = min(2, len(args))
+		}
+		args = args[n:]
+	}
+	return args
+}
+
+// isAmount reports whether a word is a number or a time, like 5 or 0.5m; sh, of
+// which both letters are units, is none.
+func isAmount(s string) bool {
+	return strings.IndexAny(s, "0123456789.") == 0 && strings.Trim(s, "0123456789.smhd") == "" && s != "." && s != ".."
+}

@@ -1,0 +1,206 @@
+// Package shellwrites tells which files a command line of a shell would write,
+// without running it.
+//
+// # Guarantee
+//
+// A command that only reads has no targets. Nothing is run but git, for
+// questions that change nothing and ask no other machine, and time, memory and
+// depth are bounded whatever the command is.
+//
+// # Limit
+//
+// It is a careful guess. What only the running command knows is left out: a
+// variable from elsewhere, the output of most programs, what a program writes
+// without being told on its command line. testdata/lines.txt has what is known to
+// pass.
+//
+// # Failure
+//
+// What cannot be read ends the reading there; [Result.Unsure] says why.
+package shellwrites
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Target is something that is about to be written or removed.
+type Target struct {
+	Path    string // absolute
+	Pattern bool   // Path has wildcards: *, ?, **
+	Tree    bool   // with everything below it
+	There   bool   // only what is there already: find -delete
+	Gone    bool   // it is taken away, with all that is in it: rm -r, mv, git clean -x
+}
+
+// Result is what a command line would do.
+type Result struct {
+	Targets []Target
+	Calls   [][]string // the arguments of each tasklock command in it
+	Unsure  string     // why some of it could not be read; empty: all was
+}
+
+// A View is what the reader may ask about the world beside the files.
+type View struct {
+	// Env is a variable of the shell's environment, empty if it has none.
+	Env func(name string) string
+	// Git runs git in a folder, with arguments that change nothing, and returns
+	// what it prints. Its error says [ErrSlow] if git took too long. Nil: there is no git.
+	Git func(dir string, args ...string) (string, error)
+	// Time bounds how long files are looked for; 0: 50 ms.
+	Time time.Duration
+}
+
+// The bounds of one command line.
+const (
+	maxText    = 128 << 10 // of it that is read
+	maxTargets = 1000
+	maxSteps   = 20_000  // commands, those in loops each time
+	maxRoom    = 4 << 20 // text that is put in the place of variables
+	maxValue   = 16 << 10
+	maxFields  = 2000
+	maxTurns   = 300 // of a loop
+	maxDepth   = 12  // of scripts, functions and substitutions in one another
+	maxFile    = 64 << 10
+)
+
+// Read tells what a command line would write that runs in dir.
+func Read(script, dir string, v View) (result Result) {
+	if v.Env == nil {
+		v.Env = os.Getenv
+	}
+	if v.Time == 0 {
+		v.Time = 50 * time.Millisecond
+	}
+	r := &reader{view: v, room: maxRoom, seen: map[Target]bool{}, until: time.Now().Add(v.Time)}
+	if len(script) > maxText {
+		script = script[:maxText]
+		r.unsure("the command is longer than 128 KB")
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	s := &shell{r: r, dir: dir, vars: variables{}, funcs: functions{}, in: unknown}
+	defer func() {
+		if fault := recover(); fault != nil { // in the parser, say: what was found until then counts
+			r.Unsure = fmt.Sprintf("%s%v", faulty, fault)
+			result = r.Result
+		}
+	}()
+	s.script(script)
+	return r.Result
+}
+
+// faulty begins what is said of a command that broke the reader.
+const faulty = "a fault in reading the command: "
+
+// reader is what all shells of one command line share.
+type reader struct {
+	Result
+	view  View
+	steps int
+	room  int
+	depth int
+	seen  map[Target]bool
+	procs []string // the outputs of <(…)
+	until time.Time
+}
+
+func (r *reader) unsure(why string) {
+	if r.Unsure == "" {
+		r.Unsure = why
+	}
+}
+
+// over reports that enough was read.
+func (r *reader) over() bool {
+	if r.steps > maxSteps || len(r.Targets) >= maxTargets {
+		r.unsure("the command does too much to be followed")
+		return true
+	}
+	return false
+}
+
+// unknown stands in a text for what only the running shell knows. The other two
+// stand for wildcards of names that are too many to be listed.
+const (
+	unknown = "\uF8FF"
+	anyName = "\uF8F1" // *
+	anyPath = "\uF8F2" // **
+)
+
+func known(s string) bool { return !strings.Contains(s, unknown) }
+
+// add notes a target by the path that the command has for it.
+func (s *shell) add(path string, t Target) {
+	if path == "" || path == "-" && !t.Gone || !known(path) {
+		return
+	}
+	path = join(s.dir, path)
+	if !known(path) || s.r.over() || strings.HasPrefix(path, "/dev/") {
+		return
+	}
+	if strings.Contains(path, anyName) || strings.Contains(path, anyPath) {
+		path = strings.NewReplacer("*", "?", anyName, "*", anyPath, "**").Replace(path)
+		t.Pattern = true
+	}
+	if t.Path = path; !s.r.seen[t] {
+		s.r.seen[t] = true
+		s.r.Targets = append(s.r.Targets, t)
+	}
+}
+
+// write notes files that are written, and tree whole folders.
+func (s *shell) write(paths ...string) {
+	for _, p := range paths {
+		s.add(p, Target{})
+	}
+}
+
+func (s *shell) tree(paths ...string) {
+	for _, p := range paths {
+		s.add(p, Target{Tree: true})
+	}
+}
+
+// gone notes what is taken away. A pattern that matched nothing is no file.
+func (s *shell) gone(paths ...string) {
+	for _, p := range paths {
+		if strings.ContainsAny(p, "*?[") && !exists(join(s.dir, p)) {
+			continue
+		}
+		s.add(p, Target{Tree: true, Gone: true})
+	}
+}
+
+// join is where a path leads from a folder.
+func join(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+func isDir(path string) bool { fi, err := os.Stat(path); return err == nil && fi.IsDir() }
+
+// file is the text of a small file, and unknown where it cannot be had.
+func (s *shell) file(path string) string {
+	if !known(path) || path == "" {
+		return unknown
+	}
+	path = join(s.dir, path)
+	fi, err := os.Stat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxFile || !known(path) {
+		return unknown
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return unknown
+	}
+	return string(b)
+}

@@ -1,0 +1,267 @@
+package shellwrites
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Programs that edit texts by a script of their own.
+
+// inPlace finds sed's -i, also among joined letters: -ni, -i.bak, -Ei.
+func inPlace(args []string) (yes bool, suffix string) {
+	for _, a := range args {
+		switch {
+		case a == "--":
+			return yes, suffix
+		case strings.HasPrefix(a, "--in-place"):
+			_, suffix, _ = strings.Cut(a, "=")
+			yes = true
+		case len(a) > 1 && a[0] == '-' && a[1] != '-':
+			if i := strings.IndexAny(a, "iefl"); i > 0 && a[i] == 'i' {
+				yes, suffix = true, a[i+1:]
+			}
+		}
+	}
+	return yes, suffix
+}
+
+// sedWrites finds the files that w commands and flags name.
+var sedWrites = func() (out []*regexp.Regexp) {
+	address := `(?m)(?:^|[;{])[ \t]*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?[ \t]*`
+	out = append(out, regexp.MustCompile(address+`w[ \t]+([^\s;}]+)[ \t]*$`))
+	for _, d := range []string{"/", "|", "#", ","} {
+		part := regexp.QuoteMeta(d) + `(?:[^` + d + `\\\n]|\\.)*`
+		out = append(out, regexp.MustCompile(address+"s"+part+part+regexp.QuoteMeta(d)+`[gpIiMme0-9]*w[ \t]+([^\s;}]+)[ \t]*$`))
+	}
+	return out
+}()
+
+func (s *shell) sed(_ string, args []string) string {
+	scripts := append(values(args, 'e', "--expression"), mapped(values(args, 'f', "--file"), s.content)...)
+	ops := operands(args, "-e", "-f", "-l", "--expression", "--file", "--line-length")
+	for i, a := range args { // -ne SCRIPT, whose value is no operand
+		if len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, "e") && !strings.HasPrefix(a, "-i") && i+1 < len(args) && len(ops) > 0 && ops[0] == args[i+1] {
+			ops = ops[1:]
+		}
+	}
+	if len(scripts) == 0 && len(ops) > 0 {
+		scripts, ops = ops[:1], ops[1:]
+	}
+	for _, script := range scripts {
+		for _, re := range sedWrites {
+			for _, m := range re.FindAllStringSubmatch(script, -1) {
+				s.write(m[1])
+			}
+		}
+	}
+	if yes, suffix := inPlace(args); yes {
+		s.write(ops...)
+		for _, f := range ops {
+			if suffix != "" && !strings.Contains(suffix, "*") {
+				s.write(f + suffix)
+			}
+		}
+		return ""
+	}
+	if len(ops) == 0 && len(scripts) == 1 {
+		if m := regexp.MustCompile(`^s([/|#,])(.*?)[/|#,](.*?)[/|#,]$`).FindStringSubmatch(scripts[0]); m != nil && !strings.ContainsAny(m[3], `\&`) {
+			return replaced(s.in, m[2], m[3])
+		}
+		return unknown
+	}
+	return unknown
+}
+
+// replaced is what a simple s command makes of each line.
+func replaced(in, pat, with string) string {
+	re, err := regexp.Compile(pat)
+	if err != nil || !known(in) {
+		return unknown
+	}
+	var out strings.Builder
+	for line := range strings.Lines(in) {
+		if at := re.FindStringIndex(line); at != nil {
+			line = line[:at[0]] + with + line[at[1]:]
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+func mapped(list []string, f func(string) string) (out []string) {
+	for _, e := range list {
+		out = append(out, f(e))
+	}
+	return out
+}
+
+// awk notes what its program prints into files, and the commands that it runs.
+func (s *shell) awk(_ string, args []string) string {
+	vars := map[string]string{}
+	for _, v := range values(args, 'v', "--assign") {
+		if name, value, ok := strings.Cut(v, "="); ok {
+			vars[name] = value
+		}
+	}
+	ops := operands(args, "-v", "-F", "-f", "-i", "--assign", "--field-separator", "--file", "--include")
+	programs := mapped(values(args, 'f', "--file"), s.content)
+	if len(programs) == 0 && len(ops) > 0 {
+		programs, ops = ops[:1], ops[1:]
+	}
+	for _, p := range programs {
+		s.awkProgram(p, vars)
+	}
+	for _, lib := range append(values(args, 'i', "--include"), values(args, 0, "--include")...) {
+		if lib == "inplace" {
+			s.write(ops...)
+		}
+	}
+	return unknown
+}
+
+func (s *shell) awkProgram(src string, vars map[string]string) {
+	toks := tokens(src, awkWords)
+	for i := range toks {
+		if t := &toks[i]; t.kind == 'a' { // a name with a value that is known
+			if v, ok := vars[t.text]; ok {
+				*t = token{'"', v}
+			}
+		}
+	}
+	for i, t := range toks {
+		if t.kind == 'a' && t.text == "system" && at(toks, i+2).kind == '"' && at(toks, i+3).text == ")" {
+			s.sub().script(toks[i+2].text)
+		}
+		if t.kind != 'a' || t.text != "print" && t.text != "printf" {
+			continue
+		}
+		depth := 0
+		for j := i + 1; j < len(toks); j++ {
+			switch u := toks[j]; {
+			case u.kind == '"' || u.kind == 'a':
+			case u.text == "(" || u.text == "[":
+				depth++
+			case u.text == ")" || u.text == "]":
+				depth--
+			case u.text == ";" || u.text == "}" || u.text == "\n":
+				depth = -1
+			case u.text == ">" && depth == 0:
+				if at(toks, j+1).text == ">" && at(toks, j+1).kind == 'p' {
+					j++
+				}
+				if to := at(toks, j+1); to.kind == '"' && endsStatement(at(toks, j+2)) {
+					s.write(to.text)
+				}
+				depth = -1
+			case u.text == "|" && depth == 0:
+				if to := at(toks, j+1); to.kind == '"' {
+					s.sub().script(to.text)
+				}
+				depth = -1
+			}
+			if depth < 0 {
+				break
+			}
+		}
+	}
+}
+
+func endsStatement(t token) bool {
+	return t.kind == 0 || t.kind == 'p' && strings.Contains(";}\n)", t.text)
+}
+
+// saving finds the commands of vim and ed that write.
+var saving = regexp.MustCompile(`(?m)^[\s:]*(?:%|\d+(?:,\d+)?|1,\$|sil(?:ent)?!?\s+)?\s*(?:(w|wq|wa|wqa|wall|x|xa|xit|up|update|write)!?)(?:[ \t]+([^\s|]+))?[ \t]*$`)
+
+// editor follows vim, ex and ed by the commands that they are given.
+func (s *shell) editor(name string, args []string) {
+	valued := []string{"-c", "--cmd", "-S", "-u", "-U", "-i", "-s", "-T", "-p"}
+	if name != "vim" && name != "nvim" && name != "vi" || hasFlag(args, 'e', 'E') {
+		valued = []string{"-c", "--cmd", "-S", "-u", "-U", "-i", "-p"}
+	}
+	var commands, files []string
+	rest := args
+	for len(rest) > 0 {
+		a := rest[0]
+		rest = rest[1:]
+		switch {
+		case contains(valued, a) || strings.HasSuffix(a, "c") && len(a) > 2 && a[0] == '-' && a[1] != '-': // -sc
+			if len(rest) > 0 {
+				if a == "-S" || a == "-s" {
+					commands = append(commands, s.content(rest[0]))
+				} else if strings.HasSuffix(a, "c") || a == "--cmd" {
+					commands = append(commands, rest[0])
+				}
+				rest = rest[1:]
+			}
+		case strings.HasPrefix(a, "+"):
+			commands = append(commands, a[1:])
+		case a != "" && a[0] == '-':
+		default:
+			files = append(files, a)
+		}
+	}
+	if (name == "ed" || name == "ex" || hasFlag(args, 'e', 'E', 's')) && known(s.in) {
+		commands = append(commands, s.in)
+	}
+	if hasFlag(args, 'R') {
+		return
+	}
+	for _, c := range commands {
+		for _, part := range append([]string{c}, strings.Split(c, "|")...) {
+			for _, m := range saving.FindAllStringSubmatch(part, -1) {
+				if m[2] != "" {
+					s.write(m[2])
+				} else {
+					s.write(files...)
+				}
+			}
+		}
+	}
+}
+
+// perl and ruby edit in place, or run code.
+func (s *shell) perl(name string, args []string) {
+	inline, suffix := false, ""
+	var files, codes []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case len(a) < 2 || a[0] != '-':
+			files = append(files, a)
+		case strings.IndexByte("MmIrC", a[1]) >= 0:
+		default:
+			letters := a[1:]
+			if at := strings.IndexByte(letters, 'i'); at >= 0 {
+				inline = true
+				if !strings.HasSuffix(letters, "e") && !strings.HasSuffix(letters, "E") {
+					suffix = letters[at+1:] // -i.bak
+					continue
+				}
+			}
+			if strings.HasSuffix(letters, "e") || strings.HasSuffix(letters, "E") {
+				if i++; i < len(args) {
+					codes = append(codes, args[i])
+				}
+			}
+		}
+	}
+	if inline && len(codes) > 0 {
+		s.write(files...)
+		for _, f := range files {
+			if suffix != "" {
+				s.write(f + suffix)
+			}
+		}
+	}
+	l := perlCode
+	if name == "ruby" {
+		l = rubyCode
+	}
+	if len(codes) == 0 && (len(files) == 0 || files[0] == "-") && known(s.in) {
+		codes = append(codes, s.in)
+	}
+	for _, c := range codes {
+		s.codeText(l, c)
+	}
+}
