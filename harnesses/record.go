@@ -74,6 +74,9 @@ type scrubber struct {
 var (
 	idKeys = []string{"session_id", "agent_id", "prompt_id", "turn_id", "tool_use_id", "tool_call_id", "call_id"}
 	moving = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	paths  = regexp.MustCompile(`("(?:agent_)?transcript_path": ?)"[^"]*"`)
+	groups = regexp.MustCompile(`PGID: \d+`)
+	hexID  = regexp.MustCompile(`\b[0-9a-f]{16,17}\b`)
 	longID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
@@ -107,6 +110,9 @@ func (s *scrubber) scrub(data []byte) []byte {
 		text = strings.ReplaceAll(text, id, s.ids[id])
 	}
 	text = moving.ReplaceAllString(text, "2026-11-01T10:00:00Z")
+	text = paths.ReplaceAllString(text, `$1"/home/person/transcript.jsonl"`)
+	text = groups.ReplaceAllString(text, "PGID: 1")
+	text = hexID.ReplaceAllString(text, "0000000000000000")
 	text = longID.ReplaceAllString(text, "00000000-0000-0000-0000-000000000000")
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(text), "", "  ") != nil {
