@@ -246,7 +246,9 @@ func (w *writer) tasklock(c call) {
 	if strings.HasSuffix(c.text[:i], `\`) {
 		return
 	}
-	w.out = append(w.out, edit{c.behind(i), " --owner " + quoted(w.Owner)})
+	if place := c.behind(i); place >= 0 {
+		w.out = append(w.out, edit{place, " --owner " + quoted(w.Owner)})
+	}
 }
 
 // operand is the first word that is no flag.
@@ -290,5 +292,7 @@ func (w *writer) gitCall(c call) {
 	if c.env > 0 {
 		at = c.words[c.env]
 	}
-	w.git = append(w.git, edit{c.before(int(at.Pos().Offset())), ownerVariable + "=" + quoted(w.Owner) + " "})
+	if place := c.before(int(at.Pos().Offset())); place >= 0 {
+		w.git = append(w.git, edit{place, ownerVariable + "=" + quoted(w.Owner) + " "})
+	}
 }

@@ -90,6 +90,11 @@ func (r Request) edits(text string) (out []edit, ok bool) {
 	if len(text) > maxCommand || strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen || strings.ContainsAny(text, "\x00\r") {
 		return nil, false
 	}
+	defer func() {
+		if recover() != nil { // a command that the parser has never seen
+			out, ok = nil, false
+		}
+	}()
 	w := &writer{Request: r, dirs: []string{""}}
 	if !w.script(whole(text), 0) || w.unsure {
 		return nil, false
@@ -122,7 +127,7 @@ func (w *writer) script(s script, depth int) bool {
 		case *syntax.CmdSubst: // in backquotes a backslash shifts what follows
 			return !n.Backquotes || !strings.Contains(s.of(n), `\`)
 		case *syntax.FuncDecl:
-			w.unsure = w.unsure || slices.Contains(programs, n.Name.Value)
+			w.unsure = w.unsure || n.Name == nil || slices.Contains(programs, n.Name.Value)
 		case *syntax.DeclClause:
 			w.exports(n.Args)
 		case *syntax.CallExpr:

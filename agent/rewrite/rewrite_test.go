@@ -102,6 +102,10 @@ var lines = []string{
 	`timeout 5 sh -c 'tasklock "$1" k§' _ list`,
 	`sh -c 'tasklock§ "$@"' _ release k`,
 	`sh -c 'tasklock '"list§"`,
+	`sh -c 'tasklock acquire k --reason '\''a b'\''§'`,
+	`sh -c 'tasklock acquire '\''a b'\'' c§; ¤git commit -m '\''x y'\'''`,
+	`eval 'sh -c '\''tasklock list§'\'''`,
+	`sh -c 'echo '\''tasklock list'\'''`,
 	`sh -c 'echo $1; tasklock list§' tasklock 'tasklock list'`,
 
 	// git, where there is a guard.
@@ -169,6 +173,7 @@ var lines = []string{
 	"echo `tasklock show \\\"k\\\"`",
 	`tasklock list\`,
 	"tasklock list\r\n",
+	`()tasklock list`,
 	`[[ tasklock = git ]] && ((tasklock = 1))`,
 	`for tasklock in list; do echo $tasklock; done`,
 }

@@ -10,7 +10,8 @@ import (
 // it may be a part of it, in quotes.
 type script struct {
 	text       string
-	begin, end []int // of each byte; nil: the text is the whole command
+	begin, end []int // of each byte, -1 where nothing can be put; nil: the text is the whole command
+	tail       int   // inside of empty quotes at the end, 0: there are none
 }
 
 func whole(text string) script { return script{text: text} }
@@ -18,24 +19,30 @@ func whole(text string) script { return script{text: text} }
 // of is the source of a node.
 func (s script) of(n syntax.Node) string { return s.text[n.Pos().Offset():n.End().Offset()] }
 
-// before is the place in the command where text goes that stands before the byte.
+// before is the place in the command where text goes that stands before the byte; -1
+// if there is none.
 func (s script) before(i int) int {
-	if s.begin == nil {
+	switch {
+	case s.begin == nil:
 		return i
+	case i < len(s.begin):
+		return s.begin[i]
+	case s.tail > 0:
+		return s.tail
 	}
-	return s.begin[i]
+	return -1
 }
 
 // behind is the place of text that stands behind the byte before i.
 func (s script) behind(i int) int {
-	if s.begin == nil || i == 0 {
-		return i
+	if s.begin == nil || i == 0 || s.end[i-1] < 0 {
+		return s.before(i)
 	}
 	return s.end[i-1]
 }
 
-// inner is the text that a word has, if it is all in quotes and only the shell
-// inside puts values in. A variable in double quotes stands for itself: whatever
+// inner is the text that a word has, if it is all in quotes, or a quote that is
+// escaped between them, and only the shell inside puts values in. A variable in double quotes stands for itself: whatever
 // its value is, it is one that somebody else put there.
 func (s script) inner(word *syntax.Word) (out script, ok bool) {
 	var text strings.Builder
@@ -51,16 +58,26 @@ func (s script) inner(word *syntax.Word) (out script, ok bool) {
 	}
 	for _, part := range word.Parts {
 		from, to := int(part.Pos().Offset()), int(part.End().Offset())
+		out.tail = 0
 		switch p := part.(type) {
 		case *syntax.SglQuoted:
 			if p.Dollar {
 				return script{}, false
+			}
+			if p.Value == "" {
+				out.tail = s.before(from + 1)
 			}
 			add(s.text[from+1:to-1], from+1, to-1)
 		case *syntax.DblQuoted:
 			if p.Dollar || !doubleQuoted(s, p, add) {
 				return script{}, false
 			}
+		case *syntax.Lit:
+			if t := s.text[from:to]; t != `\'` && t != `\"` {
+				return script{}, false
+			}
+			text.WriteByte(s.text[from+1])
+			out.begin, out.end = append(out.begin, -1), append(out.end, -1)
 		default:
 			return script{}, false
 		}
