@@ -22,9 +22,11 @@ var layers = [][]string{
 	{"lock"},
 	{"lock/locktest"},
 	{"task"},
-	{"runner", "legacy", "agent/rewrite", "internal/shellwrites"},
+	{"runner", "agent/rewrite", "internal/shellwrites"},
 	{"agent", "schedule"},
-	{"server", "mcpserver"},
+	{"server", "mcpserver", "legacy"},
+	{"agent", "schedule"},
+	{"server", "mcpserver", "legacy"},
 	{"cli"},
 }
 

@@ -15,7 +15,7 @@ import (
 func foreign(url string) (system, place string, ok bool) {
 	system, place, _ = strings.Cut(url, ":")
 	switch system {
-	case "steroids", "cat", "pi", "aitasks":
+	case "steroids", "cat", "pi", "aitasks", "percolate":
 		return system, place, true
 	}
 	return "", "", false
@@ -119,6 +119,8 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 		return legacy.CAT(a.path(place), a.Now())
 	case "pi":
 		return legacy.Pi(a.path(place), a.Now())
+	case "percolate":
+		return legacy.Percolate(a.path(place), a.Now())
 	}
 	if a.Special.Files == nil {
 		return legacy.Source{}, errors.ErrUnsupported

@@ -37,7 +37,8 @@ least, with new tokens: their holders cannot renew in the old store any more, st
 and take them again in the new one.
 
 --from also reads the lists and locks of other systems, which are not changed:
-steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE or aitasks:REMOTE#BRANCH.
+steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE or aitasks:REMOTE#BRANCH, and
+percolate:FILE, rows of its schedules and locks as JSON or CSV.
 Locks that are held there need --force. They keep their owner, host, process,
 worktree and age. A lock that cannot be read is held by unknown:FILE. What is
 damaged is reported, and the exit code is 9. The same command can be repeated.`,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -304,11 +305,10 @@ func (a *adoption) hold(l Lock) error {
 		Within: task.WithinNew(a.tasks[l.Key].Section), DryRun: a.r.DryRun,
 	}
 	_, err := lock.Acquire(a.ctx, a.st, req)
-	var held *lock.HeldError
-	if errors.As(err, &held) && held.Key != l.Key { // someone else works in its section: the lock on the task stands alone
-		around := *held
-		req.Within = nil
-		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil {
+	var held, around *lock.HeldError
+	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lock.ErrLost) {
+		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
+		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil && around != nil {
 			a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, around.Key, around.Owner)
 		}
 	}
@@ -326,5 +326,38 @@ func (a *adoption) hold(l Lock) error {
 	return nil
 }
 
-// jobs adds schedules, paused and without a command.
-func (a *adoption) jobs() error { return nil }
+// jobs adds schedules, paused and without a command: what they did there is in
+// the environment, for the person who fills it in.
+func (a *adoption) jobs() error {
+	for _, j := range a.r.Source.Jobs {
+		env := map[string]string{}
+		for name, text := range map[string]string{"SCHEDULE_ID": j.ID, "SCHEDULE_SPEC": within(j.Spec, 16<<10), "SCHEDULE_DISABLED": disabled(j.Disabled)} {
+			if text != "" {
+				env[name] = text
+			}
+		}
+		_, err := schedule.Apply(a.ctx, a.st, schedule.ApplyRequest{
+			Jobs: []schedule.Job{{Name: j.Name, Cron: j.Cron, Env: env, Paused: true}}, New: true, By: a.r.By, DryRun: a.r.DryRun,
+		})
+		var there *schedule.ExistsError
+		switch {
+		case err == nil:
+			a.out.Jobs++
+		case errors.As(err, &there):
+			a.out.Already++
+		case theirFault(err):
+			a.leave(j.where, fmt.Errorf("%s: %w", j.Name, err))
+		default:
+			return err
+		}
+		a.tell(1)
+	}
+	return nil
+}
+
+func disabled(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return ""
+}

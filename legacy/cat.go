@@ -1,11 +1,9 @@
 package legacy
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -79,24 +77,8 @@ func slashed(name string) (ids []string) {
 // parseCAT reads a lock file as far as it goes.
 func parseCAT(text string) (l Lock) {
 	fields := map[string]string{}
-	if object := map[string]any{}; strings.HasPrefix(strings.TrimSpace(text), "{") {
-		dec := json.NewDecoder(strings.NewReader(text))
-		dec.UseNumber()
-		if err := dec.Decode(&object); err != nil {
-			l.doubt("%v", err)
-			fields = torn(text)
-		}
-		for name, value := range object {
-			switch v := value.(type) {
-			case string:
-				fields[name] = v
-			case json.Number:
-				fields[name] = v.String()
-			case nil:
-			default:
-				l.doubt("%s is neither text nor a number", within(name, 40))
-			}
-		}
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		fields = l.object(text)
 	} else {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)
@@ -125,20 +107,3 @@ func parseCAT(text string) (l Lock) {
 	}
 	return l
 }
-
-// torn finds the texts in an object that is cut or otherwise damaged.
-func torn(text string) map[string]string {
-	fields := map[string]string{}
-	for _, m := range pair().FindAllStringSubmatch(text, -1) {
-		value, err := strconv.Unquote(m[2])
-		if err != nil {
-			value = strings.Trim(m[2], `"`)
-		}
-		if _, twice := fields[m[1]]; !twice {
-			fields[m[1]] = value
-		}
-	}
-	return fields
-}
-
-var pair = lazily(`"([a-zA-Z_]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[0-9]+)`)

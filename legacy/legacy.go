@@ -87,9 +87,11 @@ type Section struct {
 
 // A Job is a schedule.
 type Job struct {
-	Name string
-	Cron string
-	Spec string // what it ran there, for people
+	Name     string
+	Cron     string
+	ID       string // there
+	Spec     string // what it ran there, for people
+	Disabled bool   // there
 
 	where string
 }

@@ -3,7 +3,10 @@ package legacy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strconv"
 	"strings"
@@ -51,6 +54,50 @@ func (l *Lock) at(what string, t time.Time, err error) time.Time {
 	}
 	return t
 }
+
+// object reads the texts and numbers of an object in JSON, as far as it goes.
+func (l *Lock) object(text string) map[string]string {
+	object, fields := map[string]any{}, map[string]string{}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	err := dec.Decode(&object)
+	if _, more := dec.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
+		l.doubt("%v", err)
+		fields = torn(text)
+	}
+	for name, value := range object {
+		switch v := value.(type) {
+		case string:
+			fields[name] = v
+		case json.Number:
+			fields[name] = v.String()
+		case nil:
+		default:
+			l.doubt("%s is neither text nor a number", within(name, 40))
+		}
+	}
+	return fields
+}
+
+// torn finds the texts and numbers in an object that is cut or otherwise damaged.
+func torn(text string) map[string]string {
+	fields := map[string]string{}
+	for _, m := range pair().FindAllStringSubmatch(text, -1) {
+		value, err := strconv.Unquote(m[2])
+		if err != nil {
+			value = strings.Trim(m[2], `"`)
+		}
+		if _, twice := fields[m[1]]; !twice {
+			fields[m[1]] = value
+		}
+	}
+	return fields
+}
+
+var pair = lazily(`"([a-zA-Z_]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[0-9]+)`)
 
 // addLock keeps a lock unless it is over, beyond doubt.
 func (s *Source) addLock(l Lock, now time.Time) {

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -33,6 +34,15 @@ var lockForms = []lockForm{
 		return readPi(files(map[string]string{".pi/messenger/swarm/locks/task-1.lock": text}), now)
 	}, "task-1", func(text string) bool {
 		return regexp.MustCompile(`^\s*\d+\s*@\s*\d+\.?\d*\s*$`).MatchString(text)
+	}},
+	{"Percolate", fmt.Sprintf(`{"process_id": "pod1-12345-a1b2c3", "acquired_at": %d.5, "expires_at": %d.5}`, ago(time.Minute), ago(-4*time.Minute)), func(text string) (Source, error) {
+		row, err := json.Marshal([]map[string]string{{"key": "task_lock:digest:abc", "value": text}})
+		if err != nil {
+			return Source{}, err
+		}
+		return readPercolate(files(map[string]string{"locks.json": string(row)}), []string{"locks.json"}, now)
+	}, "job:digest", func(text string) bool {
+		return json.Valid([]byte(text)) && (strings.Contains(text, "expires_at") || strings.Contains(text, "released_at"))
 	}},
 }
 

@@ -1,0 +1,242 @@
+package legacy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// percolateLock begins the keys of its locks, in a table of settings.
+const percolateLock = "task_lock:"
+
+var (
+	podProcess = lazily(`^(.+)-(\d{1,9})-([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9A-Za-z]+)$`) // host-pid-uuid
+	weekday    = lazily(`^(?:\S+\s+){4}\S*\d`)
+)
+
+// Percolate reads the schedules of Percolate, and the locks on them, from what its
+// database has exported: a file of rows in JSON or CSV, or a folder of such files.
+// A row with a cron expression is a schedule. A row whose key begins with
+// task_lock: is a lock.
+func Percolate(place string, now time.Time) (s Source, err error) {
+	dir, names := filepath.Dir(place), []string{filepath.Base(place)}
+	fi, err := os.Stat(place)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("%w: %w", driver.ErrMissing, err)
+	case err != nil:
+		return s, err
+	case fi.IsDir():
+		dir, names = place, nil
+	}
+	f, done, err := openFolder(dir)
+	if err != nil {
+		return s, err
+	}
+	defer done()
+	for _, suffix := range []string{".json", ".jsonl", ".csv"} {
+		if !fi.IsDir() {
+			break
+		}
+		more, err := f.list(".", suffix)
+		if err != nil {
+			return s, err
+		}
+		names = append(names, more...)
+	}
+	return readPercolate(f, names, now)
+}
+
+func readPercolate(f folder, names []string, now time.Time) (s Source, err error) {
+	p := percolate{jobs: map[string]string{}}
+	for _, name := range names {
+		text, err := f.readUpTo(name, maxLog)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", name, err)
+		}
+		rows, err := rowsOf(name, text)
+		if err != nil {
+			return s, fmt.Errorf("%w: %s: %w", driver.ErrDamaged, name, err)
+		}
+		for i, row := range rows {
+			where := fmt.Sprintf("%s, row %d", path.Base(name), i+1)
+			switch {
+			case row["cron"] != "" || row["schedule"] != "":
+				p.schedule(row, where)
+			case strings.HasPrefix(row["key"], percolateLock):
+				p.locks = append(p.locks, percolateRow{row, where})
+			}
+		}
+	}
+	for _, l := range p.locks { // the names of jobs are known now
+		p.lock(l, now)
+	}
+	if p.out.empty() {
+		return p.out, fmt.Errorf("%w: no rows with a cron expression, and none whose key begins with %s", driver.ErrMissing, percolateLock)
+	}
+	return p.out, nil
+}
+
+type percolateRow struct {
+	text  map[string]string
+	where string
+}
+
+// percolate is one reading of its tables.
+type percolate struct {
+	jobs  map[string]string // id → name of the job
+	locks []percolateRow
+	out   Source
+}
+
+func (p *percolate) schedule(row map[string]string, where string) {
+	id, cron := row["id"], strings.TrimSpace(cmp.Or(row["cron"], row["schedule"]))
+	name := strings.NewReplacer("/", "-", "@", "-").Replace(oneLine(cmp.Or(row["name"], row["task"], id), schedule.MaxName))
+	taken := func(name string) bool {
+		return slices.ContainsFunc(p.out.Jobs, func(j Job) bool { return j.Name == name })
+	}
+	if schedule.CheckName(name) != nil {
+		name = "schedule " + within(mended(id), 60)
+	}
+	if taken(name) { // names need not differ there
+		name = within(name, schedule.MaxName-40) + " " + within(mended(id), 36)
+	}
+	if name != row["name"] {
+		p.out.warning(where, "the job is called %s here, %q there", name, within(row["name"], 60))
+	}
+	if _, err := schedule.ParseCron(cron, ""); err != nil {
+		p.out.problem(where, "%s: %v", name, err)
+		return
+	}
+	if taken(name) {
+		p.out.problem(where, "a second schedule %s", name)
+		return
+	}
+	if weekday().MatchString(cron) {
+		p.out.warning(where, "%s: check the weekday in %q: 0 is Sunday here, and was Monday there", name, cron)
+	}
+	if p.jobs[id] = name; id == "" {
+		delete(p.jobs, id)
+	}
+	disabled := strings.ToLower(cmp.Or(row["disabled"], row["disabled_at"]))
+	off := !slices.Contains([]string{"", "false", "f", "0", "no"}, disabled)
+	p.out.Jobs = append(p.out.Jobs, Job{Name: name, Cron: cron, ID: id, Spec: row["spec"], Disabled: off, where: where})
+}
+
+// lock reads one: the key is task_lock:<name>:<id>, the value an object.
+func (p *percolate) lock(r percolateRow, now time.Time) {
+	name := strings.TrimPrefix(r.text["key"], percolateLock)
+	if i := strings.LastIndexByte(name, ':'); i > 0 {
+		if job, there := p.jobs[name[i+1:]]; there {
+			name = job
+		} else {
+			name = name[:i]
+		}
+	}
+	l := Lock{Key: "job:" + strings.NewReplacer("/", "-", "@", "-").Replace(name), where: r.where}
+	fields := l.object(r.text["value"])
+	if fields["released_at"] != "" && len(l.doubts) == 0 {
+		p.out.Expired++
+		return
+	}
+	l.Owner = fields["process_id"]
+	if m := podProcess().FindStringSubmatch(l.Owner); m != nil {
+		l.Host = m[1]
+		l.process(m[2])
+	}
+	since, err := unix(fields["acquired_at"], time.Second)
+	l.Since = l.at("acquired_at", since, err)
+	until, err := unix(fields["expires_at"], time.Second)
+	l.Until = l.at("expires_at", until, err)
+	p.out.addLock(l, now)
+}
+
+// rowsOf reads the rows of a table: CSV with a head, an array, an object whose
+// members are arrays, or one object on each line.
+func rowsOf(name, text string) (rows []map[string]string, err error) {
+	if strings.HasSuffix(name, ".csv") {
+		return csvRows(text)
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec.UseNumber()
+	for {
+		var v any
+		if err := dec.Decode(&v); errors.Is(err, io.EOF) {
+			return rows, nil
+		} else if err != nil {
+			return nil, err
+		}
+		rows = append(rows, jsonRows(v)...)
+	}
+}
+
+func jsonRows(v any) (rows []map[string]string) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			rows = append(rows, jsonRows(e)...)
+		}
+	case map[string]any:
+		row := map[string]string{}
+		for name, value := range v {
+			if list, ok := value.([]any); ok && v["id"] == nil && v["key"] == nil {
+				rows = append(rows, jsonRows(list)...)
+				continue
+			}
+			row[strings.ToLower(name)] = column(value)
+		}
+		if len(row) > 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// column is a value as text.
+func column(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func csvRows(text string) (rows []map[string]string, err error) {
+	all, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(text, "\ufeff"))).ReadAll()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	for _, record := range all[1:] {
+		row := map[string]string{}
+		for i, name := range all[0] {
+			row[strings.ToLower(strings.TrimSpace(name))] = record[i]
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
