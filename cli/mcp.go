@@ -55,7 +55,7 @@ func newMCPCmd(a *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve coding agents that speak the Model Context Protocol",
-		Long: `Offer acquire, claim, complete, release, status and wait as tools of the Model
+		Long: `Offer acquire, add, claim, complete, release, status, tasks and wait as tools of the Model
 Context Protocol, on stdin and stdout to the program that started this one. The
 server renews what it holds. When the program closes its end or dies, the server
 ends and gives everything back; when the server is killed, it is free at once.

@@ -15,7 +15,7 @@ import (
 func (o *verbOptions) nextFlags(cmd *cobra.Command) {
 	n := &nextOptions{}
 	n.noWait = true
-	n.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
+	n.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL, none: true}
 	f := cmd.Flags()
 	f.BoolVar(&n.claim, "next", false, "claim the next task in the same commit")
 	f.StringVar(&n.section, "section", "", "with --next: only from this section")

@@ -40,7 +40,7 @@ var verbs = map[string]task.Verb{
 
 // complete reports with the token of the claim, and goes on holding it if that
 // did not succeed.
-func (s *Server) complete(ctx context.Context, _ *call, in completeArgs) (Result, error) {
+func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result, error) {
 	verb, ok := verbs[in.Outcome]
 	if !ok {
 		return Result{}, &lock.InvalidError{What: "outcome", Rule: "must be completed, failed, blocked or review"}
@@ -63,14 +63,20 @@ func (s *Server) complete(ctx context.Context, _ *call, in completeArgs) (Result
 	if verb == task.Block {
 		d.Reason, d.Result = in.Summary, nil
 	}
-	out, err := task.Do(ctx, s.o.Store, d)
-	if err != nil && !errors.Is(err, lock.ErrLost) {
-		return Result{}, err
+	do := func() (out task.DoResult, r Result, err error) {
+		out, err = task.Do(ctx, s.o.Store, d)
+		return out, Result{Next: "call claim for the next task"}, err
 	}
-	r := Result{State: completed, Next: "call claim for the next task"}
-	if err != nil {
+	if in.Next {
+		do = func() (task.DoResult, Result, error) { return s.doNext(ctx, c, h, d) }
+	}
+	out, r, err := do()
+	switch {
+	case errors.Is(err, lock.ErrLost):
 		r = s.failure(err)
-	} else {
+	case err != nil:
+		return Result{}, err
+	default:
 		r.Task, _ = name(out.Tasks[0].ID)
 		if r.State = string(out.Tasks[0].Status); verb == task.Complete {
 			r.State = completed
@@ -82,6 +88,25 @@ func (s *Server) complete(ctx context.Context, _ *call, in completeArgs) (Result
 	})
 	s.end(h, r)
 	return r, nil
+}
+
+// doNext completes the task of a handle and claims the next one, both or neither.
+func (s *Server) doNext(ctx context.Context, c *call, h *handle, d task.DoRequest) (task.DoResult, Result, error) {
+	n := newHandle(nil, nil)
+	n.only = h.only
+	life, end := context.WithCancel(s.ctx) // the lease outlives the call
+	leave := context.AfterFunc(ctx, end)
+	defer leave()
+	out, next, lease, err := task.DoAndHoldNext(life, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
+	if err != nil || next == nil {
+		end()
+		return out, Result{Next: "nothing is ready: call claim with wait_seconds 45, or stop"}, err
+	}
+	claimed, err := s.took(ctx, n, taken{lease, &next.Task}, nil)
+	if err != nil { // nobody is there to receive it; the completion stands
+		return out, Result{Next: "call claim for the next task"}, nil
+	}
+	return out, Result{Claimed: &claimed}, nil
 }
 
 // end remembers how a handle ended.

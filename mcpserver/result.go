@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -11,8 +12,9 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// Result is what every tool answers. Nothing in it was written by others but
-// UntrustedText and names that cannot be mistaken for a sentence.
+// Result is what every tool answers. Nothing in it was written by others but the
+// texts of tasks, which say what is to be done, UntrustedText, and names that
+// cannot be mistaken for a sentence.
 type Result struct {
 	State string `json:"state"`
 
@@ -22,6 +24,9 @@ type Result struct {
 	Token  int64            `json:"token,omitempty"`
 	Tokens map[string]int64 `json:"tokens,omitempty"` // of each key
 
+	Text    string  `json:"text,omitempty"`    // of the task: title, description
+	Claimed *Result `json:"claimed,omitempty"` // by a complete with next
+
 	Key              string `json:"key,omitempty"`
 	Holder           string `json:"holder,omitempty"`
 	ExpiresInSeconds int    `json:"expires_in_seconds,omitempty"`
@@ -30,6 +35,7 @@ type Result struct {
 
 	Mine   []Line `json:"mine,omitempty"`
 	Others []Line `json:"others,omitempty"`
+	Tasks  []Line `json:"tasks,omitempty"`
 	More   int    `json:"more,omitempty"`
 
 	Code    string `json:"code,omitempty"`
@@ -39,8 +45,11 @@ type Result struct {
 	UntrustedText string `json:"untrusted_text,omitempty"`
 }
 
-// Line is one lock in a list.
+// Line is one lock or one task in a list.
 type Line struct {
+	Task             string `json:"task,omitempty"`
+	Title            string `json:"title,omitempty"`
+	Section          string `json:"section,omitempty"`
 	Key              string `json:"key,omitempty"` // empty: it is no plain name
 	State            string `json:"state,omitempty"`
 	Lease            string `json:"lease,omitempty"`
@@ -60,6 +69,8 @@ const (
 	lost      = "lost"
 	nothing   = "nothing_ready"
 	completed = "completed"
+	listed    = "listed"
+	added     = "added"
 	refused   = "error"
 )
 
@@ -73,27 +84,45 @@ const maxText = 200
 func untrusted(texts ...string) string {
 	var words []string
 	for _, t := range texts {
-		t = strings.Map(func(r rune) rune {
-			switch {
-			case unicode.IsSpace(r):
-				return ' '
-			case r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
-				return -1
-			}
-			return r
-		}, t)
-		if t = strings.Join(strings.Fields(t), " "); t != "" {
+		if t = oneLine(t); t != "" {
 			words = append(words, t)
 		}
 	}
-	text := []rune(strings.Join(words, " | "))
-	switch {
-	case len(text) == 0:
-		return ""
-	case len(text) > maxText:
-		text = append(text[:maxText-1], '…')
+	if text := short(strings.Join(words, " | "), maxText); text != "" {
+		return warning + text
 	}
-	return warning + string(text)
+	return ""
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(strings.Map(shown, s)), " ") }
+
+func short(s string, n int) string {
+	if text := []rune(s); len(text) > n {
+		return string(text[:n-1]) + "…"
+	}
+	return s
+}
+
+// shown drops what does not show or moves what stands beside it.
+func shown(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case unicode.IsSpace(r):
+		return ' '
+	case r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		return -1
+	}
+	return r
+}
+
+// textOf is what is to be done, and how to read the rest if that is long.
+func textOf(t task.Task) string {
+	text, left := t.Text()
+	if text = strings.Map(shown, text); left > 0 {
+		text += fmt.Sprintf("\n… and %d bytes more: call tasks with {\"task\": %q}", left, t.ID)
+	}
+	return text
 }
 
 // name returns a key or an owner if it is a plain name: no spaces, nothing that
@@ -111,7 +140,7 @@ func name(s string) (plain, text string) {
 // granted is the result of an acquisition.
 func granted(h *handle) Result {
 	g := h.lease.Grant()
-	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Next: "work, then call release with this lease", UntrustedText: h.about}
+	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Next: "work, then call release with this lease", Text: h.text}
 	for _, k := range g.Keys {
 		if plain, _ := name(k.Key); plain != "" {
 			r.Tokens[plain] = k.Token
@@ -128,7 +157,7 @@ func granted(h *handle) Result {
 
 // inTheWay is the result when someone is.
 func (s *Server) inTheWay(h *lock.HeldError) Result {
-	r := Result{State: held, Position: h.Position, Waiters: h.Ahead, Next: "call again with wait_seconds 45 to stand in line, or do something else first"}
+	r := Result{State: held, Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue"}
 	var key, owner string
 	r.Key, key = name(h.Key)
 	r.Holder, owner = name(h.Owner)

@@ -20,7 +20,8 @@
 // # Failure
 //
 // "Held by another" is a result, not an error. A call that is cancelled, or
-// whose client is gone, leaves the queue and releases nothing else. Text of
+// whose client is gone, leaves the queue and releases nothing else. The text of
+// a task is the work that was asked for and appears as it is; other text of
 // others appears only in the field untrusted_text: see result.go.
 package mcpserver
 
@@ -202,13 +203,14 @@ type handle struct {
 	where  string
 	keys   []string
 	take   takeFunc
+	only   string // a claim of the next task: the section it was asked for in
 
 	busy sync.Mutex // one call at a time
 
 	// Written under busy and the server's mutex, read under either:
 	lease *lock.Lease // nil while it waits
 	task  string      // its id, if this is a claim
-	about string      // what others wrote about it
+	text  string      // of the task
 	ended *Result     // a repeated call gets the same answer
 	used  time.Time
 }
@@ -237,7 +239,7 @@ func (s *Server) keep(h *handle) error {
 	return nil
 }
 
-// granted notes what an attempt got. The text of a task was written by others.
+// granted notes what an attempt got.
 func (s *Server) granted(h *handle, got taken) error {
 	if err := s.keep(h); err != nil {
 		return err
@@ -247,7 +249,7 @@ func (s *Server) granted(h *handle, got taken) error {
 	h.lease = got.lease
 	if t := got.task; t != nil {
 		h.task, h.keys = t.ID, []string{t.ID}
-		h.about = untrusted(t.Title, t.Description)
+		h.text = textOf(*t)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package mcpserver_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,15 +15,23 @@ import (
 func TestFewTools(t *testing.T) {
 	c := newWorld(t).stdio("alice")
 	var names []string
+	size := len(c.s.InitializeResult().Instructions)
 	for tool, err := range c.s.Tools(t.Context(), nil) {
 		c.w.must(err)
 		names = append(names, tool.Name)
+		text, err := json.Marshal(tool)
+		c.w.must(err)
+		size += len(text)
 		if strings.Contains(tool.Name+tool.Description, "force") || strings.Contains(tool.Name, "break") {
 			t.Errorf("%s: %s", tool.Name, tool.Description)
 		}
 	}
-	if got := strings.Join(names, " "); got != "acquire claim complete release status wait" {
+	if got := strings.Join(names, " "); got != "acquire add claim complete release status tasks wait" {
 		t.Error(got)
+	}
+	// names, descriptions and schemas, also what clients keep from the model
+	if tokens := float64(size) / 3.5; len(names) > 8 || tokens > 1200 {
+		t.Errorf("%d tools cost each session about %.0f tokens, at most 8 and 1,200", len(names), tokens)
 	}
 }
 
@@ -31,7 +41,7 @@ func TestNormalPath(t *testing.T) {
 	ids := w.addTasks("Core", "Parse tokens", "Print the tree")
 	c := w.stdio("alice")
 	r := w.want(c.call("claim", args{}), "acquired")
-	if r.Task != ids[0] || r.Lease == "" || r.Token == 0 || r.Tokens["section:Core"] != r.Token || !strings.HasSuffix(r.UntrustedText, ": Parse tokens") {
+	if r.Task != ids[0] || r.Lease == "" || r.Token == 0 || r.Tokens["section:Core"] != r.Token || r.Text != "Parse tokens" || r.UntrustedText != "" {
 		t.Errorf("%+v", r)
 	}
 	if !w.locked(ids[0]) {
@@ -55,6 +65,83 @@ func TestNormalPath(t *testing.T) {
 	w.want(c.call("claim", args{"task": ids[0]}), "error")
 	w.want(c.call("claim", args{"task": "Parse tokens", "section": "Core"}), "error")
 	w.want(c.call("claim", args{"task": "no such"}), "error")
+}
+
+// TestTaskTools: a session can see the list, read a task whole, and add to it.
+func TestTaskTools(t *testing.T) {
+	w := newWorld(t)
+	c := w.stdio("alice")
+	long := strings.Repeat("Zeile über Zeile\n", 1000) + "the end"
+	first := w.want(c.call("add", args{"title": "Port the parser", "description": long, "section": "Core", "priority": 1}), "added")
+	second := w.want(c.call("add", args{"title": "Ship\tit", "depends_on": []string{first.Task}}), "added")
+	w.want(c.call("add", args{"title": ""}), "error")
+	w.want(c.call("add", args{"title": "x", "depends_on": []string{"no such"}}), "error")
+
+	list := w.want(c.call("tasks", args{}), "listed")
+	if len(list.Tasks) != 2 || list.Tasks[1].Task != first.Task || list.Tasks[1].State != "ready" || list.Tasks[1].Section != "Core" || list.Tasks[0].State != "pending" || list.Tasks[0].Title != "Ship it" {
+		t.Errorf("%+v", list)
+	}
+	if l := w.want(c.call("tasks", args{"status": "ready"}), "listed"); len(l.Tasks) != 1 || l.Tasks[0].Title != "Port the parser" {
+		t.Errorf("%+v", l)
+	}
+	if l := w.want(c.call("tasks", args{"status": "completed", "section": "Core"}), "listed"); len(l.Tasks) != 0 {
+		t.Errorf("%+v", l)
+	}
+	w.want(c.call("tasks", args{"status": "done"}), "error")
+	w.want(c.call("tasks", args{"task": "no such"}), "error")
+
+	// a claim has the beginning of a long text, and says how to read the rest
+	r := w.want(c.call("claim", args{}), "acquired")
+	head, tail, ok := strings.Cut(r.Text, "\n… and ")
+	if !ok || len(head) > task.MaxText || len(head) < task.MaxText-4 || !strings.HasPrefix(r.Text, "Port the parser\n\nZeile über") || !strings.HasSuffix(tail, fmt.Sprintf("more: call tasks with {\"task\": %q}", first.Task)) {
+		t.Errorf("%d bytes, then %q", len(head), tail)
+	}
+	show := w.want(c.call("tasks", args{"task": first.Task}), "in_progress")
+	if show.Text != "Port the parser\n\n"+long || show.Holder == "" || show.UntrustedText != "" {
+		t.Errorf("%+v", show)
+	}
+	if waits := w.want(c.call("tasks", args{"task": second.Task}), "pending"); len(waits.Tasks) != 1 || waits.Tasks[0].Task != first.Task {
+		t.Errorf("%+v", waits)
+	}
+	for i := range maxLines + 5 {
+		w.addTasks("", fmt.Sprint("more ", i))
+	}
+	if l := w.want(c.call("tasks", args{}), "listed"); len(l.Tasks) != maxLines || l.More != 7 || l.Next == "" {
+		t.Errorf("%d tasks and %d more", len(l.Tasks), l.More)
+	}
+}
+
+const maxLines = 20
+
+// TestCompleteAndNext: one call completes a task and claims the next, in the
+// section that was asked for.
+func TestCompleteAndNext(t *testing.T) {
+	w := newWorld(t)
+	ids := w.addTasks("Core", "one", "two")
+	w.addTasks("", "elsewhere")
+	c := w.stdio("alice")
+	r := w.want(c.call("claim", args{"section": "Core"}), "acquired")
+	done := w.want(c.call("complete", args{"lease": r.Lease, "next": true}), "completed")
+	if done.Task != ids[0] || done.Claimed == nil || done.Claimed.Task != ids[1] || done.Claimed.Text != "two" || done.Claimed.Lease == r.Lease || !w.locked(ids[1]) || w.locked(ids[0]) {
+		t.Fatalf("%+v", done)
+	}
+	again := w.want(c.call("complete", args{"lease": r.Lease, "next": true}), "completed") // the reply may have been lost
+	if again.Claimed == nil || again.Claimed.Lease != done.Claimed.Lease {
+		t.Errorf("%+v", again)
+	}
+	last := w.want(c.call("complete", args{"lease": done.Claimed.Lease, "outcome": "failed", "next": true}), "failed")
+	if last.Claimed != nil || !strings.Contains(last.Next, "nothing is ready") || w.locked("section:Core") {
+		t.Errorf("%+v", last)
+	}
+
+	r = w.want(c.call("claim", args{}), "acquired")
+	more := w.addTasks("", "after")
+	_, err := lock.Break(t.Context(), w.st, lock.BreakRequest{Keys: []string{r.Task}, By: "bob", Reason: "test"})
+	w.must(err)
+	w.want(c.call("complete", args{"lease": r.Lease, "next": true}), "lost")
+	if w.locked(more[0]) {
+		t.Error("claimed after a loss")
+	}
 }
 
 func TestHeldIsAnAnswer(t *testing.T) {

@@ -1,0 +1,119 @@
+package mcpserver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/task"
+)
+
+// maxTitle is how much of a title a list has.
+const maxTitle = 80
+
+// tasks lists tasks, or shows one.
+func (s *Server) tasks(ctx context.Context, c *call, in tasksArgs) (Result, error) {
+	if in.Task != "" {
+		return s.show(ctx, in.Task)
+	}
+	owner, _ := s.caller(c)
+	r := task.ListRequest{Section: in.Section, Caller: owner}
+	switch st := task.Status(in.Status); {
+	case in.Status == "ready":
+		r.Ready = true
+	case in.Status == "":
+		for _, st := range task.Statuses {
+			if st.Open() {
+				r.Status = append(r.Status, st)
+			}
+		}
+	case known(st):
+		r.Status = []task.Status{st}
+	default:
+		return Result{}, &lock.InvalidError{What: "status", Rule: "must be ready or one of " + statuses()}
+	}
+	out, err := task.List(ctx, s.o.Store, r)
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{State: listed}
+	for _, t := range out.Tasks[:min(maxLines, len(out.Tasks))] {
+		res.Tasks = append(res.Tasks, taskLine(t))
+	}
+	if res.More = len(out.Tasks) - len(res.Tasks); res.More > 0 {
+		res.Next = "call tasks with a section or a status to see others"
+	}
+	return res, nil
+}
+
+func known(st task.Status) bool {
+	for _, s := range task.Statuses {
+		if s == st {
+			return true
+		}
+	}
+	return false
+}
+
+func statuses() string {
+	var names []string
+	for _, s := range task.Statuses {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+func taskLine(t task.Info) Line {
+	line := Line{State: string(t.Status), Title: short(oneLine(t.Title), maxTitle)}
+	if t.Ready {
+		line.State = "ready"
+	}
+	line.Task, _ = name(t.ID)
+	line.Section, _ = name(t.Section)
+	if t.Lock != nil && t.Lock.State == lock.Held {
+		line.Holder, _ = name(t.Lock.Owner)
+	}
+	return line
+}
+
+// show gives the whole text of a task. What workers reported about it is data.
+func (s *Server) show(ctx context.Context, ref string) (Result, error) {
+	t, err := task.Show(ctx, s.o.Store, ref)
+	if err != nil {
+		return Result{}, err
+	}
+	line := taskLine(t)
+	r := Result{State: line.State, Task: line.Task, Holder: line.Holder, Text: strings.Map(shown, t.Title+"\n\n"+t.Description)}
+	r.Text = strings.TrimRight(r.Text, "\n")
+	if line.Holder != "" {
+		r.ExpiresInSeconds = secondsUntil(t.Lock.ExpiresAt.Time)
+	}
+	if len(t.WaitsFor) > 0 {
+		r.Message = "waits for other tasks"
+		for _, id := range t.WaitsFor[:min(maxLines, len(t.WaitsFor))] {
+			plain, _ := name(id)
+			r.Tasks = append(r.Tasks, Line{Task: plain})
+		}
+		r.More = len(t.WaitsFor) - len(r.Tasks)
+	}
+	about := []string{t.BlockedReason, t.Progress}
+	if t.Result != nil {
+		about = append(about, t.Result.Summary)
+	}
+	r.UntrustedText = untrusted(about...)
+	return r, nil
+}
+
+// add puts a task on the list.
+func (s *Server) add(ctx context.Context, c *call, in addArgs) (Result, error) {
+	owner, _ := s.caller(c)
+	out, err := task.Add(ctx, s.o.Store, task.AddRequest{By: owner, Tasks: []task.New{{
+		Title: in.Title, Description: in.Description, Section: in.Section, Priority: in.Priority, DependsOn: in.DependsOn,
+	}}})
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{State: added, Next: "call claim with this task to work on it"}
+	r.Task, _ = name(out.Tasks[0].ID)
+	return r, nil
+}
