@@ -17,54 +17,77 @@ type entry struct {
 }
 
 func (e entry) install(text []byte) ([]byte, error) {
-	for depth := range e.path { // make what is around it
-		root, err := parseJSON(text)
-		if err != nil {
-			return nil, err
-		}
-		if root.at(e.path[:depth+1]...) == nil {
-			fresh := "{}"
-			if depth == len(e.path)-1 && e.key == "" {
-				fresh = "[]"
-			}
-			around := root.at(e.path[:depth]...)
-			if around.open != '{' {
-				return nil, fmt.Errorf("%s is not an object", strings.Join(e.path[:depth], "."))
-			}
-			text = insertJSON(text, around, e.path[depth], fresh, depth)
-		}
-	}
 	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	n := root.at(e.path...)
+	n, depth := root, 0
+	for ; depth < len(e.path) && n.open == '{' && n.index(e.path[depth]) >= 0; depth++ {
+		n = n.at(e.path[depth])
+	}
+	if depth < len(e.path) { // what is around it is made, in one piece with it
+		if n.open != '{' {
+			return nil, fmt.Errorf("%s is not an object", strings.Join(e.path[:depth], "."))
+		}
+		return insertJSON(text, n, e.path[depth], e.within(e.path[depth+1:]), depth), nil
+	}
 	switch {
 	case e.key != "" && n.open != '{' || e.key == "" && n.open != '[':
 		return nil, fmt.Errorf("%s holds something else", strings.Join(e.path, "."))
 	case e.key != "" && n.index(e.key) >= 0: // somebody's own entry is as good
 		return text, nil
 	case e.key == "":
-		if i := e.find(text, n); i >= 0 {
-			if sameJSON(plainJSON(text)[n.items[i].start:n.items[i].end], []byte(e.value)) {
-				return text, nil
-			}
-			if text, err = e.remove(text); err != nil { // of an earlier version
+		found := e.find(text, n)
+		if len(found) == 1 && sameJSON(plainJSON(text)[n.items[found[0]].start:n.items[found[0]].end], []byte(e.value)) {
+			return text, nil
+		}
+		if len(found) > 0 { // of an earlier version, or twice
+			if text, err = e.remove(text); err != nil {
 				return nil, err
 			}
 			return e.install(text)
 		}
 	}
-	return insertJSON(text, n, e.key, e.value, len(e.path)), nil
+	return insertJSON(text, n, e.key, e.value, depth), nil
 }
 
-// find is the place of our element in an array, or -1.
-func (e entry) find(text []byte, n *jsonNode) int {
+// within is our value with the objects around it that path names, and the array.
+func (e entry) within(path []string) string {
+	value := e.value
+	if e.key == "" {
+		value = "[" + value + "]"
+	} else {
+		value = "{" + jsonText(e.key) + ":" + value + "}"
+	}
+	for _, key := range slices.Backward(path) {
+		value = "{" + jsonText(key) + ":" + value + "}"
+	}
+	return value
+}
+
+// find are the places of our elements in an array.
+func (e entry) find(text []byte, n *jsonNode) (found []int) {
 	plain := plainJSON(text)
-	return slices.IndexFunc(n.items, func(i *jsonNode) bool { return e.ours(plain[i.start:i.end]) })
+	for i, item := range n.items {
+		if e.ours(plain[item.start:item.end]) {
+			found = append(found, i)
+		}
+	}
+	return found
 }
 
+// remove takes our value out, as often as it is there.
 func (e entry) remove(text []byte) ([]byte, error) {
+	for {
+		rest, err := e.removeOne(text)
+		if err != nil || len(rest) == len(text) {
+			return rest, err
+		}
+		text = rest
+	}
+}
+
+func (e entry) removeOne(text []byte) ([]byte, error) {
 	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
@@ -80,13 +103,15 @@ func (e entry) remove(text []byte) ([]byte, error) {
 			return text, nil // not as we wrote it
 		}
 	case e.key == "" && n.open == '[':
-		i = e.find(text, n)
+		if found := e.find(text, n); len(found) > 0 {
+			i = found[0]
+		}
 	}
 	if i < 0 {
 		return text, nil
 	}
-	// What was made around it goes with it.
-	for depth := len(e.path); depth > 0 && len(n.items) == 1; depth-- {
+	// What was made around it goes with it; what was there, and empty, stays.
+	for depth := len(e.path); depth > 0 && len(n.items) == 1 && n.itemStart(0) > n.start+1; depth-- {
 		n = root.at(e.path[:depth-1]...)
 		i = n.index(e.path[depth-1])
 	}

@@ -17,6 +17,7 @@ func TestInstallAndRemove(t *testing.T) {
 			"{\n  \"version\": 1,\n  \"hooks\": {\n    \"preToolUse\": [\n      {\"command\": \"./x.sh\"}\n    ],\n    \"SessionStart\": [ {\"hooks\": []} ]\n  }\n}\n",
 			"{\r\n  \"a\": \"\\\"}{\\\\\"\r\n}\r\n",
 			"// mine\n{\n  \"a\": 1, // one\n  /* two, */ \"b\": [1, 2,],\n}\n",
+			`{"hooks": {}, "mcpServers": {}, "mcp": {}}`, "{\n  \"hooks\": {\n  },\n  \"mcpServers\": {  }\n}", `{"hooks":{"PreToolUse":[],"SessionStart":[ ],"preToolUse":[], "BeforeTool":[]}}`,
 			"{ // mine\n}", "{\n  \"a\": 1 // \"}\n  // last\n}\n", "{\"a\":1,}", "\ufeff{\"a\": 1}",
 			"{\r\n\t\"hooks\": {\r\n\t\t\"PreToolUse\": [ // mine\r\n\t\t\t{\"hooks\": [{\"command\": \"mine\"}]}, // and this\r\n\t\t],\r\n\t}\r\n}",
 			"  {\"hooks\": {\"Stop\": [ {\"hooks\": [ {\"type\": \"command\", \"command\": \"say\"} ] } ] } }  ",
@@ -90,7 +91,7 @@ func keeps(t *testing.T, path, before string, after []byte) {
 		}
 	}
 	for key, value := range was {
-		if key != "hooks" && key != "mcpServers" && string(is[key]) != string(value) {
+		if key != "hooks" && key != "mcpServers" && key != "mcp" && string(is[key]) != string(value) {
 			t.Errorf("%s: %s was %s, is %s", path, key, value, is[key])
 		}
 	}
@@ -203,6 +204,13 @@ func TestInstallReplacesItsOwn(t *testing.T) {
 	if err != nil || strings.Count(string(text), "PreToolUse") != 2 || strings.Contains(string(text), `"Edit"`) {
 		t.Errorf("%v\n%s", err, text)
 	}
+	twice := `{"hooks":{"SessionEnd":[{"hooks":[{"type":"command","command":"tasklock hook claude SessionEnd"}]},{"hooks":[{"command":"mine"}]},{"hooks":[{"type":"command","command":"tasklock","args":["hook","claude","SessionEnd"]}]}]}}`
+	if text, err := files[0].Install([]byte(twice)); err != nil || strings.Count(string(text), "hook claude SessionEnd") != 1 || !strings.Contains(string(text), "mine") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err := files[0].Remove([]byte(twice)); err != nil || strings.Contains(string(text), "tasklock") || !strings.Contains(string(text), "mine") {
+		t.Errorf("%v\n%s", err, text)
+	}
 	mine := `{"mcpServers":{"tasklock":{"command":"/opt/tasklock","args":["mcp"]}}}`
 	if text, err := files[1].Install([]byte(mine)); err != nil || string(text) != mine {
 		t.Errorf("%v\n%s", err, text)
@@ -280,6 +288,9 @@ func FuzzInstall(f *testing.F) {
 		after, err := files[0].Remove(once)
 		if err != nil || after != nil && !json.Valid(plainJSON(after)) {
 			t.Fatalf("%q became %q: %v", text, after, err)
+		}
+		if !strings.Contains(string(text), "tasklock") && len(strings.TrimSpace(string(text))) > 0 && string(text) != "{\n}\n" && string(after) != string(text) {
+			t.Fatalf("%q was not put back: %q", text, after)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func (n *jsonNode) itemStart(i int) int {
 }
 
 // insertJSON puts an item at the end of an object (with its key) or an array;
-// where there are comments at its beginning, because a comment belongs to what
+// where there are comments, at its beginning, because a comment belongs to what
 // stands before it.
 func insertJSON(text []byte, n *jsonNode, key, value string, depth int) []byte {
 	unit := indentOf(text)
@@ -140,16 +140,15 @@ func insertJSON(text []byte, n *jsonNode, key, value string, depth int) []byte {
 		at = n.items[len(n.items)-1].end
 		b.WriteByte(',')
 	}
-	b.WriteString("\n" + indent)
+	if len(n.items) > 0 || depth == 0 {
+		b.WriteString("\n" + indent)
+	} // else it is empty, and nothing between its bracket and ours tells remove that it was there
 	if n.open == '{' {
 		b.WriteString(jsonText(key) + ": ")
 	}
 	_ = json.Indent(&b, []byte(value), indent, unit)
-	switch {
-	case first:
+	if first {
 		b.WriteByte(',')
-	case len(n.items) == 0 && n.end-n.start == 2 && depth > 0:
-		b.WriteString("\n" + strings.Repeat(unit, depth)) // "{}" was in one line
 	}
 	piece := bytes.ReplaceAll(b.Bytes(), []byte("\n"), []byte(newline(text)))
 	return bytes.Join([][]byte{text[:at], piece, text[at:]}, nil)
