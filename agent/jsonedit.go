@@ -254,3 +254,16 @@ func sameJSON(a, b []byte) bool {
 	ys, _ := json.Marshal(y)
 	return bytes.Equal(xs, ys)
 }
+
+// Setting is the text of a member of a JSON document, comments or not; empty
+// where there is none.
+func Setting(text []byte, path ...string) string {
+	root, err := parseJSON(text)
+	if err != nil {
+		return ""
+	}
+	if n := root.at(path...); n != nil {
+		return string(text[n.start:n.end])
+	}
+	return ""
+}

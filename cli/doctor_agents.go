@@ -38,7 +38,9 @@ func (x *examination) agents(ctx context.Context) {
 				without = append(without, other)
 			}
 		}
-		switch {
+		switch off := in.switchedOff(); {
+		case off != "":
+			x.warn("agents", "", "%s is set up, but %s switches all hooks off (disableAllHooks)", harness, off)
 		case !onPath("tasklock"):
 			x.warn("agents", "", "%s is set up, but its hooks do not find tasklock: it is not on the PATH", harness)
 		case len(without) > 0:
@@ -47,4 +49,18 @@ func (x *examination) agents(ctx context.Context) {
 			x.ok("agents", "%s is set up", harness)
 		}
 	}
+}
+
+// switchedOff names the settings of Claude Code that keep it from running any
+// hook; empty: none do.
+func (in *installation) switchedOff() string {
+	if in.setup.Harness != "claude" {
+		return ""
+	}
+	for _, name := range []string{".claude/settings.local.json", ".claude/settings.json", "~/.claude/settings.json"} {
+		if agent.Setting(in.setup.Read(name), "disableAllHooks") == "true" {
+			return name
+		}
+	}
+	return ""
 }

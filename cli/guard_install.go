@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/tasklock/tasklock/repo"
 )
@@ -339,6 +341,9 @@ func (a *App) guardLine(p *printer, c guardChange) {
 // writeWhole writes a file so that nobody ever sees half of it.
 func writeWhole(file string, data []byte, mode os.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return &deniedError{text: fmt.Sprintf("%s cannot be written: %v", file, err)}
+	}
 	if err != nil {
 		return err
 	}

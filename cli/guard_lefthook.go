@@ -16,7 +16,7 @@ import (
 // lefthookConfig is the configuration of lefthook in a worktree; empty: there
 // is none.
 func lefthookConfig(top string) string {
-	for _, name := range []string{"lefthook", ".lefthook", ".config/lefthook"} {
+	for _, name := range []string{"lefthook", ".lefthook", ".config/lefthook", "lefthook-local", ".lefthook-local"} {
 		for _, end := range []string{".yml", ".yaml", ".toml", ".json"} {
 			if file := filepath.Join(top, filepath.FromSlash(name+end)); repo.Exists(file) {
 				return file

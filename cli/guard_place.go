@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,11 +28,17 @@ func hooksFolder(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", &repo.OutsideError{Path: dir, Why: "has no hooks: " + err.Error()}
 	}
+	if hooks = filepath.Clean(hooks); hooks == "." || hooks == os.DevNull {
+		return "", errNoHooks
+	}
 	if !filepath.IsAbs(hooks) {
 		hooks = filepath.Join(dir, hooks)
 	}
-	return filepath.Clean(hooks), nil
+	return hooks, nil
 }
+
+// errNoHooks: somebody has switched hooks off, as some agents do in their shell.
+var errNoHooks = &deniedError{text: "core.hooksPath names no folder here, so git runs no hooks (git config --show-origin core.hooksPath)"}
 
 // guardPlaceOf finds the place of a hook, given git's folder of hooks and the
 // root of the worktree.
@@ -80,11 +87,17 @@ type guardState struct {
 
 // guardStates looks at a worktree as git does.
 func (a *App) guardStates(ctx context.Context, top string) (out []guardState, err error) {
+	_, noted := git(ctx, top, "config", "--get", guardNote)
 	hooks, err := hooksFolder(ctx, top)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoHooks):
+		for _, hook := range guarded {
+			out = append(out, guardState{Worktree: top, Hook: hook, Why: errNoHooks.text, Next: errNoHooks.next, wanted: noted == nil})
+		}
+		return out, nil
+	case err != nil:
 		return nil, err
 	}
-	_, noted := git(ctx, top, "config", "--get", guardNote)
 	for _, hook := range guarded {
 		p := guardPlaceOf(hooks, top, hook)
 		s := guardState{Worktree: top, Hook: hook, File: p.File}
