@@ -105,6 +105,9 @@ func (a *App) installation(ctx context.Context, harness string) (*installation, 
 	if in.tree, err = repo.TreeOf(a.Dir); err != nil {
 		return nil, err
 	}
+	if in.tree.Top == in.tree.Git {
+		return nil, usagef("%s is a bare repository, which has no files: run it in a worktree", in.tree.Git)
+	}
 	in.setup = agent.Setup{Harness: harness}
 	if _, err := in.setup.Files(); err != nil {
 		return nil, usagef("%v", err)

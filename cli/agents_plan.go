@@ -123,7 +123,7 @@ func (in *installation) removal(local bool) ([]planned, error) {
 	}
 	read := in.readByOthers()
 	for i := range plan {
-		if p := &plan[i]; p.of.Guidance && !p.same() && slices.Contains(read, p.of.Path) {
+		if p := &plan[i]; p.of.Guidance && !p.same() && slices.Contains(read, p.File) {
 			p.is, p.left = p.was, "kept"
 		}
 	}
@@ -131,7 +131,7 @@ func (in *installation) removal(local bool) ([]planned, error) {
 }
 
 // readByOthers are the files of guidance of the other harnesses that are set up.
-func (in *installation) readByOthers() (names []string) {
+func (in *installation) readByOthers() (files []string) {
 	for _, harness := range agent.Installable() {
 		other := in.of(harness)
 		if harness == in.setup.Harness || !other.present() {
@@ -139,15 +139,15 @@ func (in *installation) readByOthers() (names []string) {
 		}
 		for _, local := range []bool{true, false} {
 			other.setup.Local = local
-			files, _ := other.setup.Files()
-			for _, f := range files {
-				if f.Guidance && !f.Former {
-					names = append(names, f.Path)
+			theirs, _ := other.setup.Files()
+			for _, f := range theirs {
+				if path, err := repo.Real(filepath.Join(in.tree.Top, filepath.FromSlash(f.Path))); err == nil && f.Guidance && !f.Former {
+					files = append(files, path)
 				}
 			}
 		}
 	}
-	return names
+	return files
 }
 
 // present reports whether there is anything of the harness apart from guidance.
@@ -254,9 +254,6 @@ func (p *planned) carryOut(a *App, top string, ask bool, in *bufio.Reader) error
 	}
 	if p.is == nil {
 		return removeWithFolders(p.File, top)
-	}
-	if err := os.MkdirAll(filepath.Dir(p.File), 0o755); err != nil {
-		return err
 	}
 	return writeWhole(p.File, p.is, p.mode)
 }

@@ -67,6 +67,33 @@ func TestCodexSandbox(t *testing.T) {
 	d.want(5, want, "release", "task")
 }
 
+// What may not be written is said with its name, and nothing is left half done.
+func TestInstallReadOnly(t *testing.T) {
+	if os.Getuid() == 0 {
+		asNobody(t, "^TestInstallReadOnly$")
+		return
+	}
+	d := newDesk(t)
+	settings := d.path(".claude/settings.json")
+	if err := os.MkdirAll(filepath.Dir(settings), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(settings, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Dir(settings), d.dir} {
+		if err := os.Chmod(dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.Chmod(dir, 0o700) }()
+	}
+	d.want(5, settings+" cannot be written", "agents", "install", "claude")
+	d.want(5, ".gemini/settings.json cannot be written", "agents", "install", "gemini")
+	if text, err := os.ReadFile(settings); err != nil || string(text) != "{}" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 // link makes a worktree of a repository as far as tasklock looks.
 func link(t *testing.T, repository, tree string) {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -108,9 +109,6 @@ func (a *App) installHook(p guardPlace, dry bool) (guardChange, error) {
 	}
 	if dry {
 		return c, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(p.File), 0o755); err != nil {
-		return c, err
 	}
 	if chain {
 		return c, p.chain(is)
@@ -298,11 +296,25 @@ func (a *App) guardAnswer(ctx context.Context, changes []guardChange, install bo
 		for _, c := range changes {
 			a.guardLine(p, c)
 		}
-		if c := changes[0]; install && c.Did != "unchanged" && (c.By == "husky" || c.By == "lefthook") {
-			p.line("%s runs it. Commit the file, so that other clones and worktrees have it.", c.By)
+		if names := a.toCommit(changes); install && len(names) > 0 {
+			p.line("Commit what is new, so that other clones and worktrees have it: git add %s", strings.Join(shellWordsOf(names), " "))
 		}
 		p.deadGuards(dead)
 	})
+}
+
+// toCommit names the changed files that git can track.
+func (a *App) toCommit(changes []guardChange) (names []string) {
+	tree, err := repo.TreeOf(a.Dir)
+	for _, c := range changes {
+		if err != nil || c.Did == "unchanged" || below(tree.Git, c.File) || !below(tree.Top, c.File) {
+			continue
+		}
+		if name, err := filepath.Rel(tree.Top, c.File); err == nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (a *App) guardLine(p *printer, c guardChange) {
@@ -338,9 +350,14 @@ func (a *App) guardLine(p *printer, c guardChange) {
 	}
 }
 
-// writeWhole writes a file so that nobody ever sees half of it.
+// writeWhole writes a file so that nobody ever sees half of it, and makes the
+// folders around it.
 func writeWhole(file string, data []byte, mode os.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	var tmp *os.File
+	if err == nil {
+		tmp, err = os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return &deniedError{text: fmt.Sprintf("%s cannot be written: %v", file, err)}
 	}
