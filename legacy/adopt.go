@@ -112,21 +112,19 @@ func (a *adoption) changed(where, format string, args ...any) {
 func (a *adoption) holders() (list []lock.Info) {
 	for _, l := range a.r.Source.Locks {
 		list = append(list, lock.Info{
-			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.until(a.r)},
+			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.Until},
 			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
 		})
 	}
 	return list
 }
 
-// noEnd is the ttl of a lock that had no end there.
-const noEnd = lock.MaxTTL
-
-func (l Lock) until(r AdoptRequest) time.Time {
-	if !l.Until.IsZero() {
-		return l.Until
+// ttl is how long the lock has left.
+func (l Lock) ttl(now time.Time) time.Duration {
+	if l.Until.IsZero() {
+		return lock.Endless
 	}
-	return r.Now.Add(noEnd)
+	return min(max(l.Until.Sub(now), lock.MinTTL), lock.MaxTTL)
 }
 
 // order puts every task behind those it depends on, and leaves out the
@@ -300,7 +298,7 @@ func (a *adoption) hold(l Lock) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano()))
 	req := lock.AcquireRequest{
 		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
-		TTL: min(max(l.until(a.r).Sub(a.r.Now), lock.MinTTL), lock.MaxTTL), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
+		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
 		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
 		Within: task.WithinNew(a.tasks[l.Key].Section), DryRun: a.r.DryRun,
 	}
