@@ -24,9 +24,20 @@ func (e Event) Renames() bool {
 	return e.Harness == "claude" || e.Harness == "gemini" && runtime.GOOS != "windows"
 }
 
-// Rename lets the action go on with a command that names its owner. Guarded reports
-// whether git asks a guard in one of the folders.
-func (e Event) Rename(owner string, guarded func(dirs []string) bool) Reply {
+// Hookless reports whether git runs no hooks in the harness's shell: Gemini switches
+// them off there, so that a repository cannot bring its own.
+func (e Event) Hookless() bool { return e.Harness == "gemini" }
+
+// Naming is what a command is to be told.
+type Naming struct {
+	Owner   string
+	Named   bool                     // calls of tasklock find it without help
+	Guarded func(dirs []string) bool // whether there is a guard in one of the folders
+	Hooks   string                   // the guard as a folder of hooks, where git runs none
+}
+
+// Rename lets the action go on with a command that names its owner.
+func (e Event) Rename(n Naming) Reply {
 	var input map[string]json.RawMessage
 	var command string
 	if !e.Renames() || e.Session == "" || bytes.Contains(e.command.input, []byte(leftOut)) ||
@@ -34,12 +45,12 @@ func (e Event) Rename(owner string, guarded func(dirs []string) bool) Reply {
 		return e.Pass()
 	}
 	text := rewrite.Request{
-		Command: command, Owner: owner, Session: e.Harness + ":" + segment(e.Session),
+		Command: command, Owner: n.Owner, Named: n.Named, Hooks: n.Hooks, Session: e.Harness + ":" + segment(e.Session),
 		Guarded: func(dirs []string) bool {
 			for i, dir := range dirs {
 				dirs[i] = join(e.command.dir, fromHome(dir))
 			}
-			return guarded(dirs)
+			return n.Guarded(dirs)
 		},
 	}.Do()
 	if text == command {

@@ -3,21 +3,52 @@ package cli
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/repo"
 )
 
 // pass lets the action go on. Where the harness tells a command no owner, or that
-// of somebody else, the command is told here.
+// of somebody else, the command is told here; and where git would run no guard, it
+// is told to.
 func (h *hook) pass(ctx context.Context) agent.Reply {
-	if h.What != agent.BeforeTool || !h.unnamed {
+	if h.What != agent.BeforeTool || !h.unnamed && !h.Hookless() {
 		return h.Pass()
 	}
-	return h.Rename(h.app.id.Owner, func(dirs []string) bool {
+	n := agent.Naming{Owner: h.app.id.Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
 		return slices.ContainsFunc(dirs, func(dir string) bool { return h.app.at(dir).guarded(ctx) })
-	})
+	}}
+	if h.Hookless() {
+		n.Hooks = h.app.guardFolder()
+	}
+	return h.Rename(n)
+}
+
+// guardFolder is a folder of hooks, in the user's state folder, that holds the guard
+// and nothing else; empty where it cannot be.
+func (a *App) guardFolder() string {
+	state, base := place.State(a.Env)
+	if state == "" || !repo.IsDir(base) {
+		return ""
+	}
+	dir := filepath.Join(state, "hooks")
+	if os.MkdirAll(dir, 0o700) != nil {
+		return ""
+	}
+	for _, hook := range guarded {
+		file := filepath.Join(dir, hook)
+		script := "#!/bin/sh\nexec tasklock guard run " + hook + " \"$@\"\n"
+		if is, err := os.ReadFile(file); err == nil && string(is) == script && executable(file) {
+			continue
+		}
+		if err := writeWhole(file, []byte(script), 0o700); err != nil {
+			return ""
+		}
+	}
+	return dir
 }
 
 // guarded reports whether git asks a guard in this folder.

@@ -142,9 +142,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func harness(ts *testscript.TestScript, _ bool, args []string) {
 	name, command := args[1], strings.Join(args[3:], " ")
 	session, sub, _ := strings.Cut(args[2], "/")
-	event, tool, env := "PreToolUse", "Bash", "CLAUDE_CODE_SESSION_ID="+session
-	if name == "gemini" {
-		event, tool, env = "BeforeTool", "run_shell_command", "GEMINI_CLI=1"
+	event, tool, env := "PreToolUse", "Bash", []string{"CLAUDE_CODE_SESSION_ID=" + session}
+	if name == "gemini" { // which switches git's hooks off
+		event, tool = "BeforeTool", "run_shell_command"
+		env = []string{"GEMINI_CLI=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0="}
 	}
 	input := map[string]any{"command": command, "description": "<a & b>", "timeout": 120000}
 	data, err := json.Marshal(map[string]any{"session_id": session, "agent_id": sub, "hook_event_name": event, "tool_name": tool, "tool_input": input})
@@ -174,7 +175,7 @@ func harness(ts *testscript.TestScript, _ bool, args []string) {
 			}
 		}
 		ts.Logf("%s", command)
-		code = exitCode(ts, "env", env, "bash", "-c", command)
+		code = exitCode(ts, "env", append(env, "bash", "-c", command)...)
 	}
 	if want := args[0]; strconv.Itoa(code) != want {
 		ts.Fatalf("exit %d, want %s", code, want)

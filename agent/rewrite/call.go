@@ -68,7 +68,7 @@ func (w *writer) call(c call) {
 // inner looks into a text that a shell is given. What its quotes would end is not
 // put into it.
 func (w *writer) inner(c call, word *syntax.Word) {
-	if s, ok := c.inner(word); ok && c.depth < maxInner && plain(w.Owner) {
+	if s, ok := c.inner(word); ok && c.depth < maxInner && plain(w.Owner) && (w.Hooks == "" || plain(w.Hooks)) {
 		w.script(s, c.depth+1)
 	}
 }
@@ -292,7 +292,12 @@ func (w *writer) gitCall(c call) {
 	if c.env > 0 {
 		at = c.words[c.env]
 	}
-	if place := c.before(int(at.Pos().Offset())); place >= 0 {
-		w.git = append(w.git, edit{place, ownerVariable + "=" + quoted(w.Owner) + " "})
+	place := c.before(int(at.Pos().Offset()))
+	if place < 0 {
+		return
+	}
+	w.git = append(w.git, edit{place, ownerVariable + "=" + quoted(w.Owner) + " "})
+	if behind := c.behind(int(c.words[c.at].End().Offset())); w.Hooks != "" && behind >= 0 {
+		w.git = append(w.git, edit{behind, " -c core.hooksPath=" + quoted(w.Hooks)})
 	}
 }

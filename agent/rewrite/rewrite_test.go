@@ -200,6 +200,23 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Where git's own hooks are switched off, a call is told where the guard is; and calls
+// of tasklock that find their owner are left alone.
+func TestHooks(t *testing.T) {
+	for command, want := range map[string]string{
+		`tasklock list && git commit -m x`:     `tasklock list && TASKLOCK_OWNER=claude:s1/a git -c core.hooksPath='/a b' commit -m x`,
+		`cd x; env A=b /usr/bin/git -C y push`: `cd x; env A=b TASKLOCK_OWNER=claude:s1/a /usr/bin/git -c core.hooksPath='/a b' -C y push`,
+		`sh -c 'git commit'`:                   `sh -c 'git commit'`, // quotes in quotes
+		`git status; tasklock list`:            `git status; tasklock list`,
+	} {
+		r := Request{Command: command, Owner: "claude:s1/a", Session: "claude:s1", Guarded: func([]string) bool { return true }, Hooks: "/a b", Named: true}
+		got := r.Do()
+		if r.Command = got; got != want || r.Do() != got {
+			t.Errorf("%s\n got %s\nwant %s", command, got, want)
+		}
+	}
+}
+
 // What bash does with a line is the truth: with the owner in it, the same programs
 // run with the same words, and every one that acts in somebody's name has its own.
 func TestLinesByExecution(t *testing.T) {
