@@ -25,8 +25,6 @@ var layers = [][]string{
 	{"runner", "agent/rewrite", "internal/shellwrites"},
 	{"agent", "schedule"},
 	{"server", "mcpserver", "legacy"},
-	{"agent", "schedule"},
-	{"server", "mcpserver", "legacy"},
 	{"cli"},
 }
 
