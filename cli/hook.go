@@ -55,6 +55,7 @@ type hook struct {
 	owners  []string // all names of the caller
 	unnamed bool     // its commands must name the owner
 
+	seen    seen
 	outside string // a folder in no repository and no project, if there is one to write in
 }
 

@@ -146,11 +146,11 @@ func (h *hook) places() map[repo.Tree][]spot {
 		if t.Pattern {
 			fixed, rest = fixedPart(path)
 		}
-		real, err := repo.Real(fixed)
+		real, err := h.real(fixed)
 		if err != nil {
 			continue
 		}
-		tree, err := repo.TreeOf(repo.Existing(real))
+		tree, err := h.treeOf(repo.Existing(real))
 		if err != nil {
 			continue
 		}

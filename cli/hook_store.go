@@ -79,7 +79,7 @@ func (h *hook) stores(trees map[repo.Tree][]spot) (paths []string) {
 		add(folder)
 	}
 	for _, t := range h.Targets { // a folder of repositories, one or two levels down
-		if w, err := h.pathOf(t); err == nil && w.Gone && w.rest == nil {
+		if w, err := h.pathOf(t); err == nil && w.Gone && w.rest == nil && repo.IsDir(w.fixed) {
 			for _, level := range []string{".", "*", "*/*"} {
 				found, _ := filepath.Glob(filepath.Join(globQuote(w.fixed), level, repo.StoreDir))
 				for _, f := range found[:min(len(found), 100)] {
@@ -99,6 +99,52 @@ func globQuote(path string) string {
 		return path // no quoting there
 	}
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// seen is what was found out about folders: a command may write many files of one.
+type seen struct {
+	real map[string]string
+	tree map[string]repo.Tree
+}
+
+// real is [repo.Real], which resolves each folder once.
+func (h *hook) real(path string) (string, error) {
+	path = filepath.Clean(path)
+	dir := filepath.Dir(path)
+	if dir == path || len(path) > 4<<10 {
+		return repo.Real(path)
+	}
+	real, ok := h.seen.real[dir]
+	if !ok {
+		var err error
+		if real, err = repo.Real(dir); err != nil {
+			return "", err
+		}
+		if h.seen.real == nil {
+			h.seen.real = map[string]string{}
+		}
+		h.seen.real[dir] = real
+	}
+	path = filepath.Join(real, filepath.Base(path))
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		return repo.Real(path)
+	}
+	return path, nil
+}
+
+// treeOf is [repo.TreeOf], once for each folder.
+func (h *hook) treeOf(folder string) (repo.Tree, error) {
+	if t, ok := h.seen.tree[folder]; ok {
+		return t, nil
+	}
+	t, err := repo.TreeOf(folder)
+	if err == nil {
+		if h.seen.tree == nil {
+			h.seen.tree = map[string]repo.Tree{}
+		}
+		h.seen.tree[folder] = t
+	}
+	return t, err
 }
 
 // written is where a target leads, links resolved.
@@ -122,7 +168,7 @@ func (h *hook) pathOf(t agent.Target) (written, error) {
 	if !ofLink {
 		dir, name = w.fixed, ""
 	}
-	real, err := repo.Real(dir)
+	real, err := h.real(dir)
 	w.fixed = filepath.Join(real, name)
 	return w, err
 }
@@ -228,7 +274,7 @@ func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) 
 		if wrong != nil {
 			continue
 		}
-		if tree, no := repo.TreeOf(repo.Existing(w.fixed)); err != nil || no != nil || tree.Top != own.Top || tree.Top != tree.Home || w.Gone {
+		if tree, no := h.treeOf(repo.Existing(w.fixed)); err != nil || no != nil || tree.Top != own.Top || tree.Top != tree.Home || w.Gone {
 			far = append(far, w)
 		}
 	}

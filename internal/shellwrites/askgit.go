@@ -9,11 +9,17 @@ import (
 	"time"
 )
 
-// AskGit is a [View.Git] that runs git, each time for so long at most. It runs no
-// hooks, no monitor of the file system and no other program for diffs, takes no
+// AskGit is a [View.Git] that runs git, each time for so long at most, and for ten
+// times as long together. It runs no hooks, no monitor of the file system and no other program for diffs, takes no
 // lock, and asks no other machine.
 func AskGit(ctx context.Context, limit time.Duration) func(dir string, args ...string) (string, error) {
+	left := 10 * limit
 	return func(dir string, args ...string) (string, error) {
+		if left <= 0 {
+			return "", ErrSlow
+		}
+		began := time.Now()
+		defer func() { left -= time.Since(began) }()
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		args = append([]string{"--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "submodule.recurse=false"}, args...)

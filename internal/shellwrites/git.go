@@ -64,7 +64,7 @@ func init() {
 		"cherry-pick": quiet((*gitCall).pick), "revert": quiet((*gitCall).pick), "apply": quiet((*gitCall).apply), "am": quiet((*gitCall).apply),
 		"read-tree": quiet((*gitCall).readTree), "checkout-index": quiet((*gitCall).checkoutIndex), "worktree": quiet((*gitCall).worktree),
 		"archive": quiet(func(g *gitCall) { g.write(values(g.args, 'o', "--output")...) }),
-		"diff":    quiet(func(g *gitCall) { g.write(values(g.args, 0, "--output")...) }),
+		"diff":    (*gitCall).differs,
 		"log":     quiet(func(g *gitCall) { g.write(values(g.args, 0, "--output")...) }),
 		"bundle": quiet(func(g *gitCall) {
 			if ops := operands(g.args); len(ops) > 1 && ops[0] == "create" {
@@ -492,6 +492,28 @@ func (g *gitCall) listed() string {
 		return unknown
 	}
 	return g.fromHere(names)
+}
+
+// differs writes a diff into a file, or prints the names of what differs.
+func (g *gitCall) differs() string {
+	g.write(values(g.args, 0, "--output")...)
+	if !has(g.args, "--name-only") {
+		return unknown
+	}
+	args := slices.DeleteFunc(slices.Clone(g.args), func(a string) bool {
+		return a == "-z" || a == "--ext-diff" || a == "--textconv" || strings.HasPrefix(a, "--output")
+	})
+	names, err := g.ask(append([]string{"diff", "--no-ext-diff", "--no-textconv", "-z"}, args...)...)
+	if err != nil {
+		return unknown
+	}
+	if has(g.args, "--relative") {
+		return strings.Join(names, "\n") + "\n"
+	}
+	if len(names) > maxListed {
+		return anyPath + "\n"
+	}
+	return strings.Join(names, "\n") + "\n" // from the root, wherever it runs
 }
 
 func (g *gitCall) fromHere(names []string) string {

@@ -64,13 +64,16 @@ func (r *reader) parse(src string) []*syntax.Stmt {
 				return all
 			}
 		}
+		if all, wrong := parse(src, syntax.Variant(syntax.LangZsh)); wrong == nil {
+			return all
+		}
 		r.unsure("the command cannot be read: " + err.Error())
 	}
 	return stmts
 }
 
-func parse(src string) (out []*syntax.Stmt, err error) {
-	for stmt, wrong := range syntax.NewParser().StmtsSeq(strings.NewReader(src)) {
+func parse(src string, options ...syntax.ParserOption) (out []*syntax.Stmt, err error) {
+	for stmt, wrong := range syntax.NewParser(options...).StmtsSeq(strings.NewReader(src)) {
 		switch { // to stop here would be a fault: it may go on after an error
 		case err != nil:
 		case wrong != nil:
