@@ -66,6 +66,7 @@ type touchedFile struct {
 	Key       string      `json:"key"`
 	Owner     string      `json:"owner"`
 	ExpiresAt lock.Expiry `json:"expiresAt"`
+	Reason    string      `json:"reason,omitempty"` // in the holder's words
 }
 
 // touchedBy compares files, by their names in the repository, with the locks of
@@ -92,7 +93,7 @@ func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, err
 		}
 		for i, f := range files {
 			if g.Overlaps(globs[i]) {
-				out = append(out, touchedFile{f, l.Key, l.Owner, l.ExpiresAt})
+				out = append(out, touchedFile{f, l.Key, l.Owner, l.ExpiresAt, l.Reason})
 			}
 		}
 	}
@@ -134,12 +135,17 @@ func (a *App) guardCheck(ctx context.Context) error {
 
 // touched prints one line a file, and few of them.
 func (p *printer) touched(files []touchedFile) {
+	said := map[string]bool{}
 	for i, f := range files {
 		if i == agentLimit {
 			p.line("… and %d more.", len(files)-i)
 			break
 		}
 		p.line("%s is locked by %s (%s), %s.", short(f.File, 120), short(f.Owner, 120), short(f.Key, 120), p.endsIn(f.ExpiresAt))
+		if why := reasonOf(f.Reason); why != "" && !said[f.Key] { // once for each lock
+			p.line("%s", why)
+			said[f.Key] = true
+		}
 	}
 }
 

@@ -79,4 +79,7 @@ func (p *printer) held(prefix, text string, h *lock.HeldError) {
 	if len(facts) > 0 {
 		p.line("%s.", strings.Join(facts, "; "))
 	}
+	if why := reasonOf(h.Reason); why != "" {
+		p.line("%s", why)
+	}
 }

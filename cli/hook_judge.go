@@ -300,7 +300,14 @@ func (a *App) denial(p spot, l lock.Info) string {
 	if _, err := lock.CheckKey(key); err != nil {
 		key = l.Key
 	}
-	return fmt.Sprintf("tasklock: %s is locked by %s (%s), %s, last heartbeat %s.\nNext: %s",
-		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.endsIn(l.ExpiresAt), pr.relative(l.HeartbeatAt),
-		a.commandLine("acquire", key, "--wait", "90s"))
+	text := fmt.Sprintf("tasklock: %s is locked by %s (%s), %s, last heartbeat %s.",
+		clean(short(p.name, 120)), clean(short(l.Owner, 120)), clean(short(l.Key, 120)), pr.endsIn(l.ExpiresAt), pr.relative(l.HeartbeatAt))
+	if why := reasonOf(l.Reason); why != "" {
+		text += "\n" + why
+	}
+	wait := a.commandLine("acquire", key, "--wait", "90s")
+	if other := a.otherWork(); other != "" {
+		return text + "\nNext: " + other + "\nOr wait: " + wait
+	}
+	return text + "\nNext: " + wait
 }

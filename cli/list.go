@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,7 @@ func newListCmd(a *App) *cobra.Command {
 --of OWNER narrow it, --owner does not. --older-than only warns.
 
 In a pipe the fields are separated by tabs: key, owner, state, token, since,
-last heartbeat, expiry, waiters, host, pid. --quiet prints the keys alone.`,
+last heartbeat, expiry, waiters, host, pid, reason. --quiet prints the keys alone.`,
 		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
@@ -99,13 +101,30 @@ func (o *listOptions) warn(a *App, locks []lock.Info) {
 	}
 }
 
+// shortReason is a reason in a table, quoted.
+func shortReason(reason string) string {
+	if reason = strings.Join(strings.Fields(reason), " "); reason == "" {
+		return ""
+	}
+	return `"` + short(strings.ReplaceAll(reason, `"`, "'"), 60) + `"`
+}
+
 // locks prints a table of them.
 func (p *printer) locks(locks []lock.Info) {
 	var rows [][]cell
 	for _, l := range locks {
 		rows = append(rows, p.lockRow(l))
 	}
-	p.table([]string{"KEY", "OWNER", "STATE", "TOKEN", "HELD", "SEEN", "EXPIRES", "WAITERS", "WHERE"}, rows)
+	head := []string{"KEY", "OWNER", "STATE", "TOKEN", "HELD", "SEEN", "EXPIRES", "WAITERS", "WHERE"}
+	if slices.ContainsFunc(locks, func(l lock.Info) bool { return l.Reason != "" }) {
+		head = append(head, "REASON (THE OWNER'S WORDS)")
+		for i := range rows {
+			if p.wide {
+				rows[i] = append(rows[i], cell{text: shortReason(locks[i].Reason)})
+			}
+		}
+	}
+	p.table(head, rows)
 }
 
 func (p *printer) lockRow(l lock.Info) []cell {
@@ -129,6 +148,7 @@ func (p *printer) lockRow(l lock.Info) []cell {
 			{text: waiters},
 			{text: l.Host},
 			{text: pid},
+			{text: l.Reason},
 		}
 	}
 	where := l.Host

@@ -25,6 +25,7 @@ type envelope struct {
 	Data    any        `json:"data,omitempty"`
 	Error   *errorBody `json:"error,omitempty"`
 	Next    string     `json:"next,omitempty"`
+	Wait    string     `json:"wait,omitempty"` // beside Next, to a coding agent: how to wait instead
 }
 
 type errorBody struct {
@@ -95,19 +96,24 @@ func (a *App) refuse(err error) Exit {
 	if v.exit == ExitError && a.command == "check" {
 		v.exit = ExitUnknown // 1 means free there, and nothing else
 	}
-	next := a.next(err)
+	var held *lock.HeldError
+	next, wait := a.next(err), ""
+	if errors.As(err, &held) && next != "" && a.Identity().Agent {
+		if other := a.otherWork(); other != "" {
+			next, wait = other, next
+		}
+	}
 	if byName(err) {
 		a.warnName()
 	}
 	if a.JSON {
 		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}
-		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: body, Next: next}) == nil {
+		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: body, Next: next, Wait: wait}) == nil {
 			return v.exit
 		}
 	}
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+	if held != nil {
 		p.held("Error: ", a.lockedText(held), held)
 	} else {
 		p.line("%s%s", styled{"Error: ", red}, a.message(err))
@@ -115,6 +121,9 @@ func (a *App) refuse(err error) Exit {
 	}
 	if next != "" {
 		p.line("Next: %s", next)
+	}
+	if wait != "" {
+		p.line("Or wait: %s", wait)
 	}
 	_ = p.flush()
 	return v.exit

@@ -47,6 +47,10 @@ type verdict struct {
 		}
 		Task  listed
 		Tasks []listed
+		Next  *struct { // of complete --next
+			Task  listed
+			Token int64
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ type race struct {
 
 var taskRaces = []race{
 	{"double claim", (*ring).doubleClaim, []string{"no_compare"}},
+	{"complete and next", (*ring).completeAndNext, []string{"no_compare"}},
 	{"duplicate id", (*ring).duplicateID, []string{"no_compare"}},
 	{"complete after unclaim", (*ring).completeAfterUnclaim, []string{"complete_unfenced"}},
 	{"reset while working", (*ring).resetWhileWorking, []string{"complete_unfenced"}},
@@ -80,6 +81,34 @@ func TestTaskRacesCanFail(t *testing.T) {
 				t.Logf("caught: %s", r.faults[0])
 			})
 		}
+	}
+}
+
+// completeAndNext: sixteen complete a task each and go on with the next in the
+// same commit. There are fewer than sixteen of those, and nobody gets another's.
+func (r *ring) completeAndNext(n int) {
+	const workers, more = 2 * racers, racers
+	mine := r.must(append(args("tasks add"), strings.Fields(strings.Repeat("mine ", workers))...)...).data.Tasks
+	next := r.must(append(args("tasks add --label next%d", n), strings.Fields(strings.Repeat("next ", more))...)...).data.Tasks
+	var calls [][]string
+	for i, t := range mine {
+		calls = append(calls, args("tasks complete %s --next --label next%d --owner w%d", t.ID, n, i))
+	}
+	got := map[string]bool{}
+	for _, a := range r.only(r.together(calls...), 0) {
+		switch next := a.data.Next; {
+		case len(a.data.Tasks) != 1 || a.data.Tasks[0].Status != "completed":
+			r.fault("not completed: %s", a.text)
+		case next == nil:
+		case got[next.Task.ID]:
+			r.fault("%s was claimed twice: %s", next.Task.ID, a.text)
+		default:
+			got[next.Task.ID] = true
+			r.must(args("tasks complete %s --owner %s --token %d", next.Task.ID, next.Task.ClaimedBy, next.Token)...)
+		}
+	}
+	if len(got) != len(next) {
+		r.fault("%d of %d were claimed", len(got), len(next))
 	}
 }
 
