@@ -199,9 +199,9 @@ func (o *agentsOptions) line(a *App, p *printer, f planned) {
 	case f.Did == "skipped":
 		p.line("%s is left as it is.", f.File)
 	case f.Did == "tracked" && f.ByHand != "":
-		p.line("%s is tracked by git and left as it is; for you alone: %s", f.File, f.ByHand)
+		p.line("%s is there for git to track, and left as it is; for you alone: %s", f.File, f.ByHand)
 	case f.Did == "tracked":
-		p.line("%s is tracked by git and left as it is.", f.File)
+		p.line("%s is there for git to track, and left as it is.", f.File)
 	case f.Did == "kept":
 		p.line("%s keeps %s: another agent reads it there.", f.File, f.What)
 	case f.Did == "removed":

@@ -76,8 +76,8 @@ func (in *installation) plan(local bool) ([]planned, error) {
 	var hidden []string
 	for i := range plan {
 		switch p := &plan[i]; {
-		case !local || p.of.Former || p.is == nil:
-		case !in.tracked(p.of.Path):
+		case !local || p.of.Former || p.is == nil || in.tree.Git == "":
+		case !in.tracked(p.of.Path) && (p.was == nil || in.ignored(p.of.Path)):
 			hidden = append(hidden, p.of.Path)
 		case !p.same():
 			p.is, p.left = p.was, "tracked"
