@@ -1,0 +1,202 @@
+package shellwrites
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+)
+
+// What belongs to the shell itself: folders, scripts, parameters.
+
+func silent(*shell, string, []string) string { return "" }
+
+func each(list []string, f func(string) string) string {
+	var b strings.Builder
+	for _, e := range list {
+		if known(e) {
+			e = f(e)
+		}
+		b.WriteString(e + "\n")
+	}
+	return b.String()
+}
+
+func (s *shell) changeDir(name string, args []string) string {
+	ops, was := operands(args), s.dir
+	switch {
+	case name == "popd":
+		s.dir = unknown
+		if n := len(s.dirs); n > 0 {
+			s.dir, s.dirs = s.dirs[n-1], s.dirs[:n-1]
+		}
+	case len(ops) == 0:
+		s.dir = s.Get("HOME").String()
+	case ops[0] == "-":
+		s.dir = s.Get("OLDPWD").String()
+	default:
+		s.dir = join(s.dir, ops[0])
+	}
+	if name == "pushd" {
+		s.dirs = append(slices.Clip(s.dirs), was)
+	}
+	s.vars["OLDPWD"] = text(was)
+	return ""
+}
+
+// interpreter follows sh -c, a script that comes on standard input, or one in a file.
+func (s *shell) interpreter(_ string, args []string) string {
+	in := s.sub()
+	given := false
+	for len(args) > 0 && len(args[0]) > 1 && (args[0][0] == '-' || args[0][0] == '+') {
+		flag := args[0]
+		args = args[1:]
+		if flag == "-" || flag == "--" || flag == "-s" {
+			break
+		}
+		if strings.HasPrefix(flag, "--") {
+			if flag == "--rcfile" || flag == "--init-file" {
+				args = args[min(1, len(args)):]
+			}
+			continue
+		}
+		if flag[0] == '-' && strings.Contains(flag, "n") && !strings.Contains(flag, "c") { // only checks
+			return ""
+		}
+		given = given || strings.Contains(flag, "c")
+		if strings.HasSuffix(flag, "o") || strings.HasSuffix(flag, "O") { // -euo pipefail
+			args = args[min(1, len(args)):]
+		}
+	}
+	switch {
+	case given && len(args) > 0:
+		in.name, in.params = "bash", nil
+		if len(args) > 1 {
+			in.name, in.params = args[1], args[2:]
+		}
+		return in.script(args[0])
+	case len(args) > 0 && args[0] != "-" && !given:
+		return in.scriptFile(args[0], args[1:])
+	}
+	in.params = args
+	src := in.in
+	in.in = unknown
+	if !known(src) {
+		return unknown
+	}
+	return in.script(src)
+}
+
+func (s *shell) source(_ string, args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	was := s.params
+	if len(args) > 1 {
+		s.params = args[1:]
+	}
+	defer func() { s.params = was }()
+	return s.follow(args[0])
+}
+
+// executable follows a script of the repository that is started by its path.
+func (s *shell) executable(path string, args []string) string {
+	head, _, _ := strings.Cut(s.file(path), "\n")
+	if !strings.HasPrefix(head, "#!") || !regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(head) {
+		return unknown
+	}
+	return s.sub().scriptFile(path, args)
+}
+
+func (s *shell) scriptFile(path string, args []string) string {
+	s.name, s.params = path, args
+	return s.follow(path)
+}
+
+// follow reads a script: of <(…), or a file of the repository around us.
+func (s *shell) follow(path string) string {
+	if strings.HasPrefix(path, procMark) {
+		return s.script(s.content(path))
+	}
+	if path == "/dev/stdin" {
+		return s.script(s.in)
+	}
+	root := rootOf(s.dir)
+	if root == "" {
+		root = s.dir
+	}
+	if rel, err := filepath.Rel(root, join(s.dir, path)); err != nil || !filepath.IsLocal(rel) {
+		return unknown
+	}
+	src := s.file(path)
+	if !known(src) || bytes.IndexByte([]byte(src), 0) >= 0 {
+		return unknown
+	}
+	return s.script(src)
+}
+
+// rootOf is the nearest folder with a repository, at or above dir.
+func rootOf(dir string) string {
+	for filepath.IsAbs(dir) {
+		if exists(filepath.Join(dir, ".git")) {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
+}
+
+func (s *shell) set(_ string, args []string) string {
+	if rest, ok := afterDashes(args); ok {
+		s.params = rest
+	} else if len(args) > 0 && args[0] != "" && args[0][0] != '-' && args[0][0] != '+' {
+		s.params = args
+	}
+	return ""
+}
+
+func (s *shell) shift(_ string, args []string) string {
+	n := 1
+	if len(args) > 0 && len(args[0]) == 1 {
+		n = int(args[0][0] - '0')
+	}
+	s.params = s.params[min(max(n, 0), len(s.params)):]
+	return ""
+}
+
+// read takes a line of standard input into variables, mapfile all of them.
+func (s *shell) read(name string, args []string) string {
+	ops := operands(args, "-d", "-u", "-t", "-n", "-N", "-p", "-i")
+	if name != "read" {
+		if ops = operands(args, "-d", "-u", "-n", "-O", "-s", "-c", "-C"); len(ops) == 0 {
+			ops = []string{"MAPFILE"}
+		}
+		_ = s.Set(ops[0], expand.Variable{Set: true, Kind: expand.Indexed, List: strings.Split(strings.TrimSuffix(s.in, "\n"), "\n")})
+		return ""
+	}
+	if arrays := values(args, 'a', ""); len(arrays) > 0 {
+		_ = s.Set(arrays[0], expand.Variable{Set: true, Kind: expand.Indexed, List: strings.Fields(s.in)})
+		return ""
+	}
+	line, rest, _ := strings.Cut(s.in, "\n")
+	if known(s.in) {
+		s.in = rest
+	}
+	s.readInto(ops, line, hasFlag(args, 'r'))
+	return ""
+}
+
+// tasklock notes its own calls, and follows what it runs.
+func (s *shell) tasklock(_ string, args []string) string {
+	s.r.Calls = append(s.r.Calls, args)
+	if rest, ok := afterDashes(args); ok && contains(args, "run") {
+		return s.call(rest)
+	}
+	return unknown
+}

@@ -1,0 +1,191 @@
+package shellwrites
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// More of git: patches, the index, what it prints, what users call it.
+
+// apply notes what patches change. am takes them from mails, which have them too.
+func (g *gitCall) apply() {
+	if has(g.args, "--abort") {
+		g.abort("REBASE_HEAD")
+		return
+	}
+	looks := has(g.args, "--check", "--stat", "--numstat", "--summary") && !has(g.args, "--apply")
+	if looks || has(g.args, "--cached", "--continue", "--skip", "--show-current-patch", "--quit") {
+		return
+	}
+	strip := number(values(g.args, 'p', ""), 1)
+	in := *g.shell
+	if g.verb == "am" && g.root != "" {
+		in.dir = g.root
+	}
+	if d := values(g.args, 0, "--directory"); len(d) > 0 {
+		in.dir = join(g.root, d[0])
+	}
+	files := operands(g.args, "-p", "--directory", "--exclude", "--include", "-C")
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	for _, f := range files {
+		in.write(patchedFiles(g.content(f), strip)...)
+	}
+}
+
+func (g *gitCall) readTree() {
+	ops := operands(g.args, "--prefix", "--exclude-per-directory", "--index-output")
+	if !hasFlag(g.args, 'u') || len(ops) == 0 || hasFlag(g.args, 'n') {
+		return
+	}
+	to := ops[len(ops)-1]
+	if has(g.args, "--reset") {
+		g.diff(to, "--")
+		return
+	}
+	g.diff("HEAD", to, "--")
+}
+
+func (g *gitCall) checkoutIndex() {
+	if hasFlag(g.args, 'n') {
+		return
+	}
+	paths := operands(g.args)
+	if p := values(g.args, 0, "--prefix"); len(p) > 0 {
+		names, err := g.ask(append([]string{"ls-files", "-z"}, g.paths(paths)...)...)
+		if err == nil {
+			for _, n := range names {
+				g.write(p[0] + n)
+			}
+		}
+		return
+	}
+	if hasFlag(g.args, 'a') || has(g.args, "--all") {
+		paths = []string{"."}
+	}
+	if len(paths) == 0 {
+		return
+	}
+	if hasFlag(g.args, 'f') || has(g.args, "--force") {
+		g.diff(g.paths(paths)...)
+		return
+	}
+	g.changed(g.ask(append([]string{"ls-files", "--deleted", "-z"}, g.paths(paths)...)...))
+}
+
+func (g *gitCall) worktree() {
+	if len(g.args) == 0 {
+		return
+	}
+	ops := operands(g.args[1:], "-b", "-B", "--reason", "--orphan")
+	switch {
+	case len(ops) == 0:
+	case g.args[0] == "add":
+		g.tree(ops[0])
+	case g.args[0] == "remove" || g.args[0] == "move":
+		g.gone(ops[0])
+		if len(ops) > 1 {
+			g.tree(ops[1])
+		}
+	}
+}
+
+func (g *gitCall) formatPatch() {
+	if has(g.args, "--stdout") {
+		return
+	}
+	dir := "."
+	if d := values(g.args, 'o', "--output-directory"); len(d) > 0 {
+		dir = d[0]
+	}
+	g.write(strings.TrimSuffix(dir, "/") + "/" + anyName + ".patch")
+}
+
+// listed are the names that ls-files prints, from the folder.
+func (g *gitCall) listed() string {
+	ask := slices.DeleteFunc(slices.Clone(g.args), func(a string) bool { return a == "-z" })
+	paths, dashes := afterDashes(ask)
+	if !dashes {
+		paths = operands(ask, "-x", "-X", "--exclude", "--exclude-from")
+	}
+	flags := slices.DeleteFunc(ask, func(a string) bool { return !strings.HasPrefix(a, "-") || a == "--" })
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	names, err := g.ask(slices.Concat([]string{"ls-files", "-z"}, flags, g.paths(paths))...)
+	if err != nil || hasFlag(flags, 's') {
+		return unknown
+	}
+	return g.fromHere(names)
+}
+
+// differs writes a diff into a file, or prints the names of what differs.
+func (g *gitCall) differs() string {
+	g.write(values(g.args, 0, "--output")...)
+	if !has(g.args, "--name-only") {
+		return unknown
+	}
+	args := slices.DeleteFunc(slices.Clone(g.args), func(a string) bool {
+		return a == "-z" || a == "--ext-diff" || a == "--textconv" || strings.HasPrefix(a, "--output")
+	})
+	names, err := g.ask(append([]string{"diff", "--no-ext-diff", "--no-textconv", "-z"}, args...)...)
+	if err != nil {
+		return unknown
+	}
+	if has(g.args, "--relative") {
+		return strings.Join(names, "\n") + "\n"
+	}
+	if len(names) > maxListed {
+		return anyPath + "\n"
+	}
+	return strings.Join(names, "\n") + "\n" // from the root, wherever it runs
+}
+
+func (g *gitCall) fromHere(names []string) string {
+	if len(names) > maxListed {
+		return anyPath + "\n"
+	}
+	var out strings.Builder
+	for _, n := range names {
+		if rel, err := filepath.Rel(g.dir, filepath.Join(g.root, n)); err == nil {
+			out.WriteString(filepath.ToSlash(rel) + "\n")
+		}
+	}
+	return out.String()
+}
+
+func (g *gitCall) grep() string {
+	if !hasFlag(g.args, 'l') && !has(g.args, "--files-with-matches", "--name-only") {
+		return unknown
+	}
+	return g.shell.grep("grep", slices.DeleteFunc(slices.Clone(g.args), func(a string) bool { return a == "--" }))
+}
+
+func (g *gitCall) revParse() string {
+	if len(g.args) == 1 && g.args[0] == "--show-toplevel" && g.root != "" {
+		return g.root + "\n"
+	}
+	return unknown
+}
+
+// alias follows what a user has called so.
+func (g *gitCall) alias() string {
+	if g.r.view.Git == nil || g.root == "" || g.r.depth >= maxDepth || strings.Trim(g.verb, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
+		return unknown
+	}
+	out, err := g.r.view.Git(g.root, "config", "--get", "alias."+g.verb)
+	out = strings.TrimSpace(out)
+	if err != nil || out == "" {
+		return unknown
+	}
+	g.r.depth++
+	defer func() { g.r.depth-- }()
+	if cmd, ok := strings.CutPrefix(out, "!"); ok {
+		in := g.sub()
+		in.dir, in.params = g.root, g.args
+		return in.script(cmd + ` "$@"`)
+	}
+	return g.shell.git("", append(split(out, false), g.args...))
+}

@@ -1,0 +1,239 @@
+package shellwrites
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Commands that are run on names, and searches that print them.
+
+// onEach follows a command once for each name, in the place of a mark.
+func (s *shell) onEach(names, cmd []string, mark string) {
+	for i, name := range names {
+		if s.r.steps++; i > maxListed || s.r.over() {
+			return
+		}
+		words := slices.Clone(cmd)
+		for j, w := range words {
+			words[j] = strings.ReplaceAll(w, mark, name)
+		}
+		s.sub().call(words)
+	}
+}
+
+// onAll follows a command with all names at once.
+func (s *shell) onAll(names, cmd []string, mark string) {
+	if len(names) == 0 {
+		return
+	}
+	i := slices.Index(cmd, mark)
+	if i < 0 {
+		return
+	}
+	words := slices.Concat(cmd[:i], names, cmd[i+1:])
+	s.sub().call(words[:min(len(words), maxFields)])
+}
+
+// xargs runs a command on the names that it reads.
+func (s *shell) xargs(_ string, args []string) string {
+	mark, from, lines, one := "", s.in, false, false
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		flag := args[0]
+		args = args[1:]
+		name, value, attached := strings.Cut(flag, "=")
+		if !strings.HasPrefix(flag, "--") && len(flag) > 2 {
+			name, value, attached = flag[:2], flag[2:], true
+		}
+		if !attached && contains([]string{"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace"}, name) && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		switch name {
+		case "-I", "--replace", "-i":
+			if mark, lines = value, true; mark == "" {
+				mark = "{}"
+			}
+		case "-0", "--null", "-d", "--delimiter":
+			lines = true
+		case "-a", "--arg-file":
+			from = s.content(value)
+		case "-n", "--max-args":
+			one = value == "1"
+		}
+	}
+	if len(args) == 0 {
+		args = []string{"echo"}
+	}
+	names := split(from, lines)
+	in := s.sub()
+	in.in = unknown
+	switch {
+	case mark != "":
+		in.onEach(names, args, mark)
+	case one:
+		in.onEach(names, append(slices.Clone(args), "{}"), "{}")
+	default:
+		in.onAll(names, append(slices.Clone(args), "\x00"), "\x00")
+	}
+	return unknown
+}
+
+// split cuts a text into names: lines, or words as a shell reads them.
+func split(text string, lines bool) (out []string) {
+	if lines {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 })
+	}
+	if !strings.ContainsAny(text, `'"\`) {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 || c == ' ' || c == '\t' })
+	}
+	var word strings.Builder
+	var quote rune
+	open, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\\':
+			escaped, open = true, true
+		case c == '\'' || c == '"':
+			quote, open = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if open {
+				out = append(out, word.String())
+				word.Reset()
+			}
+			open = false
+		default:
+			word.WriteRune(c)
+			open = true
+		}
+	}
+	if open {
+		out = append(out, word.String())
+	}
+	return out
+}
+
+// parallel is xargs with the names behind ":::".
+func (s *shell) parallel(_ string, args []string) string {
+	names := split(s.in, true)
+	if i := slices.Index(args, ":::"); i >= 0 {
+		args, names = args[:i], args[i+1:]
+	}
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		args = args[1:]
+	}
+	cmd := strings.Join(args, " ")
+	if !strings.Contains(cmd, "{}") {
+		cmd += " {}"
+	}
+	for i, n := range names {
+		if i > maxListed || s.r.over() {
+			break
+		}
+		s.sub().script(strings.ReplaceAll(cmd, "{}", "'"+strings.ReplaceAll(n, "'", `'\''`)+"'"))
+	}
+	return unknown
+}
+
+// grep prints lines of what it reads; with -l the files in its folders, all of
+// which could match.
+func (s *shell) grep(name string, args []string) string {
+	if !hasFlag(args, 'l') && !has(args, "--files-with-matches", "--files") {
+		ops := operands(args, "-e", "-f", "-A", "-B", "-C", "-m")
+		if !has(args, "-e", "-f") && len(ops) > 0 {
+			in := s.in
+			switch len(ops) {
+			case 1:
+			case 2:
+				in = s.content(ops[1])
+			default:
+				return unknown
+			}
+			if hasFlag(args, 'o', 'n', 'c', 'r', 'q') {
+				return unknown
+			}
+			return lines(in, ops[0], hasFlag(args, 'v'), hasFlag(args, 'F') || name == "fgrep", hasFlag(args, 'E', 'P') || name != "grep")
+		}
+		return s.in
+	}
+	ops := operands(args, "-e", "-f", "-g", "-t", "-A", "-B", "-C", "-m", "--glob", "--type", "--include", "--exclude", "--exclude-dir")
+	pat := ""
+	if e := values(args, 'e', "--regexp"); len(e) > 0 {
+		pat = e[0]
+	} else if !has(args, "-f", "--files") && len(ops) > 0 {
+		pat, ops = ops[0], ops[1:]
+	}
+	if len(ops) == 0 {
+		ops = []string{"."}
+	}
+	include := append(values(args, 0, "--include"), append(values(args, 'g', "--glob"), values(args, 0, "--glob")...)...)
+	return s.searched(ops, pat, include, hasFlag(args, 'i'), has(args, "--files"))
+}
+
+// lines keeps those that match; of patterns that Go does not know all could.
+func lines(text, pat string, not, plain, extended bool) string {
+	if plain {
+		pat = regexp.QuoteMeta(pat)
+	} else if !extended {
+		if strings.Contains(pat, `\`) {
+			return text
+		}
+		pat = strings.NewReplacer("+", `\+`, "?", `\?`, "(", `\(`, ")", `\)`, "{", `\{`, "}", `\}`, "|", `\|`).Replace(pat)
+	}
+	re, err := regexp.Compile(pat)
+	if err != nil || !known(text) {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if re.MatchString(strings.TrimSuffix(line, "\n")) != not {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// searched are the files that have a text, as far as they are few and small.
+func (s *shell) searched(roots []string, pat string, include []string, fold, any bool) string {
+	var out []string
+	plain := !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !fold
+	for _, root := range roots {
+		real := join(s.dir, root)
+		all := s.walk(real, func(path string, d fs.DirEntry) error {
+			named := len(include) == 0
+			for _, g := range include {
+				named = named || fits(g, d.Name(), false)
+			}
+			if d.IsDir() || !named {
+				return nil
+			}
+			rel, _ := filepath.Rel(real, path)
+			name := filepath.ToSlash(filepath.Join(root, rel))
+			if plain && !any && len(out) <= maxListed {
+				if body := s.file(path); known(body) && !strings.Contains(body, pat) {
+					return nil
+				}
+			}
+			if out = append(out, name); len(out) > maxListed {
+				return errMany
+			}
+			return nil
+		})
+		if !all {
+			f := finder{roots: roots}
+			if len(include) > 0 {
+				f.name = include[0]
+			}
+			return strings.Join(f.roughly(), "\n") + "\n"
+		}
+	}
+	return strings.Join(out, "\n") + "\n"
+}
