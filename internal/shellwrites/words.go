@@ -186,6 +186,10 @@ func braces(w *syntax.Word) (n int) {
 // fields expands words into arguments.
 func (s *shell) fields(words ...*syntax.Word) (out []string) {
 	for _, w := range words {
+		if text, ok := plainWord(w); ok && len(out) < maxFields {
+			out = append(out, text)
+			continue
+		}
 		if braces(w) > maxBraces {
 			s.r.unsure("a word has too many braces")
 			out = append(out, unknown)
@@ -204,6 +208,23 @@ func (s *shell) fields(words ...*syntax.Word) (out []string) {
 		}
 	}
 	return out
+}
+
+// plainWord is a word that stands for itself: most words of long commands do, and
+// expanding each costs more than reading it.
+func plainWord(w *syntax.Word) (string, bool) {
+	if len(w.Parts) != 1 {
+		return "", false
+	}
+	switch p := w.Parts[0].(type) {
+	case *syntax.SglQuoted:
+		return p.Value, !p.Dollar
+	case *syntax.Lit:
+		return p.Value, !strings.ContainsFunc(p.Value, func(r rune) bool {
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./:,+@%", r))
+		})
+	}
+	return "", false
 }
 
 // literal expands a word into one text.
