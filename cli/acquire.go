@@ -99,6 +99,7 @@ type acquireOptions struct {
 	attach    bool
 	apart     bool // --independent
 	makes     bool // --worktree makes one: see worktree.go
+	force     bool
 }
 
 func newAcquireCmd(a *App) *cobra.Command {
@@ -127,6 +128,11 @@ With --ends-with it ends with the process as well, but nobody renews it.
 With --ttl none it has no end: no time and no death of a process frees it, only
 release, break or acquire --force. That is for a person's own work.
 
+With --force the keys are taken from whoever holds them, in one step: nobody gets
+in between, not even who waits for them. The whole lease of the old holder ends,
+as with break; it is told at once, and the history has the --reason, which is
+needed.
+
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each
 other. If one waits, its owner is taken to wait with all that it holds, and a
@@ -137,6 +143,7 @@ may still be trusted, or that it still waits.`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
   tasklock acquire 'path:src/api/**' --reason "new endpoints"
+  tasklock acquire fix-bug --force --reason "bob is on holiday"
   TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
 		Args: someKeys,
 		RunE: a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
@@ -144,6 +151,7 @@ may still be trusted, or that it still waits.`,
 	o.flags(cmd)
 	o.keepAliveFlag(cmd)
 	o.attachFlag(cmd)
+	cmd.Flags().BoolVar(&o.force, "force", false, "take the keys from whoever holds them; needs --reason")
 	return cmd
 }
 
@@ -155,6 +163,7 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err := o.bind(a, &req); err != nil {
 		return err
 	}
+	req.Force = o.force
 	st, err := a.Store(ctx, true)
 	if err != nil {
 		return err

@@ -48,6 +48,10 @@ type AcquireRequest struct {
 
 	DryRun bool // say what would happen, change nothing
 
+	// Force takes the keys from whoever holds them, and passes everybody who
+	// waits: see force.go. It needs a Reason.
+	Force bool
+
 	// Exact: the keys are ids of tasks. Each gets a lock of its own, also if the
 	// owner holds the task under a name that it locked before the task bore it.
 	Exact bool
@@ -150,7 +154,7 @@ func (r *AcquireRequest) check() (err error) {
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
-	return errors.Join(checkID(r.ID), r.checkTTL(), r.checkOrigin(),
+	return errors.Join(checkID(r.ID), r.checkTTL(), r.checkForce(), r.checkOrigin(),
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }
 

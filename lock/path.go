@@ -124,8 +124,8 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers
 		if err != nil {
 			return nil, nil, err
 		}
-		if state := stateOf(ls); state != Held {
-			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: state})
+		if state := stateOf(ls); state != Held || r.Force {
+			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: r.ends(state)})
 			continue
 		}
 		if len(blockers) > 0 || !queued {

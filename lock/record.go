@@ -72,6 +72,9 @@ const (
 	Held    State = "held"
 	Expired State = "expired" // silent for longer than its ttl
 	Dead    State = "dead"    // its process is provably gone
+
+	// Broken is why a grant replaced a lease that was in force.
+	Broken State = "broken"
 )
 
 // Check tells a damaged record from one that says something: what cannot be

@@ -132,7 +132,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 				}
 				continue
 			}
-			if state == Held && !repeated {
+			if state == Held && !repeated && !r.Force {
 				b, err := r.blockedByHolder(tx, key, lk, ls)
 				if err != nil {
 					return nil, nil, err
@@ -140,7 +140,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 				blockers, r.wanted = append(blockers, *b), append(r.wanted, key)
 				continue
 			}
-			victims = append(victims, victim{lease: lk.Value.Lease, key: key, owner: lk.Value.Owner, why: state})
+			victims = append(victims, victim{lease: lk.Value.Lease, key: key, owner: lk.Value.Owner, why: r.ends(state)})
 		}
 		if repeated {
 			return nil, nil, r.over(key, "not held any more")
@@ -159,7 +159,7 @@ func take(tx *store.Tx, r *AcquireRequest) (*Grant, []blocker, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if b != nil {
+		if b != nil && !r.Force {
 			blockers = append(blockers, *b)
 			continue
 		}
@@ -227,24 +227,29 @@ func (r *AcquireRequest) takeOver(tx *store.Tx, victims []victim) error {
 		return err
 	}
 	need, how := r.toWrite(), ending{event: "taken over", by: r.Owner}
+	var over []victim // in any case
 	for _, v := range victims {
 		ls, err := peekLease(tx, v.lease)
 		if err != nil {
 			return err
 		}
-		need, how.why = need+cost(ls.Value), string(v.why)
+		if need += cost(ls.Value); v.why != Broken {
+			over, how.why = append(over, v), string(v.why)
+		}
+	}
+	if tx.Room() < need && len(over) == 0 && len(victims) > 0 {
+		return tooMany(victims)
 	}
 	if tx.Room() < need && len(victims) > 0 {
-		for _, v := range victims {
+		for _, v := range over {
 			if over := v.takenOver(); !slices.Contains(r.tidied, over) {
 				r.tidied = append(r.tidied, over)
 			}
 		}
-		return &crowded{victims: victims, how: how, still: isOver}
+		return &crowded{victims: over, how: how, still: isOver}
 	}
 	for _, v := range victims {
-		how.why = string(v.why)
-		if err := endVictim(tx, v, how); err != nil {
+		if err := endVictim(tx, v, r.ending(v)); err != nil {
 			return err
 		}
 	}

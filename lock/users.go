@@ -130,8 +130,8 @@ func (r *AcquireRequest) usersOf(tx *store.Tx, key string, lk store.Entry[lockRe
 	users, err := workingUnder(tx, lk, all, r.Owner, r.lease())
 	for _, u := range users {
 		name, v := u.Key[len(leaseKind):], u.Value
-		if state := stateOf(u); state != Held {
-			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: state})
+		if state := stateOf(u); state != Held || r.Force {
+			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: r.ends(state)})
 			continue
 		}
 		b := heldBy(key, lk, u)
