@@ -28,7 +28,7 @@ func (o *leaseOptions) flags(cmd *cobra.Command) {
 	f.Var(&o.ttl, "ttl", "the lock ends after so long without a heartbeat; none: only release ends it")
 	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
 	f.Var(&o.wait, "wait", "how long to wait for the keys")
-	f.BoolVar(&o.noWait, "no-wait", false, "do not wait")
+	f.BoolVar(&o.noWait, "no-wait", false, "do not wait (also: TASKLOCK_NO_WAIT)")
 	f.StringVar(&o.requestID, "request-id", "", "repeating a request with this id has one effect")
 	f.StringVar(&o.reason, "reason", "", "why, for others to read")
 	f.StringVar(&o.worktree, "worktree", "", "where the work is done, for others to read")
@@ -59,7 +59,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
 		Within: task.Within, Times: cfg.Times(),
 	}
-	if !o.wait.given && !o.noWait && !id.Agent {
+	if !o.wait.given && !o.noWait && !id.Agent && !a.noWait {
 		r.Wait = cfg.WaitTimeout()
 	}
 	r.Wait = a.left(r.Wait)

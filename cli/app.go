@@ -54,6 +54,7 @@ type App struct {
 	UnsafeFS bool   // --allow-unsafe-fs
 	Timeout  string // --timeout; empty: by the configuration
 
+	noWait  bool      // TASKLOCK_NO_WAIT
 	founds  bool      // init: a folder that has no store gets one of its own
 	lenient bool      // a hook: where no store can be made, nothing is locked
 	insists bool      // init --local: although a remote has one

@@ -73,6 +73,9 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		default:
 			p.line("%s is free.", out.Key)
 		}
+		if out.Locked {
+			p.line("%s.", p.holding(*out.Lock))
+		}
 	})
 	if err == nil && !out.Locked && !o.mine && o.token == 0 && o.latest == 0 && o.lease == "" {
 		return &exitWith{ExitError}

@@ -1,6 +1,10 @@
 package cli
 
-import "github.com/tasklock/tasklock/lock"
+import (
+	"fmt"
+
+	"github.com/tasklock/tasklock/lock"
+)
 
 // How the end of a lease is written. A lease that was taken with --ttl none has
 // none.
@@ -45,4 +49,22 @@ func endStamp(e lock.Expiry) string {
 		return noEnd
 	}
 	return stamp(e.Time)
+}
+
+// holding is since when, and what is known of the holder's process: "Held for 3m
+// (since 2026-…Z), last heartbeat 1m ago; its process is alive on vm (pid 7)".
+func (p *printer) holding(l lock.Info) string {
+	s := fmt.Sprintf("Held for %s (since %s), last heartbeat %s; ", rough(p.now.Sub(l.AcquiredAt)), stamp(l.AcquiredAt), p.relative(l.HeartbeatAt))
+	if l.PID == 0 {
+		s += "it is unknown whether its holder is alive"
+	} else {
+		s += "its process is " + l.Life
+	}
+	if l.Host != "" {
+		s += " on " + short(l.Host, 60)
+	}
+	if l.PID != 0 {
+		s += fmt.Sprintf(" (pid %d)", l.PID)
+	}
+	return s
 }

@@ -32,7 +32,8 @@ func newListCmd(a *App) *cobra.Command {
 --of OWNER narrow it, --owner does not. --older-than only warns.
 
 In a pipe the fields are separated by tabs: key, owner, state, token, since,
-last heartbeat, expiry, waiters, host, pid, reason. --quiet prints the keys alone.`,
+last heartbeat, expiry, waiters, host, pid, reason, and whether that process is
+alive, dead or unknown. --quiet prints the keys alone.`,
 		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
@@ -149,11 +150,12 @@ func (p *printer) lockRow(l lock.Info) []cell {
 			{text: l.Host},
 			{text: pid},
 			{text: l.Reason},
+			{text: l.Life},
 		}
 	}
 	where := l.Host
 	if pid != "" {
-		where = fmt.Sprintf("%s:%s", where, pid)
+		where = fmt.Sprintf("%s:%s %s", where, pid, l.Life)
 	}
 	return []cell{
 		{l.Key, strong},

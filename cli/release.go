@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ func newReleaseCmd(a *App) *cobra.Command {
 		Short: "Give keys back",
 		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
 
-What is free already stays free: that is no error, unless --token names a grant
+What is free already stays free: that is no error, and the answer says if it was
+never the caller's; unless --token names a grant
 that was not the last one (exit 7). What another owner holds is
 refused (exit 5); --force breaks it, which ends the whole lease it belongs to
 and is kept in the history.`,
@@ -79,11 +81,12 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 type releaseData struct {
 	Released []lock.Released `json:"released"`
 	Free     []string        `json:"free"`
-	Left     []string        `json:"left,omitempty"` // free when those who work under them end
+	Never    []string        `json:"never,omitempty"` // of these: never held by the caller
+	Left     []string        `json:"left,omitempty"`  // free when those who work under them end
 }
 
 func newReleaseData(r lock.ReleaseResult) releaseData {
-	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...), Left: r.Left}
+	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
 }
 
 func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) {
@@ -95,6 +98,10 @@ func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) 
 		p.line("%s %s (token %d, held by %s).", verb, r.Key, r.Token, short(r.Owner, 120))
 	}
 	for _, k := range out.Free {
+		if slices.Contains(out.Never, k) {
+			p.line("%s was free already, and never yours as far as the history goes back.", k)
+			continue
+		}
 		p.line("%s was free already.", k)
 	}
 	for _, k := range out.Left {

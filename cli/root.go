@@ -50,7 +50,7 @@ func Main(args []string, a App) (code int) {
 		err = &usageError{text: inOurWords(err.Error())}
 	}
 	if errors.As(err, &usage) {
-		a.JSON = a.JSON || asksForJSON(args) // flags after the bad one were not read
+		a.JSON = a.JSON || a.wantsJSON(args) // flags after the bad one were not read
 		if usage.help == "" {
 			usage.help = strings.TrimSpace(commandName(cmd))
 		}
@@ -122,8 +122,8 @@ func (a *App) root(args []string) *cobra.Command {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	f := root.PersistentFlags()
-	f.BoolVar(&a.JSON, "json", false, "print JSON")
-	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print nothing but errors")
+	f.BoolVar(&a.JSON, "json", false, "print JSON (also: TASKLOCK_JSON)")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print nothing but errors (also: TASKLOCK_QUIET)")
 	f.BoolVar(&a.DryRun, "dry-run", false, "say what would happen, change nothing")
 	f.BoolVar(&a.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
 	f.StringVar(&a.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
@@ -231,6 +231,9 @@ func (a *App) does(run runFunc) func(*cobra.Command, []string) error {
 			a.keyArgs = args[:dash:dash]
 		}
 		a.flags = map[string]string{}
+		if err := a.switches(cmd); err != nil {
+			return err
+		}
 		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "timeout", "lease"} {
 			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 				a.flags[name] = f.Value.String()

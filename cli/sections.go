@@ -12,7 +12,7 @@ import (
 
 func newSectionsCmd(a *App) *cobra.Command {
 	return a.group("sections", "Groups of tasks, worked on by one owner at a time",
-		newSectionsAddCmd(a), newSectionsListCmd(a), newSectionsShowCmd(a), newSectionsDependsCmd(a),
+		newSectionsAddCmd(a), newSectionsListCmd(a), newSectionsShowCmd(a), newSectionsDependsCmd(a), newSectionsGraphCmd(a),
 		newSectionsPriorityCmd(a), newSectionsSkipCmd(a), newSectionsDeleteCmd(a))
 }
 

@@ -58,7 +58,7 @@ func releaseAll(ctx context.Context, st *store.Store, r lock.ReleaseRequest) (ou
 		}
 		out.Released = append(out.Released, some.Released...)
 		out.Free = append(out.Free, some.Free...)
-		out.Left = some.Left
+		out.Left, out.Never = some.Left, some.Never
 		if !r.All || r.DryRun || len(some.Released) == 0 {
 			return out, nil
 		}

@@ -60,7 +60,7 @@ func (p *printer) show(s lock.ShowResult) {
 		add("expires", p.expiry(l.ExpiresAt))
 		add("host", l.Host)
 		if l.PID != 0 {
-			add("pid", strconv.Itoa(l.PID))
+			add("pid", strconv.Itoa(l.PID)+", "+l.Life)
 		}
 		add("worktree", l.Worktree)
 		add("session", l.Session)

@@ -11,18 +11,24 @@ import (
 
 func newTasksDependsCmd(a *App) *cobra.Command {
 	var off []string
+	var drawn bool
 	cmd := &cobra.Command{
 		Use:   "depends TASK [OTHER...]",
 		Short: "A task must wait until others are done",
 		Long: `Make a task wait until the others are completed or skipped; --remove ends that.
-A circle is refused and named (exit 11).`,
+A circle is refused and named (exit 11). --tree draws what a task depends on,
+however far.`,
 		Example: `  tasklock tasks depends deploy build test
-  tasklock tasks depends deploy --remove test`,
+  tasklock tasks depends deploy --remove test
+  tasklock tasks depends deploy --tree`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("needs a task, and what it depends on")
 			}
-			if len(args) == 1 && !cmd.Flags().Changed("remove") {
+			if drawn && (len(args) > 1 || cmd.Flags().Changed("remove")) {
+				return usagef("--tree draws one task and changes nothing")
+			}
+			if len(args) == 1 && !drawn && !cmd.Flags().Changed("remove") {
 				return usagef("needs what %s depends on, or --remove TASK", short(args[0], 60))
 			}
 			return nil
@@ -30,6 +36,9 @@ A circle is refused and named (exit 11).`,
 		ValidArgsFunction: a.taskIDs(),
 	}
 	cmd.RunE = a.does(func(ctx context.Context, refs []string) error {
+		if drawn {
+			return a.drawTask(ctx, refs[0])
+		}
 		id, err := a.caller()
 		if err != nil {
 			return err
@@ -49,9 +58,42 @@ A circle is refused and named (exit 11).`,
 			}
 		})
 	})
+	cmd.Flags().BoolVar(&drawn, "tree", false, "draw what it depends on")
 	cmd.Flags().StringArrayVar(&off, "remove", nil, "it no longer depends on this task; repeat for more")
 	_ = cmd.RegisterFlagCompletionFunc("remove", a.taskIDs())
 	return cmd
+}
+
+// drawTask draws a task with what it depends on below it.
+func (a *App) drawTask(ctx context.Context, ref string) error {
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	nodes, err := task.Graph(ctx, st, ref)
+	if err != nil {
+		return err
+	}
+	byID := map[string]task.Node{}
+	for _, n := range nodes {
+		byID[n.ID] = n
+	}
+	return a.answer(map[string]any{"tasks": nodes}, func(p *printer) {
+		t := &tree{
+			p: p, b: a.branchesFor(p),
+			below: func(id string) []string { return byID[id].DependsOn },
+			label: func(id string) string {
+				n, ok := byID[id]
+				if !ok {
+					return id + " (archived or removed)"
+				}
+				return id + " " + short(n.Title, 80) + " (" + string(n.Status) + ")"
+			},
+		}
+		if !t.draw([]string{nodes[0].ID}) {
+			a.note("The first %d lines; --json has all.", treeLines)
+		}
+	})
 }
 
 // depends says what a task or a section depends on now.

@@ -10,17 +10,25 @@ import (
 
 func newTasksResetCmd(a *App) *cobra.Command {
 	var r task.ResetRequest
+	var failed, blocked, all bool
 	cmd := &cobra.Command{
-		Use:   "reset TASK...",
+		Use:   "reset [TASK...]",
 		Short: "Make tasks pending again, as if nobody had begun",
 		Long: `Make tasks pending again, whatever became of them, all of them in one step. With
 --cascade also everything that depends on them, however far, at most 1,000 tasks.
+--failed and --blocked mean every task that is so, --all both.
 What someone works on is refused with the holders (exit 6); --force breaks their
 locks, and what they report with their tokens is refused afterwards.`,
 		Example: `  tasklock tasks reset t1
+  tasklock tasks reset --failed
   tasklock tasks reset t1 --cascade --dry-run
   tasklock tasks reset t1 --cascade --force --reason "the schema changed"`,
-		Args:              someTasks,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if failed || blocked || all {
+				return nil
+			}
+			return someTasks(cmd, args)
+		},
 		ValidArgsFunction: a.taskIDs(),
 		RunE: a.does(func(ctx context.Context, refs []string) error {
 			id, err := a.caller()
@@ -31,7 +39,13 @@ locks, and what they report with their tokens is refused afterwards.`,
 			if err != nil {
 				return err
 			}
-			r.Tasks, r.By, r.DryRun = refs, id.Owner, a.DryRun
+			r.Tasks, r.By, r.DryRun, r.Status = refs, id.Owner, a.DryRun, nil
+			if failed || all {
+				r.Status = append(r.Status, task.Failed)
+			}
+			if blocked || all {
+				r.Status = append(r.Status, task.Blocked)
+			}
 			out, err := task.ResetTasks(ctx, st, r)
 			if err != nil {
 				return err
@@ -40,6 +54,9 @@ locks, and what they report with their tokens is refused afterwards.`,
 		}),
 	}
 	f := cmd.Flags()
+	f.BoolVar(&failed, "failed", false, "every task that failed")
+	f.BoolVar(&blocked, "blocked", false, "every task that is blocked")
+	f.BoolVar(&all, "all", false, "every task that failed or is blocked")
 	f.BoolVar(&r.Cascade, "cascade", false, "with everything that depends on them")
 	f.BoolVar(&r.Force, "force", false, "also what someone works on: their tokens die")
 	f.StringVar(&r.Reason, "reason", "", "why, for the history")

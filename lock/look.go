@@ -23,6 +23,7 @@ type Info struct {
 	State       State     `json:"state"`
 	Host        string    `json:"host"`
 	PID         int       `json:"pid"`
+	Life        string    `json:"life"` // of that process: alive, dead or unknown
 	Worktree    string    `json:"worktree"`
 	Session     string    `json:"session"`
 	Label       string    `json:"label,omitempty"` // who is behind the owner
@@ -35,7 +36,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 	i := Info{
 		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
 		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: endsAfter(ls.Time, l.ttl()),
-		State: stateOf(ls), Host: l.Host, PID: l.PID, Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
+		State: stateOf(ls), Host: l.Host, PID: l.PID, Life: l.life().String(), Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
 		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
 	}
 	if !ls.Exists() { // it was over, and stayed behind in a move

@@ -80,7 +80,7 @@ func TestShowAndList(t *testing.T) {
 		w.must(err)
 		equal(w, "lock", show.Lock, &lock.Info{
 			Key: "a", Owner: "alice", LeaseID: g.LeaseID, Token: g.Token, AcquiredAt: at, HeartbeatAt: seen, ExpiresAt: lock.Expiry{Time: seen.Add(time.Hour)},
-			State: lock.Held, Host: host.Name(), PID: host.Self().PID, Worktree: "/w", Session: "s", Reason: "r", Waiters: 2,
+			State: lock.Held, Host: host.Name(), PID: host.Self().PID, Life: "alive", Worktree: "/w", Session: "s", Reason: "r", Waiters: 2,
 		})
 		if len(show.Waiters) != 2 || show.Waiters[0].Owner != "bob" || show.Waiters[1].Owner != "carol" {
 			t.Fatalf("%+v", show.Waiters)

@@ -88,3 +88,15 @@ func unless(had Event, caller string) string {
 	}
 	return caller
 }
+
+// noteNever notes a free key that the caller of a release never held, and none
+// of its children did: it may have meant another one.
+func (r *ReleaseRequest) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
+	had, err := past(tx, func(e Event) bool {
+		return slices.Contains(e.Keys, key) && (usable(e.Owner, r.Owner) || descends(e.Owner, r.Owner))
+	})
+	if err == nil && had.Event == "" {
+		out.Never = append(out.Never, key)
+	}
+	return err
+}

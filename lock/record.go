@@ -145,6 +145,19 @@ func (l leaseRecord) gone() bool {
 	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
 }
 
+// life is what is known of the process behind the lease, or of the group that
+// works under it.
+func (l leaseRecord) life() host.Life {
+	if l.PID == 0 {
+		return host.Unknown
+	}
+	life := l.Process.Life()
+	if life == host.Dead && l.Group != 0 {
+		return host.GroupLife(l.Group, l.Process)
+	}
+	return life
+}
+
 // endsWith reports whether the lease lives with that process.
 func (l leaseRecord) endsWith(p host.Process) bool { return l.PID == p.PID && l.Start == p.Start }
 

@@ -37,11 +37,13 @@ type ReleaseRequest struct {
 type ReleaseResult struct {
 	Released []Released `json:"released"`
 	Free     []string   `json:"free,omitempty"`
-	Left     []string   `json:"left,omitempty"` // given back, but somebody works under them: free when that ends
+	Never    []string   `json:"never,omitempty"` // those of them that the caller never held, as far as history goes back
+	Left     []string   `json:"left,omitempty"`  // given back, but somebody works under them: free when that ends
 }
 
 func (out *ReleaseResult) add(more ReleaseResult) {
 	out.Released, out.Free, out.Left = append(out.Released, more.Released...), append(out.Free, more.Free...), append(out.Left, more.Left...)
+	out.Never = append(out.Never, more.Never...)
 }
 
 // Released is one key that was given back.
@@ -141,6 +143,9 @@ func (r *ReleaseRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) e
 				return err
 			}
 			out.Free = append(out.Free, key)
+			if err := r.noteNever(tx, key, out); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := r.may(lk); err != nil {

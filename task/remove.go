@@ -253,6 +253,23 @@ func PeekNumber(ctx context.Context, st *store.Store) (int64, error) {
 // Resync lifts the counter above every number that a task has or had. It never
 // lowers it.
 func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err error) {
+	return liftNumber(ctx, st, dry, func(used int64) (int64, error) { return used, nil })
+}
+
+// SetNumber makes n the next number that is given out. It refuses one that was
+// given out before, or that a task has or had.
+func SetNumber(ctx context.Context, st *store.Store, n int64, dry bool) (next int64, err error) {
+	return liftNumber(ctx, st, dry, func(unused int64) (int64, error) {
+		if n < unused {
+			return 0, &lock.InvalidError{What: fmt.Sprintf("number %d", n), Rule: fmt.Sprintf("was given out, or may have been: the next that was not is %d", unused)}
+		}
+		return n, nil
+	})
+}
+
+// liftNumber lets choose where the counter goes on, given the first number that
+// nobody was given and no task has or had.
+func liftNumber(ctx context.Context, st *store.Store, dry bool, choose func(unused int64) (int64, error)) (next int64, err error) {
 	need := driver.Query{Keys: []string{taskCounter}, Ranges: []driver.Range{{Prefix: taskKind}, {Prefix: archiveKind}}}
 	_, err = update(ctx, st, dry, need, func(tx *store.Tx) error {
 		next = 1
@@ -274,6 +291,9 @@ func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err err
 		}
 		if c.Value.Next > next {
 			next = c.Value.Next
+		}
+		if next, err = choose(next); err != nil {
+			return err
 		}
 		return raise(tx, taskCounter, next)
 	})

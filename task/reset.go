@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
@@ -12,6 +13,7 @@ import (
 // ResetRequest makes tasks pending again: all of them, in one commit.
 type ResetRequest struct {
 	Tasks   []string
+	Status  []Status // also every task with one of these
 	By      string
 	Cascade bool // with everything that depends on them, directly or not
 	Force   bool // also what someone works on: their tokens die
@@ -31,7 +33,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 	var out DoResult
 	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
 		out = DoResult{}
-		found, err := findAll(tx, r.Tasks)
+		found, err := r.meant(tx)
 		if err != nil {
 			return err
 		}
@@ -66,6 +68,31 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 		return DoResult{}, err
 	}
 	return out, nil
+}
+
+// meant returns the tasks that are named, and those that are asked for by their
+// status.
+func (r *ResetRequest) meant(tx *store.Tx) (found []Task, err error) {
+	if len(r.Tasks) > 0 || len(r.Status) == 0 {
+		if found, err = findAll(tx, r.Tasks); err != nil || len(r.Status) == 0 {
+			return found, err
+		}
+	}
+	all, err := store.All[Task](tx, taskKind)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if !slices.Contains(r.Status, e.Value.Status) || slices.ContainsFunc(found, func(t Task) bool { return t.ID == e.Value.ID }) {
+			continue
+		}
+		t, err := getTask(tx, e.Value.ID) // guarded
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, t.Value)
+	}
+	return found, nil
 }
 
 // dependants adds everything that depends on the tasks, however far.

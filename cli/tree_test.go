@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Whatever depends on what, a drawing ends, and is not large.
+func TestTreeIsBounded(t *testing.T) {
+	for name, below := range map[string]func(id string) []string{
+		"a circle": func(id string) []string { return []string{"b", "a"} },
+		"deep":     func(id string) []string { return []string{id + "x"} },
+		"wide": func(id string) []string {
+			if id != "a" {
+				return nil
+			}
+			all := make([]string, 5000)
+			for i := range all {
+				all[i] = fmt.Sprint(i)
+			}
+			return all
+		},
+	} {
+		var out bytes.Buffer
+		p := &printer{w: &out}
+		tr := &tree{p: p, b: plainBranches, below: below, label: func(id string) string { return short(id, 20) }}
+		whole := tr.draw([]string{"a"})
+		if err := p.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "\n"); n > treeLines || n < 2 || whole != (name != "wide") {
+			t.Errorf("%s: %d lines, whole: %v", name, n, whole)
+		}
+	}
+}
