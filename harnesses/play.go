@@ -227,7 +227,7 @@ func tail(file string) string {
 	if len(b) > 2000 {
 		b = b[len(b)-2000:]
 	}
-	return strings.TrimSpace(string(b))
+	return strings.Join(strings.Fields(string(b)), " ")
 }
 
 func indent(text string) string {
