@@ -46,3 +46,16 @@ trust_level = "trusted"
 	},
 	mcp: func(name string) tool { return tool{name: name, space: "mcp__tasklock"} },
 }
+
+// sandboxed is Codex as it comes: commands see no network, no process outside, and
+// cannot write to .git.
+var sandboxed = func() harness {
+	h := codex
+	h.variant = ", in its sandbox"
+	h.args = func(prompt string) []string {
+		return []string{"exec", "--sandbox", "workspace-write", "--dangerously-bypass-hook-trust", prompt}
+	}
+	h.cannot = map[string]string{commits: "its sandbox makes .git read-only"}
+	h.untried = []string{nested, subagents} // a nested one would need the network, and subagents commit
+	return h
+}()

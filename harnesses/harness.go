@@ -27,6 +27,9 @@ type harness struct {
 	// cannot is what cannot be had in this harness, and why: those checks are played
 	// and may fail.
 	cannot map[string]string
+	// untried checks are not played.
+	untried []string
+	variant string // how it runs, behind its version
 }
 
 // place is where one script is played.
@@ -39,7 +42,7 @@ type place struct {
 // packages are what npm is to install.
 func (h harness) packages() []string { return append([]string{h.npm + "@" + h.version}, h.also...) }
 
-var harnesses = []harness{claude, codex, gemini, pi, opencode}
+var harnesses = []harness{claude, codex, sandboxed, gemini, pi, opencode}
 
 var protocols = []protocol{anthropic, openai, generate}
 

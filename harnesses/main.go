@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	var reports []report
 	for _, h := range chosen {
-		fmt.Printf("== %s %s\n", h.title, h.version)
+		fmt.Printf("== %s %s%s\n", h.title, h.version, h.variant)
 		reports = append(reports, tryHarness(ctx, m, h, o))
 	}
 	fmt.Print("\n", table(reports))

@@ -36,6 +36,9 @@ type session struct {
 
 // play plays a script and notes in the report what became of its checks.
 func play(ctx context.Context, m *model, h harness, programs string, s script, o options, r *report) {
+	if !slices.ContainsFunc(s.steps, func(s step) bool { return s.check != "" && h.can(s) }) {
+		return
+	}
 	fmt.Printf("   %s\n", s.name)
 	m.forget()
 	st := &stage{harness: h, profile: s.env, model: m, options: o, running: map[string]*session{}, pending: map[string]turn{}}
@@ -88,7 +91,7 @@ func verdictOf(err error) string {
 
 // can reports whether a harness has what a step needs.
 func (h harness) can(s step) bool {
-	return (h.mcp != nil || s.check != oneOwner && s.do != take) && (h.spawn != nil || s.check != subagents)
+	return !slices.Contains(h.untried, s.check) && (h.mcp != nil || s.check != oneOwner && s.do != take) && (h.spawn != nil || s.check != subagents)
 }
 
 // notAsWanted is an answer that came and is not the one that is wanted.

@@ -84,7 +84,7 @@ func table(reports []report) string {
 	var b strings.Builder
 	b.WriteString("| harness | " + strings.Join(checks, " | ") + " |\n|---" + strings.Repeat("|---", len(checks)) + "|\n")
 	for _, r := range reports {
-		fmt.Fprintf(&b, "| %s %s |", r.title, r.version)
+		fmt.Fprintf(&b, "| %s %s%s |", r.title, r.version, r.variant)
 		for _, c := range checks {
 			b.WriteString(" " + r.state(c) + " |")
 		}

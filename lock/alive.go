@@ -20,7 +20,8 @@ import (
 // Life is whose calls count as signs of life. Leases that belong to another
 // process than the caller's renew themselves, or end with it: they are left
 // alone, except one of an earlier process of the same session that is
-// provably gone. The session goes on in this process, and so does the lease.
+// provably gone. The session goes on in this process, and so does the lease; also
+// one of the same session that names no process.
 type Life struct {
 	Owner   string
 	Process host.Process // of the session; zero: unknown
@@ -55,9 +56,17 @@ func (l Life) wants(ls store.Entry[leaseRecord]) bool {
 	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && ls.Age > v.ttl()/3 && (l.Late || ls.Age < v.ttl()) && (v.PID == 0 || v.Process == l.Process)
 }
 
+// adopts reports whether a lease of the session is to end with this process from now
+// on: its own is gone, or it was taken where the process cannot be seen, as in a
+// sandbox.
 func (l Life) adopts(v leaseRecord) bool {
-	return len(v.Keys) > 0 && usable(v.Owner, l.Owner) && l.Process.PID != 0 && v.PID != 0 && v.Process != l.Process &&
-		l.Session != "" && v.Session == l.Session && v.Group == 0 && v.gone()
+	if len(v.Keys) == 0 || !usable(v.Owner, l.Owner) || l.Process.PID == 0 || l.Session == "" || v.Session != l.Session || v.Group != 0 {
+		return false
+	}
+	if v.PID == 0 {
+		return !v.endless() && !v.Attached
+	}
+	return v.Process != l.Process && v.gone()
 }
 
 // Renew gives those leases that still want it a sign of life, each in a commit

@@ -90,6 +90,30 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 	}
 }
 
+// What a session took where its process cannot be seen, in a sandbox, ends with that
+// process as soon as a call of the session names it; what has no end does not.
+func TestSessionNamesItsProcessLater(t *testing.T) {
+	w := newWorld(t)
+	harness := sleeper(t)
+	p, err := host.Find(harness.Process.Pid)
+	w.must(err)
+	w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"a"}, Session: "one"})
+	w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"other"}, Session: "two"})
+	w.grant(lock.AcquireRequest{Owner: "s", Keys: []string{"endless"}, Session: "one", TTL: lock.Endless})
+	life := lock.Life{Owner: "s", Process: p, Session: "one"}
+	if n := w.alive(life); n != 1 {
+		t.Errorf("%d named their process", n)
+	}
+	if n := w.alive(life); n != 0 {
+		t.Errorf("%d named it twice", n)
+	}
+	w.must(harness.Process.Kill())
+	_ = harness.Wait()
+	if w.locked("a") || !w.locked("other") || !w.locked("endless") {
+		t.Errorf("a %v, other %v, endless %v", w.locked("a"), w.locked("other"), w.locked("endless"))
+	}
+}
+
 func sleeper(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
