@@ -68,6 +68,7 @@ func bubble(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	near(t, func(w *world) {
 		w.st = store.New(&watched{Store: drivertest.NewFar(w.T, w.mem, nil), w: w})
+		defer w.settle() // no time passes after the test: whoever reads would never end
 		fn(w)
 	})
 }
