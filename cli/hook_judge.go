@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	slashpath "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,6 +147,10 @@ func (h *hook) places() map[repo.Tree][]spot {
 		if t.Pattern {
 			fixed, rest = fixedPart(path)
 		}
+		link := "" // of a link that goes, only the link goes
+		if t.Gone && rest == "" && isLink(fixed) {
+			fixed, link = filepath.Dir(fixed), filepath.Base(fixed)
+		}
 		real, err := h.real(fixed)
 		if err != nil {
 			continue
@@ -167,8 +172,8 @@ func (h *hook) places() map[repo.Tree][]spot {
 		if err != nil {
 			continue
 		}
-		p := spot{Target: t, name: name}
-		p.glob = globOf(name, rest, t.Tree)
+		p := spot{Target: t, name: slashpath.Join(name, link)}
+		p.glob = globOf(p.name, rest, t.Tree)
 		if rest != "" {
 			p.name = strings.TrimPrefix(strings.TrimSuffix(name, "/")+"/"+rest, "./")
 		}

@@ -126,7 +126,7 @@ func (h *hook) real(path string) (string, error) {
 		h.seen.real[dir] = real
 	}
 	path = filepath.Join(real, filepath.Base(path))
-	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+	if isLink(path) {
 		return repo.Real(path)
 	}
 	return path, nil

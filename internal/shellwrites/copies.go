@@ -65,7 +65,7 @@ func (s *shell) copied(name, from, place string, args []string) {
 	source := join(s.dir, from)
 	note := func(place string) {
 		if !keeps || !exists(join(s.dir, place)) {
-			s.write(place)
+			s.add(place, Target{Gone: name == "mv"}) // which replaces a link that is there
 		}
 	}
 	if name == "ln" { // of a link that is there the link is replaced
