@@ -12,7 +12,9 @@ import (
 
 // Patient lets hooks take the time that they need on a busy machine: what they
 // do when they do not get it depends on the machine.
-func Patient() { statusTime, endTime, agent.GitTime = time.Minute, time.Minute, time.Minute }
+func Patient() {
+	statusTime, endTime, askGuardTime, agent.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
+}
 
 // Help returns what every command says about itself, by its name.
 func Help() map[string]string {

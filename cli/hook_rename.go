@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tasklock/tasklock/agent"
 	"github.com/tasklock/tasklock/place"
@@ -51,6 +52,10 @@ func (a *App) guardFolder() string {
 	return dir
 }
 
+// askGuardTime is how long git may take to say where its hooks are: the hook must
+// answer even if git hangs. Tests are more patient.
+var askGuardTime = 500 * time.Millisecond
+
 // guarded reports whether git asks a guard in this folder.
 func (a *App) guarded(ctx context.Context) bool {
 	if fi, err := os.Stat(a.Dir); err != nil || !fi.IsDir() {
@@ -60,6 +65,8 @@ func (a *App) guarded(ctx context.Context) bool {
 	if err != nil || tree.Git == "" {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, askGuardTime)
+	defer cancel()
 	states, err := a.guardStates(ctx, tree.Top)
 	return err == nil && slices.ContainsFunc(states, func(s guardState) bool { return s.Live })
 }
