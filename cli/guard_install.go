@@ -122,7 +122,7 @@ func (p guardPlace) guardedText(text []byte) (is []byte, chain bool, err error) 
 	switch {
 	case p.Manager == "lefthook":
 		end := filepath.Ext(p.File)
-		is, err := lefthookInstall(text, p.Hook)
+		is, err := lefthookInstall(text, p.Hook, p.config())
 		switch {
 		case (end == ".toml" || end == ".json") && lefthookGuards(text, p.Hook):
 			return text, false, nil
@@ -130,7 +130,7 @@ func (p guardPlace) guardedText(text []byte) (is []byte, chain bool, err error) 
 			err = errLefthook
 		}
 		if err != nil {
-			return nil, false, &deniedError{text: fmt.Sprintf("%s: %v; %s", p.File, err, lefthookByHand(p.Hook))}
+			return nil, false, &deniedError{text: fmt.Sprintf("%s: %v; %s", p.File, err, lefthookByHand(p.Hook, p.config()))}
 		}
 		return is, false, nil
 	case ours(text) && bytes.Contains(text, []byte("before=")):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -27,21 +28,24 @@ func lefthookConfig(top string) string {
 }
 
 // lefthookCommand are the lines of the guard as one of lefthook's commands.
-func lefthookCommand(hook string) []string {
+// Lefthook leaves a command out where it sees no files for it: those that the
+// hook excludes, or those of another branch that is pushed. So the guard names a
+// file of its own, which is always there: the configuration.
+func lefthookCommand(hook, config string) []string {
 	call := "tasklock guard run " + hook
-	lines := []string{}
+	lines := []string{"files: echo " + config}
 	if hook == "pre-push" {
 		call += ` "{1}" "{2}"`
 		lines = append(lines, "use_stdin: true")
 	}
-	return append(lines, fmt.Sprintf(`run: 'if command -v tasklock >/dev/null 2>&1; then %s; else echo "%s" >&2; fi'`, call, guardAbsent))
+	return append(lines, fmt.Sprintf(`run: 'if command -v tasklock >/dev/null 2>&1; then %s; else echo "%s" >&2; fi # {files}'`, call, guardAbsent))
 }
 
 var errLefthook = errors.New("its form leaves no place for the guard")
 
 // lefthookByHand is what a person writes where we cannot.
-func lefthookByHand(hook string) string {
-	return fmt.Sprintf("write by hand, below %s and commands:\ntasklock:\n  %s", hook, strings.Join(lefthookCommand(hook), "\n  "))
+func lefthookByHand(hook, config string) string {
+	return fmt.Sprintf("write by hand, below %s and commands: tasklock: {%s}", hook, strings.Join(lefthookCommand(hook, config), ", "))
 }
 
 func lefthookMarks(hook string) (begin, end string) {
@@ -58,9 +62,27 @@ func lefthookGuards(text []byte, hook string) bool {
 	return bytes.Contains(out, []byte("tasklock guard run "+hook))
 }
 
+// lefthookCondition is the setting that keeps lefthook from running a hook now
+// and then, or always; empty: there is none. Git runs no guard either while it
+// merges or rebases.
+func lefthookCondition(text []byte, hook string) string {
+	var doc map[string]struct{ Only, Skip any }
+	_ = yaml.Unmarshal(text, &doc) // of what has another form, the rest is read
+	settings := doc[hook]
+	list, _ := settings.Skip.([]any)
+	other := func(when any) bool { return when != "merge" && when != "rebase" && when != "merge-commit" }
+	switch {
+	case settings.Only != nil && settings.Only != true:
+		return "only"
+	case settings.Skip == true, slices.ContainsFunc(list, other):
+		return "skip"
+	}
+	return ""
+}
+
 // lefthookInstall puts the guard into the configuration as whole lines between
 // two marks, and reads it before and after: what was there must say the same.
-func lefthookInstall(text []byte, hook string) ([]byte, error) {
+func lefthookInstall(text []byte, hook, config string) ([]byte, error) {
 	rest := lefthookRemove(text, hook)
 	before, after := map[string]any{}, map[string]any{}
 	var doc yaml.Node
@@ -70,7 +92,7 @@ func lefthookInstall(text []byte, hook string) ([]byte, error) {
 	if lefthookGuards(rest, hook) {
 		return rest, nil // somebody's own
 	}
-	line, lines, err := lefthookPlace(&doc, hook)
+	line, lines, err := lefthookPlace(&doc, hook, config)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +108,7 @@ func lefthookInstall(text []byte, hook string) ([]byte, error) {
 
 // lefthookPlace is before which line (counted from 1; 0: at the end) which lines
 // go in.
-func lefthookPlace(doc *yaml.Node, hook string) (int, []string, error) {
+func lefthookPlace(doc *yaml.Node, hook, config string) (int, []string, error) {
 	begin, end := lefthookMarks(hook)
 	ours := func(indent int, head ...string) []string {
 		pad := strings.Repeat(" ", indent)
@@ -94,7 +116,7 @@ func lefthookPlace(doc *yaml.Node, hook string) (int, []string, error) {
 		for i, l := range head {
 			lines = append(lines, pad+strings.Repeat("  ", i)+l)
 		}
-		for _, l := range lefthookCommand(hook) {
+		for _, l := range lefthookCommand(hook, config) {
 			lines = append(lines, pad+strings.Repeat("  ", len(head))+l)
 		}
 		return append(lines, pad+end)

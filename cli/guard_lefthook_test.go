@@ -19,13 +19,13 @@ func TestLefthookInstallAndRemove(t *testing.T) {
 		text := []byte(before)
 		for _, hook := range guarded {
 			var err error
-			if text, err = lefthookInstall(text, hook); err != nil {
+			if text, err = lefthookInstall(text, hook, "lefthook.yml"); err != nil {
 				t.Fatalf("%q: %s: %v", before, hook, err)
 			}
 			if !lefthookGuards(text, hook) {
 				t.Errorf("%q: no guard for %s in\n%s", before, hook, text)
 			}
-			if again, err := lefthookInstall(text, hook); err != nil || string(again) != string(text) {
+			if again, err := lefthookInstall(text, hook, "lefthook.yml"); err != nil || string(again) != string(text) {
 				t.Errorf("%q: again: %v\n%s", before, err, again)
 			}
 		}
@@ -47,12 +47,12 @@ func TestLefthookInstallAndRemove(t *testing.T) {
 // What cannot hold it is left alone, and so is a guard that somebody wrote.
 func TestLefthookLeavesAlone(t *testing.T) {
 	for _, bad := range []string{"pre-commit:\n", "pre-commit: {}\n", "x: &x\n  commands:\n    a:\n      run: x\npre-commit: *x\n", "pre-commit:\n  jobs: [{run: x}]\n", "a: [\n", "- x\n"} {
-		if out, err := lefthookInstall([]byte(bad), "pre-commit"); err == nil {
+		if out, err := lefthookInstall([]byte(bad), "pre-commit", "lefthook.yml"); err == nil {
 			t.Errorf("%q became\n%s", bad, out)
 		}
 	}
 	own := "pre-commit:\n  jobs: [{run: tasklock guard run pre-commit}]\n"
-	if out, err := lefthookInstall([]byte(own), "pre-commit"); err != nil || string(out) != own {
+	if out, err := lefthookInstall([]byte(own), "pre-commit", "lefthook.yml"); err != nil || string(out) != own {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -41,14 +41,19 @@ func deadOf(all []guardState) (dead []guardState) {
 func (p *printer) deadGuards(dead []guardState) {
 	for _, s := range dead {
 		p.line("The guard is not live for %s in %s: %s.", s.Hook, s.Worktree, s.Why)
-		if s.Next != "" {
-			p.line("Next: %s", inFolder(s.Worktree, s.Next))
+		if next := inFolder(s.Worktree, s.Next); next != "" {
+			p.line("Next: %s", next)
 		}
 	}
 }
 
-// inFolder is a command for another folder.
-func inFolder(dir, command string) string { return "cd " + shellQuote(dir) + " && " + command }
+// inFolder is a command for another folder; nothing stays nothing.
+func inFolder(dir, command string) string {
+	if command == "" {
+		return ""
+	}
+	return "cd " + shellQuote(dir) + " && " + command
+}
 
 func onPath(program string) bool {
 	_, err := exec.LookPath(program)

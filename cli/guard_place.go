@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +21,17 @@ type guardPlace struct {
 	Run     string // the file that git runs
 	File    string // the file that the guard stands in
 	Manager string // husky, lefthook, pre-commit; empty: none
+	top     string // of the worktree
+}
+
+// config is the name of the file that the guard stands in, from the root of the
+// worktree.
+func (p guardPlace) config() string {
+	name, err := filepath.Rel(p.top, p.File)
+	if err != nil {
+		return p.File
+	}
+	return filepath.ToSlash(name)
 }
 
 // hooksFolder is where git looks for hooks in a worktree.
@@ -43,13 +55,14 @@ var errNoHooks = &deniedError{text: "core.hooksPath names no folder here, so git
 // guardPlaceOf finds the place of a hook, given git's folder of hooks and the
 // root of the worktree.
 func guardPlaceOf(hooks, top, hook string) guardPlace {
-	p := guardPlace{Hook: hook, Run: filepath.Join(hooks, hook)}
+	p := guardPlace{Hook: hook, Run: filepath.Join(hooks, hook), top: top}
 	p.File = p.Run
 	switch {
 	case filepath.Base(hooks) == "_" && (repo.Exists(filepath.Join(hooks, "h")) || filepath.Base(filepath.Dir(hooks)) == ".husky"):
 		p.Manager, p.File = "husky", filepath.Join(filepath.Dir(hooks), hook)
 	case lefthookConfig(top) != "":
 		p.Manager, p.File = "lefthook", lefthookConfig(top)
+	case filepath.Base(hooks) == ".husky": // of husky before 9: git runs what stands there
 	case repo.IsDir(filepath.Join(top, ".husky", "_")) || usesHusky(top) && repo.IsDir(filepath.Join(top, ".husky")):
 		p.Manager, p.File = "husky", filepath.Join(top, ".husky", hook)
 	default:
@@ -130,6 +143,8 @@ func (a *App) judgePlace(p guardPlace) (why, next string, wanted bool) {
 		return p.Run + " does not run " + p.Manager, manager, true
 	case p.Manager == "pre-commit" && !executable(p.File):
 		return p.File + " is not executable", "chmod +x " + shellQuote(p.File), true
+	case p.Manager == "lefthook" && p.condition() != "":
+		return fmt.Sprintf("lefthook runs %s under a condition only: %q in %s", p.Hook, p.condition(), p.File), "", true
 	case p.Manager == "husky" && a.Env("HUSKY") == "0", p.Manager == "lefthook" && a.Env("LEFTHOOK") == "0":
 		return strings.ToUpper(p.Manager) + "=0 is set, so " + p.Manager + " runs no hook", "unset " + strings.ToUpper(p.Manager), true
 	}
@@ -150,6 +165,12 @@ func (p guardPlace) guards(text []byte) bool {
 		return lefthookGuards(text, p.Hook)
 	}
 	return guards(text)
+}
+
+// condition is the setting under which lefthook runs the hook.
+func (p guardPlace) condition() string {
+	text, _ := os.ReadFile(p.File)
+	return lefthookCondition(text, p.Hook)
 }
 
 // managed reports whether the file that git runs leads to the manager.
