@@ -181,17 +181,12 @@ func (w written) config() bool {
 }
 
 // inStoreFolder reports whether the target lies in a folder of tasklock, in
-// whichever repository. Making the folder is harmless: then there is none.
+// whichever repository. Where there is none yet, making it is harmless, and so is a
+// copy of a repository with all that is in it.
 func (w written) inStoreFolder() bool {
-	dir := w.fixed
-	if w.rest == nil && !w.Tree && !w.Gone {
+	for dir := w.fixed; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if filepath.Base(dir) == repo.StoreDir {
-			return repo.Exists(dir)
-		}
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == repo.StoreDir {
-			return repo.Exists(dir) || dir != w.fixed || w.rest != nil
+			return repo.Exists(dir) || (dir != w.fixed || w.rest != nil) && repo.Exists(filepath.Join(filepath.Dir(dir), ".git"))
 		}
 	}
 	return false
@@ -203,7 +198,7 @@ func (w written) hits(path string) bool {
 		return within(path, w.fixed) || w.Gone && within(w.fixed, path)
 	}
 	rel, err := filepath.Rel(w.fixed, path)
-	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+	if err != nil || !filepath.IsLocal(rel) || rel == "." || w.Tree && !w.Gone { // a formatter knows its files
 		return within(path, w.fixed)
 	}
 	parts := strings.Split(filepath.ToSlash(rel), "/")

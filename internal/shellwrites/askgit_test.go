@@ -1,3 +1,5 @@
+//go:build linux
+
 package shellwrites
 
 import (
@@ -56,11 +58,16 @@ git rm a
 git x
 git ls-files -m | xargs rm
 git diff --name-only --textconv -Gmore | xargs rm
+git diff --name-only --textc -Gmore | xargs rm
+git diff --name-only --outpu=written | xargs rm
 `) {
 		r := Read(strings.TrimSpace(line), repo, View{Git: AskGit(context.Background(), time.Minute), Time: time.Minute})
 		if by, err := os.ReadFile(ran); err == nil {
 			t.Errorf("%s: the repository's program ran: %s", strings.TrimSpace(line), by)
 			_ = os.Remove(ran)
+		}
+		if exists(filepath.Join(repo, "written")) {
+			t.Fatalf("%s: git wrote a file", line)
 		}
 		if len(r.Targets) == 0 && !strings.HasPrefix(line, "git x") && !strings.HasPrefix(line, "git clean") && !strings.Contains(line, "-Gmore") {
 			t.Errorf("%s: nothing is known", line)

@@ -96,12 +96,9 @@ func (s *shell) copied(name, from, place string, args []string) {
 	}
 }
 
-// maxListed bounds how many files are named one by one.
-const maxListed = 300
-
 // filesIn lists the files below a folder, by their names from there.
 func (s *shell) filesIn(dir string) (names []string, all bool) {
-	all = s.walk(dir, func(path string, d fs.DirEntry) error {
+	stop := s.walk(dir, func(path string, d fs.DirEntry) error {
 		if !d.IsDir() {
 			rel, _ := filepath.Rel(dir, path)
 			names = append(names, rel)
@@ -111,5 +108,5 @@ func (s *shell) filesIn(dir string) (names []string, all bool) {
 		}
 		return nil
 	})
-	return names, all
+	return names, stop == ""
 }

@@ -17,14 +17,16 @@ var errMany = errors.New("too many files")
 // maxWalked bounds how many files are looked at.
 const maxWalked = 20_000
 
-// walk visits what is in a folder, git's own files left out. False: not all of it.
-func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) bool {
+// walk visits what is in a folder, git's own files left out. It returns where it
+// stopped if it has not seen all.
+func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) (stop string) {
 	if !known(dir) {
-		return false
+		return dir
 	}
 	n := 0
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if n++; n > maxWalked || n%64 == 0 && time.Now().After(s.r.until) {
+			stop = path
 			return errMany
 		}
 		if err != nil {
@@ -33,9 +35,13 @@ func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) b
 		if d.IsDir() && d.Name() == ".git" && path != dir {
 			return fs.SkipDir
 		}
-		return visit(path, d)
+		err = visit(path, d)
+		if errors.Is(err, errMany) {
+			stop = path
+		}
+		return err
 	})
-	return err == nil
+	return stop
 }
 
 // finder is a find command: where it looks, and a test with actions.
@@ -95,14 +101,14 @@ func (s *shell) find(_ string, args []string) string {
 			return ok
 		}
 	}
-	all := true
+	var rest []string
 	for _, root := range f.roots {
-		all = f.look(root, expr) && all
+		if stop := f.look(root, expr); stop != "" {
+			rest = append(rest, unseen(root, join(f.dir, root), stop, f.name)...)
+		}
 	}
 	for _, a := range append(f.acts, printed) {
-		if !all || len(a.names) > maxListed {
-			a.names = f.roughly()
-		}
+		a.names = s.existing(append(a.names, rest...))
 	}
 	for _, a := range f.acts {
 		f.act(a)
@@ -120,7 +126,7 @@ func (s *shell) find(_ string, args []string) string {
 }
 
 // look visits one root.
-func (f *finder) look(root string, expr test) bool {
+func (f *finder) look(root string, expr test) (stop string) {
 	real := join(f.dir, root)
 	return f.s.walk(real, func(path string, d fs.DirEntry) error {
 		rel, _ := filepath.Rel(real, path)
@@ -139,18 +145,6 @@ func (f *finder) look(root string, expr test) bool {
 		}
 		return nil
 	})
-}
-
-// roughly stands for too many names.
-func (f *finder) roughly() (out []string) {
-	for _, r := range f.roots {
-		name := anyPath
-		if f.name != "" {
-			name += "/" + strings.NewReplacer("*", anyName, "[", "?", "]", "?").Replace(f.name)
-		}
-		out = append(out, strings.TrimSuffix(r, "/")+"/"+name)
-	}
-	return out
 }
 
 func (f *finder) act(a *action) {
@@ -227,10 +221,11 @@ func (f *finder) primary(word string) test {
 		if f.name == "" {
 			f.name = pat
 		}
-		return func(f *finder) bool { return fits(pat, filepath.Base(f.real), word == "-iname") }
+		named := fits(pat, word == "-iname")
+		return func(f *finder) bool { return named(filepath.Base(f.real)) }
 	case "-path", "-wholename", "-ipath":
-		pat := f.next()
-		return func(f *finder) bool { return fits(pat, f.path, word == "-ipath") }
+		named := fits(f.next(), word == "-ipath")
+		return func(f *finder) bool { return named(f.path) }
 	case "-type":
 		kinds := f.next()
 		return func(f *finder) bool {
@@ -303,20 +298,19 @@ func (f *finder) action(a *action) test {
 	}
 	f.acts = append(f.acts, a)
 	return func(f *finder) bool {
-		if len(a.names) <= maxListed {
-			a.names = append(a.names, f.path)
-		}
+		a.names = append(a.names, f.path)
 		return true
 	}
 }
 
-// fits is a match as find has it: "*" means slashes too.
-func fits(pat, name string, fold bool) bool {
+// fits compares names with a pattern as find does: "*" means slashes too.
+func fits(pat string, fold bool) func(name string) bool {
 	if fold {
-		pat, name = strings.ToLower(pat), strings.ToLower(name)
+		inner := fits(strings.ToLower(pat), false)
+		return func(name string) bool { return inner(strings.ToLower(name)) }
 	}
 	if !strings.ContainsAny(pat, "*?[\\") {
-		return pat == name
+		return func(name string) bool { return name == pat }
 	}
-	return matches(pat, name)
+	return matcher(pat)
 }

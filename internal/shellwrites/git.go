@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrSlow: git took too long to answer, so everything counts as changed.
@@ -16,6 +17,7 @@ type gitCall struct {
 	root string // of the worktree
 	verb string
 	args []string
+	slow bool // git took too long to say something
 }
 
 func (s *shell) git(_ string, args []string) string {
@@ -55,7 +57,12 @@ var gitVerbs map[string]func(*gitCall) string
 
 func init() {
 	quiet := func(f func(*gitCall)) func(*gitCall) string {
-		return func(g *gitCall) string { f(g); return unknown }
+		return func(g *gitCall) string {
+			if f(g); g.slow {
+				g.add(g.root, Target{Tree: true, There: true})
+			}
+			return unknown
+		}
 	}
 	gitVerbs = map[string]func(*gitCall) string{
 		"checkout": quiet((*gitCall).checkout), "switch": quiet((*gitCall).checkout), "restore": quiet((*gitCall).restore),
@@ -81,7 +88,8 @@ func init() {
 	}
 }
 
-// ask runs git for names, relative to the root of the worktree.
+// ask runs git for names, relative to the root of the worktree. Where that takes too
+// long, all of them count as changed; a command that only prints them changes none.
 func (g *gitCall) ask(args ...string) (names []string, err error) {
 	if g.r.view.Git == nil || g.root == "" {
 		return nil, errors.New("no git")
@@ -91,10 +99,10 @@ func (g *gitCall) ask(args ...string) (names []string, err error) {
 			return nil, errors.New("not known")
 		}
 	}
+	began := time.Now()
 	out, err := g.r.view.Git(g.root, args...)
-	if errors.Is(err, ErrSlow) {
-		g.add(g.root, Target{Tree: true, There: true})
-	}
+	g.r.until = g.r.until.Add(time.Since(began)) // git has a bound of its own
+	g.slow = g.slow || errors.Is(err, ErrSlow)
 	for name := range strings.SplitSeq(out, "\x00") {
 		if name = strings.TrimLeft(name, "\n"); name != "" {
 			names = append(names, name)
@@ -108,7 +116,7 @@ func (g *gitCall) changed(names []string, err error) bool {
 	if err != nil {
 		return false
 	}
-	for _, n := range names {
+	for _, n := range many(names) {
 		g.add(filepath.Join(g.root, filepath.FromSlash(n)), Target{})
 	}
 	return true
@@ -267,11 +275,12 @@ func (g *gitCall) taken(ask, paths []string, folders bool) {
 			}
 		}
 	}
-	for _, n := range names {
+	names = slices.DeleteFunc(names, func(n string) bool {
 		dir := filepath.ToSlash(filepath.Dir(n))
-		if folders || dir == "." || tracked[dir] {
-			g.add(filepath.Join(g.root, filepath.FromSlash(n)), Target{Gone: true})
-		}
+		return !folders && dir != "." && !tracked[dir]
+	})
+	for _, n := range many(names) {
+		g.add(filepath.Join(g.root, filepath.FromSlash(n)), Target{Gone: true})
 	}
 }
 

@@ -1,6 +1,7 @@
 package shellwrites
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,6 +116,9 @@ func (g *gitCall) listed() string {
 		paths = []string{"."}
 	}
 	names, err := g.ask(slices.Concat([]string{"ls-files", "-z"}, flags, g.paths(paths))...)
+	if g.slow {
+		return g.all()
+	}
 	if err != nil || hasFlag(flags, 's') {
 		return unknown
 	}
@@ -128,39 +132,58 @@ func (g *gitCall) differs() string {
 		return unknown
 	}
 	args := slices.DeleteFunc(slices.Clone(g.args), func(a string) bool {
-		return a == "-z" || a == "--ext-diff" || a == "--textconv" || strings.HasPrefix(a, "--output")
+		return a == "-z" || abbreviates(a, "--ext-diff") || abbreviates(a, "--textconv") || abbreviates(a, "--output")
 	})
 	names, err := g.ask(append([]string{"diff", "--no-ext-diff", "--no-textconv", "-z"}, args...)...)
+	if g.slow {
+		return g.all()
+	}
 	if err != nil {
 		return unknown
 	}
-	if has(g.args, "--relative") {
-		return strings.Join(names, "\n") + "\n"
+	return strings.Join(g.existing(names), "\n") + "\n" // from the root, wherever it runs
+}
+
+// abbreviates reports whether git takes a word for a long flag: its beginning will do.
+func abbreviates(word, flag string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	return len(name) > 2 && strings.HasPrefix(flag, name) || strings.HasPrefix(word, flag)
+}
+
+// all stands for every file that git could name here. It names none of the store.
+func (g *gitCall) all() string {
+	list, _ := os.ReadDir(g.dir)
+	var out []string
+	for _, e := range list {
+		switch {
+		case e.Name() == ".git" || e.Name() == ".tasklock":
+		case e.IsDir():
+			out = append(out, below(e.Name(), ""))
+		default:
+			out = append(out, e.Name())
+		}
 	}
-	if len(names) > maxListed {
-		return anyPath + "\n"
-	}
-	return strings.Join(names, "\n") + "\n" // from the root, wherever it runs
+	return strings.Join(g.existing(out), "\n") + "\n"
 }
 
 func (g *gitCall) fromHere(names []string) string {
-	if len(names) > maxListed {
-		return anyPath + "\n"
-	}
-	var out strings.Builder
+	var out []string
 	for _, n := range names {
 		if rel, err := filepath.Rel(g.dir, filepath.Join(g.root, n)); err == nil {
-			out.WriteString(filepath.ToSlash(rel) + "\n")
+			out = append(out, filepath.ToSlash(rel))
 		}
 	}
-	return out.String()
+	if len(out) == 0 {
+		return ""
+	}
+	return strings.Join(g.existing(out), "\n") + "\n"
 }
 
 func (g *gitCall) grep() string {
 	if !hasFlag(g.args, 'l') && !has(g.args, "--files-with-matches", "--name-only") {
 		return unknown
 	}
-	return g.shell.grep("grep", slices.DeleteFunc(slices.Clone(g.args), func(a string) bool { return a == "--" }))
+	return g.shell.grep("git grep", slices.DeleteFunc(slices.Clone(g.args), func(a string) bool { return a == "--" }))
 }
 
 func (g *gitCall) revParse() string {

@@ -125,11 +125,13 @@ func (s *shell) choose(c *syntax.CaseClause) string {
 }
 
 // matches reports whether a pattern of the shell means a text.
-func matches(pat, text string) bool {
-	expr, err := pattern.Regexp(pat, pattern.EntireString)
-	if err != nil {
-		return false
+func matches(pat, text string) bool { return matcher(pat)(text) }
+
+func matcher(pat string) func(text string) bool {
+	if expr, err := pattern.Regexp(pat, pattern.EntireString); err == nil {
+		if re, err := regexp.Compile(expr); err == nil {
+			return re.MatchString
+		}
 	}
-	re, err := regexp.Compile(expr)
-	return err == nil && re.MatchString(text)
+	return func(string) bool { return false }
 }

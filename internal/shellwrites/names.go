@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Commands that are run on names, and searches that print them.
@@ -14,6 +15,7 @@ import (
 func (s *shell) onEach(names, cmd []string, mark string) {
 	for i, name := range names {
 		if s.r.steps++; i > maxListed || s.r.over() {
+			s.r.unsure("a command runs on too many names")
 			return
 		}
 		words := slices.Clone(cmd)
@@ -175,7 +177,21 @@ func (s *shell) grep(name string, args []string) string {
 		ops = []string{"."}
 	}
 	include := append(values(args, 0, "--include"), append(values(args, 'g', "--glob"), values(args, 0, "--glob")...)...)
-	return s.searched(ops, pat, include, hasFlag(args, 'i'), has(args, "--files"))
+	w := &wanted{pat: pat, any: has(args, "--files"), plain: !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !hasFlag(args, 'i'), without: values(args, 0, "--exclude-dir")}
+	for _, g := range include {
+		w.named = append(w.named, fits(g, false))
+	}
+	if name == "rg" || name == "git grep" {
+		if names, ok := s.ofGit(ops, name == "rg"); ok {
+			names = slices.DeleteFunc(names, func(n string) bool { return !s.wants(w, join(s.dir, n)) })
+			return strings.Join(s.existing(names), "\n") + "\n"
+		}
+	}
+	only := ""
+	if len(include) == 1 {
+		only = include[0]
+	}
+	return s.searched(ops, w, only)
 }
 
 // lines keeps those that match; of patterns that Go does not know all could.
@@ -201,39 +217,69 @@ func lines(text, pat string, not, plain, extended bool) string {
 	return out.String()
 }
 
-// searched are the files that have a text, as far as they are few and small.
-func (s *shell) searched(roots []string, pat string, include []string, fold, any bool) string {
+// wanted is what a search looks for.
+type wanted struct {
+	pat     string
+	plain   bool // the pattern is a text
+	any     bool // only names count
+	named   []func(string) bool
+	without []string // folders that are left out
+}
+
+// wants reports whether a file could be found: what is large, or cannot be read in
+// time, could.
+func (s *shell) wants(w *wanted, path string) bool {
+	if len(w.named) > 0 && !slices.ContainsFunc(w.named, func(f func(string) bool) bool { return f(filepath.Base(path)) }) {
+		return false
+	}
+	if !w.plain || w.any || time.Now().After(s.r.until) {
+		return true
+	}
+	body := s.file(path)
+	return !known(body) || strings.Contains(body, w.pat)
+}
+
+// searched are the files that have a text, as far as there is time to look.
+func (s *shell) searched(roots []string, w *wanted, only string) string {
 	var out []string
-	plain := !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !fold
 	for _, root := range roots {
+		root = strings.TrimPrefix(root, "./")
 		real := join(s.dir, root)
-		all := s.walk(real, func(path string, d fs.DirEntry) error {
-			named := len(include) == 0
-			for _, g := range include {
-				named = named || fits(g, d.Name(), false)
-			}
-			if d.IsDir() || !named {
-				return nil
-			}
-			rel, _ := filepath.Rel(real, path)
-			name := filepath.ToSlash(filepath.Join(root, rel))
-			if plain && !any && len(out) <= maxListed {
-				if body := s.file(path); known(body) && !strings.Contains(body, pat) {
-					return nil
-				}
-			}
-			if out = append(out, name); len(out) > maxListed {
-				return errMany
+		stop := s.walk(real, func(path string, d fs.DirEntry) error {
+			switch {
+			case d.IsDir() && contains(w.without, d.Name()):
+				return fs.SkipDir
+			case !d.IsDir() && s.wants(w, path):
+				rel, _ := filepath.Rel(real, path)
+				out = append(out, filepath.ToSlash(filepath.Join(root, rel)))
 			}
 			return nil
 		})
-		if !all {
-			f := finder{roots: roots}
-			if len(include) > 0 {
-				f.name = include[0]
+		if stop != "" {
+			for _, n := range unseen(root, real, stop, only) {
+				out = append(out, strings.TrimPrefix(n, "./"))
 			}
-			return strings.Join(f.roughly(), "\n") + "\n"
 		}
 	}
-	return strings.Join(out, "\n") + "\n"
+	return strings.Join(s.existing(out), "\n") + "\n"
+}
+
+// ofGit are the files that git knows in some folders, new ones too where so: what
+// a search finds that leaves out what git ignores.
+func (s *shell) ofGit(roots []string, more bool) ([]string, bool) {
+	g := &gitCall{shell: s, root: rootOf(s.dir)}
+	ask := []string{"ls-files", "-z"}
+	if more {
+		ask = append(ask, "--cached", "--others", "--exclude-standard")
+	}
+	names, err := g.ask(append(ask, g.paths(roots)...)...)
+	if err != nil {
+		return nil, false
+	}
+	for i, n := range names {
+		if rel, err := filepath.Rel(s.dir, filepath.Join(g.root, n)); err == nil {
+			names[i] = filepath.ToSlash(rel)
+		}
+	}
+	return names, true
 }

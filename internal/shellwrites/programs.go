@@ -125,12 +125,12 @@ var formatters = map[string][]string{
 }
 
 func (s *shell) format(flags, args []string) {
-	if len(flags) > 0 && !has(args, flags...) || len(flags) == 0 && has(args, "--check", "--diff", "-c") {
+	if len(flags) > 0 && !has(args, flags...) || len(flags) == 0 && has(args, "--check", "--check-only", "--diff", "-c") {
 		return
 	}
 	for _, p := range operands(args) {
 		p = strings.NewReplacer("**", anyPath, "*", anyName).Replace(p) // they read patterns themselves
-		s.tree(p)
+		s.add(p, Target{Tree: true, There: true})
 	}
 }
 

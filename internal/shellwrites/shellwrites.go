@@ -105,7 +105,8 @@ type reader struct {
 	room  int
 	depth int
 	seen  map[Target]bool
-	procs []string // the outputs of <(…)
+	procs []string        // the outputs of <(…)
+	there map[string]bool // patterns of files that are there
 	until time.Time
 }
 
@@ -139,6 +140,7 @@ func (s *shell) add(path string, t Target) {
 	if path == "" || path == "-" && !t.Gone || !known(path) {
 		return
 	}
+	t.There = t.There || s.r.there[path]
 	path = join(s.dir, path)
 	if !known(path) || s.r.over() || strings.HasPrefix(path, "/dev/") {
 		return
