@@ -36,7 +36,7 @@ func (o *migrateOptions) adopt(ctx context.Context, a *App, system, place string
 	src, err := a.readForeign(ctx, system, place)
 	if err != nil {
 		err = fmt.Errorf("--from %s: %w", withoutPassword(o.from), err)
-		if errors.Is(err, driver.ErrMissing) {
+		if errors.Is(err, driver.ErrMissing) || errors.Is(err, driver.ErrDamaged) { // theirs, not our store
 			return &hinted{err, "tasklock migrate --help"}
 		}
 		return err

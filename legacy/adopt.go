@@ -235,6 +235,11 @@ func (a *adoption) add(tasks []Task) error {
 	switch {
 	case err == nil:
 		a.out.Tasks += len(out.Tasks)
+		for i, t := range out.Tasks {
+			if tasks[i].Status == task.InProgress && t.Status == task.Pending && (!a.r.DryRun || a.holding[t.ID] == "") {
+				a.changed(tasks[i].where, "%s was in progress there, and nobody holds it: it is pending now", t.ID)
+			}
+		}
 		return nil
 	case !theirFault(err):
 		return err
@@ -293,9 +298,14 @@ func (t Task) past(heldBy string) task.Past {
 }
 
 // hold makes a lease of a lock. The request has a name made of what is locked, so
-// that a repetition does not take again what was given back here since.
+// that a repetition does not take again what was given back here since. One that
+// was renewed there meanwhile is another: its time here may have run out.
 func (a *adoption) hold(l Lock) error {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano()))
+	name := fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano())
+	if !l.Until.IsZero() {
+		name = fmt.Appendf(name, "\x00%d", l.Until.UnixNano())
+	}
+	sum := sha256.Sum256(name)
 	req := lock.AcquireRequest{
 		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
 		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),

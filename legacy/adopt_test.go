@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,63 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// Who goes on working there renews there. Its lock is taken over again when its
+// time here has run out, and not when it was given back and not renewed since.
+func TestAdoptAgainAfterItWasRenewedThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, since := store.New(memstore.New()), time.Now()
+		adopt := func(until time.Time) (out AdoptResult) {
+			var src Source
+			src.addLock(Lock{Key: "a", Owner: "alice", Since: since, Until: until, where: "a.lock"}, time.Now())
+			out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lock.Near, Now: time.Now(), Force: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		held := func() bool {
+			c, err := lock.Check(t.Context(), st, lock.CheckRequest{Key: "a"})
+			return err != nil || c.Locked
+		}
+		first := time.Now().Add(time.Minute)
+		adopt(first)
+		adopt(first.Add(time.Minute)) // while it is held
+		time.Sleep(90 * time.Second)
+		if !held() {
+			t.Error("a lock that was renewed there in time is free")
+		}
+		time.Sleep(time.Minute)
+		if _, err := lock.Cleanup(t.Context(), st, lock.CleanupRequest{By: "me"}); err != nil || held() {
+			t.Fatal(err)
+		}
+		again := time.Now().Add(time.Minute)
+		if out := adopt(again); out.Locks != 1 || !held() {
+			t.Errorf("renewed there after its time here had run out: %+v", out)
+		}
+		if _, err := lock.Release(t.Context(), st, lock.ReleaseRequest{Keys: []string{"a"}, Owner: "alice"}); err != nil {
+			t.Fatal(err)
+		}
+		if out := adopt(again); out.GivenBack != 1 || held() {
+			t.Errorf("given back here: %+v", out)
+		}
+	})
+}
+
+// A task that was in progress, and that nobody holds, is told.
+func TestAdoptTellsWhatNobodyHolds(t *testing.T) {
+	var src Source
+	src.addTask(Task{ID: "a", Title: "A", Status: task.InProgress, where: "a.md"})
+	src.addTask(Task{ID: "b", Title: "B", Status: task.InProgress, where: "b.md"})
+	src.addLock(Lock{Key: "b", Owner: "bob", where: "b.lock"}, now)
+	st := store.New(memstore.New())
+	for _, dry := range []bool{true, false} {
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lock.Near, Now: now, Force: true, DryRun: dry})
+		if err != nil || len(out.Changed) != 1 || out.Changed[0].Where != "a.md" {
+			t.Errorf("dry %v: %+v, %v", dry, out, err)
+		}
+	}
+}
+
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte("session_id=a\ncreated_at=1700000000\nheartbeat=1700000000\nworktree=/a=b\n"))
 	f.Add([]byte("12345@1699999999999"))
@@ -79,7 +137,7 @@ func FuzzFiles(f *testing.F) {
 			}
 			all = append(all, s)
 		}
-		add(readCAT(files(map[string]string{"locks/a.lock": in}), now))
+		add(readCAT(files(map[string]string{"locks/a.lock": in}), "cat", now))
 		add(readPi(files(map[string]string{"tasks/task-1.json": in, "locks/task-1.lock": in}), now))
 		add(AITasks(AITasksFiles{Tasks: map[string][]byte{"aitasks/t7_x.md": text}, Locks: map[string][]byte{"t7_lock.yaml": text}}, now))
 		for _, s := range all {

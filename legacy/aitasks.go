@@ -41,7 +41,10 @@ type aiHead struct {
 	Depends   []yaml.Node `yaml:"depends"`
 	Status    string      `yaml:"status"`
 	Labels    []string    `yaml:"labels"`
+	Children  []yaml.Node `yaml:"children_to_implement"`
+	Assigned  string      `yaml:"assigned_to"`
 	Created   string      `yaml:"created_at"`
+	Updated   string      `yaml:"updated_at"`
 	Completed string      `yaml:"completed_at"`
 }
 
@@ -69,6 +72,7 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 		l.where = name
 		s.addLock(l, now)
 	}
+	s.implementing(now)
 	if text, there := f.IDs[aiCounter]; there {
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err != nil || n < 1 || n > 1e15 {
@@ -81,6 +85,19 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 		return s, fmt.Errorf("%w: no task in %s on branch %s or the one with the code, no lock on branch %s", driver.ErrMissing, AITasksFolder, AITasksData, AITasksLocks)
 	}
 	return s, nil
+}
+
+// implementing holds the tasks that somebody works on without a lock: older
+// versions had none, and nobody is offered such a task there.
+func (s *Source) implementing(now time.Time) {
+	for _, t := range s.Tasks {
+		if t.Status != task.InProgress || s.locks[t.ID] {
+			continue
+		}
+		l := Lock{Key: t.ID, Owner: t.by, Since: t.touched, where: t.where}
+		l.doubt("its status there is Implementing, and it has no lock")
+		s.addLock(l, now)
+	}
 }
 
 func (s *Source) addAITask(name string, text []byte, archived bool, now time.Time) {
@@ -117,12 +134,12 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	if err != nil && !t.Archived && text != nil {
 		doubt("%v", err)
 	}
-	t.Description = strings.TrimSpace(body)
+	t.Description = strings.TrimSpace(strings.TrimSpace(body) + "\n\n" + rest(head))
 	var h aiHead
 	if err := yaml.Unmarshal([]byte(head), &h); err != nil {
 		doubt("%v", err)
 		fields := lines(head)
-		h = aiHead{Status: fields["status"], Priority: fields["priority"]}
+		h = aiHead{Status: fields["status"], Priority: fields["priority"], Assigned: fields["assigned_to"], Updated: fields["updated_at"]}
 	}
 	var known bool
 	if t.Status, known = aiStatus[strings.ToLower(strings.TrimSpace(h.Status))]; !known {
@@ -132,7 +149,7 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	if t.Priority, known = aiPriority[strings.ToLower(strings.TrimSpace(h.Priority))]; !known {
 		doubt("priority %q is not known", within(h.Priority, 40))
 	}
-	for _, d := range h.Depends {
+	for _, d := range append(h.Depends, h.Children...) { // a task with children is done when they are
 		m := aiID().FindStringSubmatch(strings.TrimSpace(d.Value))
 		if m == nil {
 			doubt("depends on %q, which is not a task", within(d.Value, 40))
@@ -143,7 +160,28 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	t.Labels = h.Labels
 	t.CreatedAt, _ = stampIn(h.Created, zone)
 	t.CompletedAt, _ = stampIn(h.Completed, zone)
+	t.touched, _ = stampIn(h.Updated, zone)
+	if t.by = h.Assigned; t.by == "-" {
+		t.by = ""
+	}
 	return doubts
+}
+
+var aiKnown = []string{"priority", "depends", "status", "labels", "children_to_implement", "created_at", "updated_at", "completed_at"}
+
+// rest returns the lines of a head that say what has no place of its own here.
+func rest(head string) string {
+	var out strings.Builder
+	keep := false
+	for line := range strings.Lines(head) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimLeft(name, " \t-#") == name {
+			keep = !slices.Contains(aiKnown, name) && strings.Trim(value, " \t\n\"'[]") != ""
+		}
+		if keep && strings.TrimSpace(line) != "" {
+			out.WriteString(strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	return out.String()
 }
 
 var errTooLong = fmt.Errorf("has more than %d bytes", maxFile)

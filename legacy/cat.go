@@ -3,6 +3,7 @@ package legacy
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,33 +26,42 @@ func CAT(dir string, now time.Time) (Source, error) {
 		return Source{}, err
 	}
 	defer done()
-	return readCAT(f, now)
+	return readCAT(f, filepath.Base(dir), now)
 }
 
-func readCAT(f folder, now time.Time) (s Source, err error) {
-	place := "."
-	for _, p := range []string{".claude/cat/locks", "locks"} {
-		if place == "." && f.has(p) {
-			place = p
-		}
+// readCAT reads the locks in a folder of that name. Where the name does not say
+// that they are CAT's, one of the files has to: other programs write *.lock too.
+func readCAT(f folder, base string, now time.Time) (s Source, err error) {
+	place, theirs := ".", base == "locks"
+	switch {
+	case f.has(".claude/cat/locks"):
+		place, theirs = ".claude/cat/locks", true
+	case f.has("locks"):
+		place, theirs = "locks", base == "cat"
 	}
 	names, err := f.list(place, ".lock")
 	if err != nil {
 		return s, err
 	}
-	if len(names) == 0 && place != ".claude/cat/locks" {
-		return s, fmt.Errorf("%w: neither .claude/cat/locks nor files that end in .lock", driver.ErrMissing)
+	if len(names) == 0 && place == ".claude/cat/locks" {
+		return s, nil
 	}
 	for _, name := range names {
 		var l Lock
 		if text, err := f.read(name); err != nil {
+			if f.gone(name) {
+				continue
+			}
 			l.doubt("%v", err)
 		} else {
-			l = parseCAT(text)
+			l, theirs = parseCAT(text), theirs || strings.Contains(text, "session_id")
 		}
 		l.Key, l.where = strings.TrimSuffix(path.Base(name), ".lock"), name
 		l.Aliases = slashed(l.Key)
 		s.addLock(l, now)
+	}
+	if len(names) == 0 || !theirs {
+		return Source{}, fmt.Errorf("%w: neither .claude/cat/locks nor files of CAT that end in .lock", driver.ErrMissing)
 	}
 	return s, nil
 }

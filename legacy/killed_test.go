@@ -55,7 +55,7 @@ INSERT INTO section_locks VALUES ('s1', 'r1', '2026-03-01T11:30:00', '2026-03-01
 	percolate := files(map[string]string{"p.json": fmt.Sprintf(`{"schedules": [{"id": "1", "name": "a", "cron": "0 6 * * *"}, {"id": "2", "name": "b", "cron": "@daily"}],
  "settings": [{"key": "task_lock:a:1", "value": %q}]}`, lockForms[5].example)})
 	return map[string]func() (Source, error){
-		"CAT":          func() (Source, error) { return readCAT(files(cat), now) },
+		"CAT":          func() (Source, error) { return readCAT(files(cat), "project", now) },
 		"pi, tasks":    func() (Source, error) { return readPi(files(old), now) },
 		"pi, sessions": func() (Source, error) { return readPi(files(events), now) },
 		"aitasks":      func() (Source, error) { return AITasks(ai, now) },

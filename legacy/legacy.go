@@ -74,7 +74,9 @@ type Task struct {
 	CompletedBy   string
 	Archived      bool
 
-	where string
+	where   string
+	by      string    // who works on it, where no lock says so
+	touched time.Time // when it was last changed
 }
 
 // A Section groups tasks.
@@ -130,27 +132,33 @@ func (s *Source) addTask(t Task) {
 		return
 	}
 	s.tasks = with(s.tasks, id)
-	t.ID, t.Title = id, oneLine(t.Title, task.MaxTitle)
-	t.Description = within(t.Description, task.MaxDescription)
-	if t.Title == "" {
-		t.Title = id
-	}
+	t.ID = id
 	if t.Archived && t.Status.Open() {
 		t.Status = task.Completed
 	}
 	s.fit(&t)
+	if t.Title == "" {
+		t.Title = id
+	}
 	s.Tasks = append(s.Tasks, t)
 }
 
 // fit cuts the texts of a task to what fits here.
 func (s *Source) fit(t *Task) {
-	left := lock.MaxText
-	cut := func(text *string) {
-		short := within(*text, left)
+	shorten := func(text *string, most int) {
+		short := within(*text, most)
 		if len(short) < len(*text) {
 			s.warning(t.where, "%s: cut to %d bytes: %s", t.ID, len(short), within(*text, 40))
 		}
-		*text, left = short, left-len(short)
+		*text = short
+	}
+	t.Title = oneLine(t.Title, len(t.Title))
+	shorten(&t.Title, task.MaxTitle)
+	shorten(&t.Description, task.MaxDescription)
+	left := lock.MaxText
+	cut := func(text *string) {
+		shorten(text, left)
+		left -= len(*text)
 	}
 	cut(&t.BlockedReason)
 	cut(&t.Progress)
@@ -270,7 +278,17 @@ func (f folder) readUpTo(name string, most int64) (string, error) {
 	return asText(text), err
 }
 
-func asText(text []byte) string { return strings.ToValidUTF8(string(text), "�") }
+// asText reads bytes as text, without the mark that some programs begin it with.
+func asText(text []byte) string {
+	return strings.TrimPrefix(strings.ToValidUTF8(string(text), "�"), "\ufeff")
+}
+
+// gone reports that a file that was listed is not there any more: whoever held
+// that lock has given it back meanwhile.
+func (f folder) gone(name string) bool {
+	_, err := fs.Lstat(f.FS, name)
+	return errors.Is(err, fs.ErrNotExist)
+}
 
 // openFolder opens a folder for reading; links do not lead out of it.
 func openFolder(dir string) (folder, func(), error) {
@@ -285,11 +303,12 @@ func openFolder(dir string) (folder, func(), error) {
 }
 
 // unix reads seconds or milliseconds since 1970, within the years that a lock
-// can be from.
+// can be from: those since 2001, whose seconds have ten digits. A number that
+// lacks a digit, because the file was cut, is none of them.
 func unix(text string, unit time.Duration) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	n, err := strconv.ParseFloat(text, 64)
-	if most := 253402300799.0; err != nil || strings.Trim(text, "0123456789.") != "" || n < 1 || n > most*float64(time.Second/unit) {
+	if most := 253402300799.0; err != nil || strings.Trim(text, "0123456789.") != "" || n < 1e9*float64(time.Second/unit) || n > most*float64(time.Second/unit) {
 		return time.Time{}, fmt.Errorf("%q is not a time", within(text, 40))
 	}
 	whole := int64(n)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -88,18 +89,21 @@ func TestCAT(t *testing.T) {
 		dir + "-rf.lock":              lockFile(ago(0), ""),
 		dir + "9-escape\x1b[2J.lock":  lockFile(ago(0), ""),
 		dir + "huge.lock":             strings.Repeat("x", maxFile+1),
+		dir + "cut-heartbeat.lock":    fmt.Sprintf("session_id=f47ac10b\ncreated_at=%d\nheartbeat=17723", ago(time.Hour)),
+		dir + "mark.lock":             "\ufeff" + lockFile(ago(time.Minute), "/m"),
 		dir + "note.txt":              "not a lock",
-	}), now)
+	}), "project", now)
 	warned := func(name string) string { return "warning " + dir + name + ".lock" }
 	want := []string{
 		"lock rf f47ac10b 5m0s since 1h0m0s ", "lock 1.0-parse-tokens f47ac10b 4m0s since 1h0m0s /src/a=b",
 		"lock 1.2-no-heartbeat f47ac10b no end since 1h0m0s /y", "lock 1.3-json f47ac10b no end since 1h0m0s /z", "lock 1.4-torn f47ac10b no end since ever ",
-		"lock 2-empty unknown:2-empty.lock no end since ever ", "lock 3-cut f47ac10b no end since " + now.Sub(time.Unix(17, 0)).String() + " ",
+		"lock 2-empty unknown:2-empty.lock no end since ever ", "lock 3-cut f47ac10b no end since ever ",
 		"lock 4-garbage unknown:4-garbage.lock no end since ever ", "lock 5-nobody unknown:5-nobody.lock 5m0s since 1h0m0s ",
 		"lock 6-odd owner a/b 5m0s since 1h0m0s ", "lock 7-when f47ac10b no end since 1h0m0s ", "lock 8-twice a 5m0s since 1h0m0s ",
-		"lock 8.1-twice-over a no end since 1h0m0s /x", "lock 9-escape_[2J f47ac10b 5m0s since 1h0m0s ", "lock huge unknown:huge.lock no end since ever ", "expired 1",
-		warned("-rf"), warned("1.4-torn"), warned("2-empty"), warned("4-garbage"), warned("5-nobody"), warned("6-odd owner"), warned("7-when"),
-		warned("8-twice"), warned("8.1-twice-over"), warned("9-escape\x1b[2J"), warned("huge"),
+		"lock 8.1-twice-over a no end since 1h0m0s /x", "lock 9-escape_[2J f47ac10b 5m0s since 1h0m0s ", "lock cut-heartbeat f47ac10b no end since 1h0m0s ", "lock huge unknown:huge.lock no end since ever ",
+		"lock mark f47ac10b 4m0s since 1h0m0s /m", "expired 1",
+		warned("-rf"), warned("1.4-torn"), warned("2-empty"), warned("3-cut"), warned("4-garbage"), warned("5-nobody"), warned("6-odd owner"), warned("7-when"),
+		warned("8-twice"), warned("8.1-twice-over"), warned("9-escape\x1b[2J"), warned("cut-heartbeat"), warned("huge"),
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -107,11 +111,19 @@ func TestCAT(t *testing.T) {
 	if got := slashed("v1-1.0-parse"); !cmp.Equal(got, []string{"v1/1.0-parse", "v1-1.0/parse", "v1/1.0/parse"}) {
 		t.Errorf("%q", got)
 	}
-	if s, err := readCAT(files(map[string]string{".claude/cat/locks/keep": ""}), now); err != nil || len(summary(s)) != 0 {
+	if s, err := readCAT(files(map[string]string{".claude/cat/locks/keep": ""}), "project", now); err != nil || len(summary(s)) != 0 {
 		t.Errorf("no locks: %v, %v", s, err)
 	}
-	if _, err := readCAT(files(nil), now); !errors.Is(err, driver.ErrMissing) {
-		t.Errorf("nothing: %v", err)
+	foreign := files(map[string]string{"Cargo.lock": "[[package]]", "locks/yarn.lock": ""})
+	for _, f := range []folder{files(nil), foreign} {
+		if s, err := readCAT(f, "project", now); !errors.Is(err, driver.ErrMissing) {
+			t.Errorf("nothing of CAT: %v, %v", summary(s), err)
+		}
+	}
+	for base, name := range map[string]string{"locks": "a.lock", "cat": "locks/a.lock"} {
+		if s, err := readCAT(files(map[string]string{name: ""}), base, now); err != nil || len(s.Locks) != 1 {
+			t.Errorf("an empty lock in %s: %v, %v", base, summary(s), err)
+		}
 	}
 	if _, err := CAT(filepath.Join(t.TempDir(), "none"), now); !errors.Is(err, driver.ErrMissing) {
 		t.Errorf("no folder: %v", err)
@@ -141,23 +153,60 @@ func TestPi(t *testing.T) {
 		dir + "locks/task-8.lock":         "99999999999999999999@1",
 	}), now)
 	want := []string{
-		`task task-1 "Parse" completed  []`, `task task-2 "Print it" in_progress  [task-1]`, `task task-3 "task-3" blocked  []`, `task task-5 "task-5" blocked  []`,
-		`task task-6 "task-6" blocked  []`, `task task-7 "liar" pending  []`, `task task-8 "odd" blocked  []`, `task task-9 "task-9" blocked  []`, `task task-4 "In a channel" pending  []`,
+		`task general/task-1 "again" pending  []`, `task task-4 "In a channel" pending  []`,
+		`task swarm/task-1 "Parse" completed  []`, `task task-2 "Print it" in_progress  [swarm/task-1]`, `task task-3 "task-3" blocked  []`, `task task-5 "task-5" blocked  []`,
+		`task task-6 "task-6" blocked  []`, `task task-7 "liar" pending  []`, `task task-8 "odd" blocked  []`, `task task-9 "task-9" blocked  []`,
 		"lock task-2 SwiftRaven no end since 1h0m0s ", "lock task-5 unknown:task-5.json no end since ever ", "lock task-6 unknown:task-6.json no end since ever ",
 		"lock task-8 unknown:task-8.json no end since ever ", "lock task-9 unknown:task-9.json no end since ever ",
 		"lock task-4 pid-12345 8s since 2s :12345", "lock task-7 unknown:task-7.lock no end since 20101h46m40s ", "expired 1",
-		"problem " + dir + "tasks/general/task-1.json",
 		"warning " + dir + "tasks/task-5.json", "warning " + dir + "tasks/task-6.json", "warning " + dir + "tasks/task-7.json",
 		"warning " + dir + "tasks/task-8.json", "warning " + dir + "tasks/task-9.json", "warning " + dir + "locks/task-7.lock",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if s.Tasks[1].Description != "# Print\n\nall of it\n" {
-		t.Errorf("%q", s.Tasks[1].Description)
+	if s.Tasks[3].Description != "# Print\n\nall of it\n" {
+		t.Errorf("%q", s.Tasks[3].Description)
 	}
 	if _, err := readPi(files(nil), now); !errors.Is(err, driver.ErrMissing) {
 		t.Errorf("nothing: %v", err)
+	}
+}
+
+// An event that was cut has the next one behind it. Neither ends a claim: there,
+// such a line does not count.
+func TestPiLinesThatRanTogether(t *testing.T) {
+	event := func(id, what, agent string) string {
+		return fmt.Sprintf(`{"taskId":%q,"type":%q,"timestamp":"2026-03-01T11:00:00.000Z","agent":%q,"payload":{"title":"T"}}`, id, what, agent)
+	}
+	s, err := readPi(files(map[string]string{".pi/messenger/tasks/s.jsonl": strings.Join([]string{
+		event("task-1", "created", ""), event("task-2", "created", ""), event("task-3", "created", ""), event("task-4", "created", ""),
+		event("task-3", "claimed", "C"), event("task-4", "claimed", "D"),
+		`{"taskId":"task-1","type":"cla` + event("task-2", "claimed", "B"),
+		event("task-3", "released", "C")[:60],
+		`{"taskId":"task-4","type":"prog` + event("task-4", "completed", "D"),
+	}, "\n")}), now)
+	want := []string{
+		`task task-1 "T" in_progress  []`, `task task-2 "T" in_progress  []`, `task task-3 "T" in_progress  []`, `task task-4 "T" in_progress  []`,
+		"lock task-1 unknown:s.jsonl no end since ever ", "lock task-2 B no end since 1h0m0s ", "lock task-3 C no end since 1h0m0s ", "lock task-4 D no end since 1h0m0s ",
+	}
+	for range 4 {
+		want = append(want, "warning .pi/messenger/tasks/s.jsonl")
+	}
+	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// What is cut is told.
+func TestCutTextsAreTold(t *testing.T) {
+	dir := ".pi/messenger/swarm/tasks/"
+	s, err := readPi(files(map[string]string{
+		dir + "task-1.json": fmt.Sprintf(`{"id":"task-1","title":%q,"status":"todo"}`, strings.Repeat("x", 600)), dir + "task-1.md": strings.Repeat("x", 40<<10),
+		dir + "task-2.json": `{"id":"task-2","title":"T","status":"todo"}`, dir + "task-2.md": strings.Repeat("x", maxFile+1),
+	}), now)
+	if err != nil || len(s.Tasks) != 2 || len(s.Warnings) != 3 {
+		t.Errorf("%+v, %v", s.Warnings, err)
 	}
 }
 
@@ -187,6 +236,9 @@ func TestAITasks(t *testing.T) {
 		"aitasks/archived/t108_old_one.md":     doc("status: Done\n"),
 		"aitasks/archived/t107_bare.md":        []byte("no head at all"),
 		"aitasks/archived/old.tar.gz":          []byte("packed"),
+		"aitasks/t9_soft.md":                   doc("status: Implementing\nassigned_to: b@example.com\nupdated_at: 2026-03-01 11:00\neffort: low\nissue: https://example.com/9\n"),
+		"aitasks/t10_nobody.md":                doc("status: Implementing\nassigned_to:\n"),
+		"aitasks/t11_parent.md":                doc("status: Ready\nchildren_to_implement: [t16_1]\n"),
 		"aitasks/t110_later.md":                doc("status: Postponed\npriority: low\n"),
 		"aitasks/README.md":                    []byte("# not a task"),
 		"aiplans/p1_plan.md":                   []byte("a plan"),
@@ -215,24 +267,30 @@ func TestAITasks(t *testing.T) {
 	}
 	s, err := AITasks(AITasksFiles{Tasks: tasks, Locks: locks, IDs: map[string][]byte{"next_id.txt": []byte("150\n")}}, now)
 	want := []string{
-		`task t109 "lock tasks" pending  [t108 t16_1]`, `task t110 "later" blocked  []`, `task t16_1 "first child" in_progress  []`, `task t1 "no head" pending  []`,
+		`task t109 "lock tasks" pending  [t108 t16_1]`, `task t10 "nobody" in_progress  []`, `task t110 "later" blocked  []`, `task t11 "parent" pending  [t16_1]`, `task t16_1 "first child" in_progress  []`, `task t1 "no head" pending  []`,
 		`task t2 "no end" pending  []`, `task t3 "bad yaml" blocked  []`, `task t4 "bad status" blocked  []`, `task t5 "bad priority" pending  []`,
-		`task t6 "bad depends" pending  []`, `task t7 "bomb" pending  []`, `task t8 "huge" pending  []`,
+		`task t6 "bad depends" pending  []`, `task t7 "bomb" pending  []`, `task t8 "huge" pending  []`, `task t9 "soft" in_progress  []`,
 		`task t107 "bare" completed  [] archived`, `task t108 "old one" completed  [] archived`,
 		"lock t108 user@example.com no end since 381h30m0s ", "lock t109 user@example.com no end since 381h30m0s my-pc",
 		"lock t16_1 a@example.com no end since 381h30m0s other", "lock t16_2 a@example.com no end since 381h30m0s other:4711",
 		"lock t1 unknown:t1_lock.yaml no end since ever ", "lock t2 unknown:t2_lock.yaml no end since ever ", "lock t3 x no end since 381h30m0s ",
 		"lock t4 unknown:t4_lock.yaml no end since 381h30m0s ", "lock t5 x no end since ever ", "lock t6 unknown:t6_lock.yaml no end since ever ",
+		"lock t10 unknown:t10_nobody.md no end since ever ", "lock t9 b@example.com no end since 1h0m0s ",
 		"problem aitasks/archived/old.tar.gz", "problem aitasks/archived/sub/t110_another.md",
 		"warning aitasks/t1_no_head.md", "warning aitasks/t2_no_end.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t4_bad_status.md",
 		"warning aitasks/t5_bad_priority.md", "warning aitasks/t6_bad_depends.md", "warning aitasks/t7_bomb.md", "warning aitasks/t8_huge.md",
 		"warning t1_lock.yaml", "warning t2_lock.yaml", "warning t3_lock.yaml", "warning t4_lock.yaml", "warning t5_lock.yaml", "warning t6_lock.yaml",
+		"warning aitasks/t10_nobody.md", "warning aitasks/t9_soft.md",
 	}
 	if s.Next != 150 {
 		t.Errorf("the next number is %d", s.Next)
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	soft := s.Tasks[slices.IndexFunc(s.Tasks, func(t Task) bool { return t.ID == "t9" })]
+	if want := "## Problem\n\ntext\n\nassigned_to: b@example.com\neffort: low\nissue: https://example.com/9"; soft.Description != want {
+		t.Errorf("%q", soft.Description)
 	}
 	for _, f := range []AITasksFiles{{}, {Tasks: map[string][]byte{"aitasks/README.md": []byte("x")}, Locks: map[string][]byte{"README.md": []byte("x")}}} {
 		if _, err := AITasks(f, now); !errors.Is(err, driver.ErrMissing) {

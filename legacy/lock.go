@@ -111,6 +111,10 @@ func (s *Source) addLock(l Lock, now time.Time) {
 		l.doubt("was taken at %s, which cannot be meant", l.Since.Format(time.RFC3339))
 		l.Since = time.Time{}
 	}
+	if !l.Until.IsZero() && l.Until.Before(l.Since) {
+		l.doubt("it ends at %s, before it begins", l.Until.Format(time.RFC3339))
+		l.Until = time.Time{}
+	}
 	l.Worktree, l.Host = within(l.Worktree, lock.MaxText), within(l.Host, lock.MaxText)
 	over := !l.Until.IsZero() && !l.Until.After(now)
 	switch {

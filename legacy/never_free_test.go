@@ -33,7 +33,7 @@ var lockForms = []lockForm{
 	{"pi", fmt.Sprintf("12345@%d", now.UnixMilli()-1000), func(text string) (Source, error) {
 		return readPi(files(map[string]string{".pi/messenger/swarm/locks/task-1.lock": text}), now)
 	}, "task-1", func(text string) bool {
-		return regexp.MustCompile(`^\s*\d+\s*@\s*\d+\.?\d*\s*$`).MatchString(text)
+		return regexp.MustCompile(`^\s*\d+\s*@\s*\d{13,}\.?\d*\s*$`).MatchString(text)
 	}},
 	{"Percolate", fmt.Sprintf(`{"process_id": "pod1-12345-a1b2c3", "acquired_at": %d.5, "expires_at": %d.5}`, ago(time.Minute), ago(-4*time.Minute)), func(text string) (Source, error) {
 		row, err := json.Marshal([]map[string]string{{"key": "task_lock:digest:abc", "value": text}})
@@ -47,14 +47,14 @@ var lockForms = []lockForm{
 }
 
 func inCAT(text string) (Source, error) {
-	return readCAT(files(map[string]string{".claude/cat/locks/v1-1.0-parse.lock": text}), now)
+	return readCAT(files(map[string]string{".claude/cat/locks/v1-1.0-parse.lock": text}), "project", now)
 }
 
 func never(string) bool { return false }
 
-// catOver finds a heartbeat that is five minutes old, and the only one.
+// catOver finds a heartbeat that is a whole number of seconds, and the only one.
 func catOver(text string) bool {
-	return strings.Count(text, "heartbeat") == 1 && strings.Contains(text, "session_id")
+	return strings.Count(text, "heartbeat") == 1 && strings.Contains(text, "session_id") && regexp.MustCompile(`heartbeat\W+\d{10}`).MatchString(text)
 }
 
 // held imports a file and asks for its key as a stranger would.

@@ -80,6 +80,8 @@ func readPercolate(f folder, names []string, now time.Time) (s Source, err error
 				p.schedule(row, where)
 			case strings.HasPrefix(row["key"], percolateLock):
 				p.locks = append(p.locks, percolateRow{row, where})
+			case row["key"] == "" && (has(row, "cron") || has(row, "schedule")):
+				p.out.problem(where, "%s: has no cron expression", within(cmp.Or(row["name"], row["id"], "a schedule"), 60))
 			}
 		}
 	}
@@ -90,6 +92,11 @@ func readPercolate(f folder, names []string, now time.Time) (s Source, err error
 		return p.out, fmt.Errorf("%w: no rows with a cron expression, and none whose key begins with %s", driver.ErrMissing, percolateLock)
 	}
 	return p.out, nil
+}
+
+func has(row map[string]string, column string) bool {
+	_, there := row[column]
+	return there
 }
 
 type percolateRow struct {

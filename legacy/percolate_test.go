@@ -17,17 +17,17 @@ import (
 
 func TestPercolate(t *testing.T) {
 	f := files(map[string]string{
-		"schedules.json": `[{"id": "abc-1", "name": "daily-digest", "cron": "0 6 * * *", "spec": {"task": "digest"}, "disabled": false},
+		"schedules.json": "\ufeff" + `[{"id": "abc-1", "name": "daily-digest", "cron": "0 6 * * *", "spec": {"task": "digest"}, "disabled": false},
  {"id": "abc-2", "name": "daily-digest", "schedule": "0 7 * * *", "spec": null, "disabled_at": "2026-01-01"},
  {"id": "abc-3", "name": "bad", "cron": "every day", "spec": ""},
- {"id": "abc-4", "name": "weekly/x", "cron": "0 6 * * 1"}]`,
+ {"id": "abc-4", "name": "weekly/x", "cron": "0 6 * * 1"}, {"id": "abc-5", "name": "none", "cron": null}]`,
 		"locks.csv": fmt.Sprintf("id,key,value\n1,task_lock:daily-digest:abc-2,\"{\"\"process_id\"\": \"\"pod-1-12345-a1b2c3\"\", \"\"acquired_at\"\": %d.5, \"\"expires_at\"\": %d.5}\"\n"+
 			"2,task_lock:gone:xyz,\"{\"\"process_id\"\": \"\"p\"\", \"\"acquired_at\"\": 1719509520.5, \"\"expires_at\"\": 1719509820.5}\"\n3,other,1\n", ago(time.Minute), ago(-4*time.Minute)),
 	})
 	s, err := readPercolate(f, []string{"schedules.json", "locks.csv"}, now)
 	want := []string{
 		"lock job:daily-digest abc-2 pod-1-12345-a1b2c3 4m0.5s since 59.5s pod-1:12345", "expired 1",
-		"problem schedules.json, row 3", "warning schedules.json, row 2", "warning schedules.json, row 4", "warning schedules.json, row 4",
+		"problem schedules.json, row 3", "problem schedules.json, row 5", "warning schedules.json, row 2", "warning schedules.json, row 4", "warning schedules.json, row 4",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)

@@ -2,7 +2,9 @@ package legacy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -76,7 +78,11 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 			return s, err
 		}
 		for _, name := range files {
-			sessions["swarm"] = append(sessions["swarm"], readPiFile(f, name))
+			session := "swarm"
+			if in := path.Dir(name); in != dir {
+				session = path.Base(in) // a channel counts its own tasks
+			}
+			sessions[session] = append(sessions[session], readPiFile(f, name))
 		}
 		logs, err := f.list(dir, ".jsonl")
 		if err != nil {
@@ -211,7 +217,7 @@ var piStatus = map[string]task.Status{
 }
 
 // task is the task in our words.
-func (t piTask) task(f folder) Task {
+func (t *piTask) task(f folder) Task {
 	n := Task{
 		ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Status: piStatus[t.Status], Description: t.content,
 		BlockedReason: t.BlockedReason, CompletedBy: t.CompletedBy, Archived: t.Status == "archived", where: t.where,
@@ -224,6 +230,8 @@ func (t piTask) task(f folder) Task {
 	}
 	if text, err := f.read(file); err == nil {
 		n.Description = text
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		t.doubt("its text, %s: %v", file, err)
 	}
 	if e := t.Evidence; t.Summary != "" || len(e.Commits)+len(e.Tests)+len(e.PRs) > 0 {
 		n.Result = &task.Result{Summary: t.Summary, Commits: e.Commits, Tests: e.Tests}
@@ -250,7 +258,10 @@ func (s *Source) piLock(f folder, name string, now time.Time) {
 		return // whoever has claimed it is changing it
 	}
 	text, err := f.read(name)
-	if err != nil {
+	switch {
+	case err != nil && f.gone(name):
+		return
+	case err != nil:
 		l.doubt("%v", err)
 	}
 	pid, at, _ := strings.Cut(strings.TrimSpace(text), "@")

@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -43,24 +44,62 @@ func (s *Source) piSession(f folder, name string) (out []piTask, err error) {
 			continue
 		}
 		var e piEvent
-		if err := json.Unmarshal([]byte(line), &e); err != nil || e.TaskID == "" {
-			fields := torn(line)
+		if err := json.Unmarshal([]byte(line), &e); err == nil && e.TaskID != "" {
+			at(e.TaskID).happen(e, n)
+			continue
+		}
+		for _, piece := range pieces(line) {
+			e := tornEvent(piece)
 			if e.TaskID == "" {
-				e.TaskID = fields["taskId"]
-			}
-			if e.TaskID == "" {
-				s.warning(name, "line %d cannot be read: %s", n, within(strings.TrimSpace(line), 60))
+				s.warning(name, "line %d cannot be read: %s", n, within(strings.TrimSpace(piece), 60))
 				continue
 			}
 			at(e.TaskID).doubt("line %d cannot be read in full", n)
-			if e.Type, e.Agent = fields["type"], fields["agent"]; e.Type == "" {
-				e.Type = "claimed"
+			if !e.ends() {
+				at(e.TaskID).happen(e, n)
 			}
-			e.Timestamp = fields["timestamp"]
 		}
-		at(e.TaskID).happen(e, n)
 	}
 	return out, nil
+}
+
+// pieces takes a line apart where an event begins: one that was cut by a crash has
+// the next behind it, without the end of a line.
+func pieces(line string) (out []string) {
+	const begin = `{"taskId"`
+	for {
+		i := strings.LastIndex(line, begin)
+		if i <= 0 {
+			break
+		}
+		line, out = line[:i], append(out, line[i:])
+	}
+	slices.Reverse(out)
+	return append([]string{line}, out...)
+}
+
+// tornEvent is what can be read of an event. Where its type cannot, it is a claim.
+func tornEvent(text string) (e piEvent) {
+	if json.Unmarshal([]byte(text), &e) == nil && e.TaskID != "" {
+		return e
+	}
+	fields := torn(text)
+	e = piEvent{TaskID: fields["taskId"], Type: fields["type"], Agent: fields["agent"], Timestamp: fields["timestamp"]}
+	if !slices.Contains(piEvents, e.Type) {
+		e.Type = "claimed"
+	}
+	if e.Type == "created" {
+		e.Payload.Title, e.Payload.Content = fields["title"], fields["content"]
+	}
+	return e
+}
+
+var piEvents = []string{"created", "claimed", "released", "progress", "completed", "blocked", "unblocked", "reset", "archived"}
+
+// ends reports an event that ends a claim. There, a line that is not whole does
+// not count, so the claim goes on.
+func (e piEvent) ends() bool {
+	return slices.Contains([]string{"released", "completed", "reset", "archived"}, e.Type)
 }
 
 // happen applies one event.

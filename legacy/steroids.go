@@ -339,6 +339,9 @@ func (r *steroids) lock(o row, key string) {
 	since, err := stamp(o.text["acquired_at"])
 	l.Since = l.at("acquired_at", since, err)
 	until, err := stamp(o.text["expires_at"])
+	if local, err := stampIn(o.text["expires_at"], r.now.Location()); err == nil && local.After(until) {
+		until = local // without a zone it is local there in one version, UTC in others: it is over when both are
+	}
 	l.Until = l.at("expires_at", until, err)
 	r.out.addLock(l, r.now)
 }

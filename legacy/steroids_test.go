@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"zombiezen.com/go/sqlite"
@@ -73,6 +74,25 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 	}
 	if diff := cmp.Diff(before, tree(t, filepath.Dir(path))); diff != "" {
 		t.Errorf("the source was changed: %s", diff)
+	}
+}
+
+// A time without a zone is local in one version and UTC in others. A lock is over
+// when it is over in both, and not if it would end before it began.
+func TestSteroidsWithoutAZone(t *testing.T) {
+	path := database(t, steroidsSchema+`
+INSERT INTO task_locks VALUES ('a', 'r', '2026-03-01 11:50:00', '2026-03-01T04:30:00', ''), ('b', 'r', '2026-03-01 00:00:00', '2026-03-01T02:30:00', ''),
+  ('c', 'r', '2026-03-01 11:50:00', '2026-03-01T02:30:00', '');`)
+	doubted := []string{"warning task_locks, row 3"}
+	for zone, want := range map[int]string{-8: "lock a r 30m0s since 10m0s ", 0: "lock a r no end since 10m0s "} {
+		want := []string{want, "lock c r no end since 10m0s ", "expired 1"}
+		if zone == 0 {
+			want = append(want, "warning task_locks, row 1")
+		}
+		s, err := Steroids(t.Context(), path, now.In(time.FixedZone("", zone*3600)))
+		if diff := cmp.Diff(append(want, doubted...), summary(s)); err != nil || diff != "" {
+			t.Errorf("%d: %v\n%s", zone, err, diff)
+		}
 	}
 }
 
