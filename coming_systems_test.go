@@ -37,7 +37,7 @@ var comings = []coming{
 		{command: "tasklock config show"},
 	}},
 	{"pi-messenger, swarm", piFixture, map[string]string{
-		"STORE": "sqlite:DIR/st.db", "PROJECT": "DIR/project", "ID": "task-2", "KEY": "task-1", "AGENT": "SwiftRaven", "OTHER": "CalmFox", "A": "x", "B": "y", "TEXT": "waits for a key",
+		"STORE": "sqlite:DIR/st.db", "PROJECT": "DIR/project", "ID": "task-2", "KEY": "task-1", "AGENT": "SwiftRaven", "OTHER": "CalmFox", "A": "x", "B": "y", "TITLE": "Ship it", "TEXT": "waits for a key",
 	}, []comingRow{
 		{command: "tasklock migrate --from pi:PROJECT --to STORE --force", prints: `3 tasks, 0 sections and 1 lock`},
 		{command: "tasklock config set store STORE", then: []string{"0 tasks show KEY ~ ^claimed by: +CalmFox$.*^progress: +half$"}},
@@ -48,6 +48,7 @@ var comings = []coming{
 		{command: "tasklock release ID --owner AGENT", then: []string{"1 check ID"}},
 		{command: "tasklock run ID -- COMMAND", then: []string{"1 check ID"}},
 		{command: "tasklock acquire A B --owner AGENT", then: []string{"0 check A ~ SwiftRaven", "0 check B ~ SwiftRaven"}},
+		{command: "tasklock tasks add TITLE", prints: "t1"},
 		{command: "tasklock tasks claim ID --owner AGENT", then: []string{"0 tasks show ID ~ ^claimed by: +SwiftRaven$"}},
 		{command: "tasklock tasks unclaim ID --owner AGENT", then: []string{"0 tasks show ID ~ ^status: +pending", "1 check ID"}},
 		{command: "tasklock tasks block ID --reason TEXT --owner AGENT", then: []string{"0 tasks show ID ~ ^blocked because: +waits for a key$"}},
@@ -64,6 +65,7 @@ var comings = []coming{
 		{command: "tasklock jobs list", prints: "daily-digest.*weekly"},
 		{command: "tasklock jobs show NAME", prints: "paused"},
 		{command: "tasklock list --kind job", prints: "job:daily-digest.*pod-1-12345-a1b2c3"},
+		{command: "tasklock show job:NAME", prints: "pod-1-12345-a1b2c3"},
 		{command: "tasklock break job:NAME --reason TEXT", then: []string{"1 check job:NAME"}},
 		{command: "tasklock jobs apply --file jobs.yaml", then: []string{"0 jobs show NAME ~ tasklock version", "0 jobs show NAME ~ paused"}},
 		{command: `tasklock jobs add nightly --cron "0 3 * * *" -- COMMAND`},

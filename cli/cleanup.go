@@ -59,6 +59,7 @@ wants such a lock takes it over.
 
 --stale-minutes also breaks locks that are in force but gave no sign of life for
 so long. Their holders may still be working, so it asks first, or needs --force.
+Locks without an end give no such signs, and stay: break ends them.
 --archived instead frees the locks of archived tasks, and no others. --compact
 instead drops the history of the branch that a git store keeps; what the records
 and ` + "`tasklock history`" + ` say stays.`,

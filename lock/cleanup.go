@@ -96,9 +96,10 @@ func (r *CleanupRequest) wantOver(tx *store.Tx) error {
 	return cmp.Or(err, wantLeases(tx, names))
 }
 
-// over says whether a lease is to be ended.
+// over says whether a lease is to be ended. One without an end gives no signs of
+// life, so its silence says nothing.
 func (r *CleanupRequest) over(ls store.Entry[leaseRecord]) bool {
-	return stateOf(ls) != Held || r.Silent > 0 && ls.Age > r.Silent
+	return stateOf(ls) != Held || r.Silent > 0 && ls.Age > r.Silent && !ls.Value.endless()
 }
 
 // end decides once more on the guarded records and ends the lease.
