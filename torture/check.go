@@ -137,14 +137,16 @@ func (c *checker) alone(o *op) {
 
 // order requires that no token is granted twice, that a grant asked for after
 // another was told has the larger token, and that grants are told in the order
-// of their tokens, except to one who slept so long that it was taken over.
+// of their tokens, except to one who slept so long that it was taken over. That
+// of a "run" is told to its command; the worker reads of it later, perhaps when
+// the command has ended and somebody else has the key.
 func (c *checker) order(key string, grants []*op) {
 	first := never // the earliest that a grant with a higher token was told
 	for i := len(grants) - 1; i >= 0; i-- {
 		g := grants[i]
 		if first < g.Began {
 			c.fail("order", key, "token %d was asked for after a higher one had been told", g.token(key))
-		} else if first < g.Return && !c.over[g.Owner] && !grants[i+1].Untold {
+		} else if first < g.Return && !c.over[g.Owner] && !g.Untold && !grants[i+1].Untold {
 			c.fail("order", key, "token %d was told after a higher one", g.token(key))
 		}
 		if first = min(first, g.Return); i > 0 && grants[i-1].token(key) == g.token(key) {

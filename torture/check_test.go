@@ -31,6 +31,10 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		o.Process = true
 		return o
 	}
+	untold := func(o op) op {
+		o.Untold = true
+		return o
+	}
 	held := op{Row: 2, Kind: opAcquire, Keys: []string{key}, HeldKey: key, Holder: "a", Waits: true, Call: sec(1), Began: sec(1), Return: sec(61), Result: isHeld}
 	probe := op{Row: 1, Kind: opRenew, Keys: []string{key}, Owner: "w", Tokens: map[string]int64{key: 1}, Probe: true, Call: sec(5), Began: sec(5), Return: sec(6), Result: isOK}
 	denied, foreign := probe, probe
@@ -55,6 +59,16 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			"in time", "",
 			[]span{{row: 1, from: sec(2)}},
 			[]op{acquire(1, "a", 0, 1, 1), took(acquire(2, "b", 1, 4, 2), "a", "expired")},
+			"",
+		},
+		{
+			"told late", "order", nil,
+			[]op{acquire(1, "a", 0, 1.2, 1), acquire(2, "b", 0, 1, 2)},
+			"",
+		},
+		{
+			"read late", "", nil,
+			[]op{untold(acquire(1, "a", 0, 1.2, 1)), acquire(2, "b", 0, 1, 2)},
 			"",
 		},
 		{

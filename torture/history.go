@@ -58,7 +58,7 @@ type op struct {
 	Result  string           `json:"result,omitempty"`
 	Tokens  map[string]int64 `json:"tokens,omitempty"`
 	Took    map[string]taken `json:"took,omitempty"`    // whom a grant replaced
-	Untold  bool             `json:"untold,omitempty"`  // it is not known whom
+	Untold  bool             `json:"untold,omitempty"`  // "run" got it: it is not known whom, and the worker reads of it later
 	Holder  string           `json:"holder,omitempty"`  // who was in the way; empty: a queue
 	HeldKey string           `json:"heldKey,omitempty"` // of which key
 	Err     string           `json:"err,omitempty"`

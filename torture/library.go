@@ -11,6 +11,7 @@ import (
 	"github.com/tasklock/tasklock/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // rootOwner is the parent of all workers: they have one user, and exclude each
@@ -27,9 +28,14 @@ type library struct {
 }
 
 func newLibrary(w *worker, open Open) (*library, error) {
-	d, err := open(context.Background(), w.URL)
-	if err != nil {
-		return nil, err
+	var d driver.Store
+	var err error
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a server that is slow to answer is no fault
+		if d, err = open(context.Background(), w.URL); err == nil {
+			break
+		} else if driver.Refusal(err) || time.Now().After(end) {
+			return nil, err
+		}
 	}
 	return &library{worker: w, st: store.New(d)}, nil
 }
