@@ -1,6 +1,7 @@
 package shellwrites
 
 import (
+	"maps"
 	"strings"
 )
 
@@ -92,10 +93,23 @@ func (s *shell) code(l language, args []string, flags ...string) {
 func (s *shell) codeText(l language, src string) {
 	in := s.sub()
 	in.in = unknown
-	toks := tokens(src, l)
-	texts := map[string]string{} // names that were given a text
-	paths := map[string]string{} // … or a path object
+	in.codeTokens(l, tokens(src, l), map[string]string{}, map[string]string{})
+}
+
+// codeTokens goes through code, with names that were given a text or a path object.
+func (s *shell) codeTokens(l language, toks []token, texts, paths map[string]string) {
 	for i, t := range toks {
+		if name, list, end := l.loop(toks, i); end > 0 {
+			for _, text := range list {
+				if s.r.steps += 1 + len(toks)/10; s.r.over() {
+					return
+				}
+				more := maps.Clone(texts)
+				more[name] = text
+				s.codeTokens(l, toks[end:], more, maps.Clone(paths))
+			}
+			return
+		}
 		if t.kind == 'p' && t.text == "$" && at(toks, i+1).kind == 'a' {
 			continue
 		}
@@ -113,13 +127,33 @@ func (s *shell) codeText(l language, src string) {
 			continue
 		}
 		if p, ok := paths[t.text]; ok {
-			in.methods(l, toks, i+1, p)
+			s.methods(l, toks, i+1, p)
 		}
 		if p, n := l.object(toks, i, texts); n > 0 {
-			in.methods(l, toks, n, p)
+			s.methods(l, toks, n, p)
 		}
-		in.calls(l, toks, i, texts)
+		s.calls(l, toks, i, texts)
 	}
+}
+
+// loop reads for NAME in ["x", "y"], and returns where its body begins.
+func (l language) loop(toks []token, i int) (name string, list []string, end int) {
+	if !l.triple || at(toks, i).kind != 'a' || at(toks, i).text != "for" || at(toks, i+1).kind != 'a' || at(toks, i+2).text != "in" ||
+		at(toks, i+3).kind != 'p' || !strings.Contains("[(", at(toks, i+3).text) {
+		return "", nil, 0
+	}
+	for n := i + 4; n < len(toks); n++ {
+		switch t := toks[n]; {
+		case t.kind == '"':
+			list = append(list, t.text)
+		case t.kind == 'p' && (t.text == "," || t.text == "\n"):
+		case t.kind == 'p' && (t.text == "]" || t.text == ")") && at(toks, n+1).text == ":" && len(list) > 0:
+			return toks[i+1].text, list, n + 2
+		default:
+			return "", nil, 0
+		}
+	}
+	return "", nil, 0
 }
 
 // joins reports whether more follows that makes another text: + or a call.

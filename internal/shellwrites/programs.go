@@ -24,6 +24,11 @@ func (s *shell) program(args []string) string {
 		s.format(flags, args)
 	}
 	if family, _, _ := strings.Cut(name, "."); strings.HasPrefix(family, "python") {
+		if len(args) > 1 && args[0] == "-m" {
+			if _, formats := formatters[args[1]]; formats || args[1] == "ruff" {
+				return s.program(args[1:])
+			}
+		}
 		s.code(python, args, "-c")
 	}
 	return unknown
@@ -102,7 +107,36 @@ func init() { // the programs call each other
 				s.code(javascript, append([]string{"-e"}, operands(args[1:])...), "-e")
 			}
 		}),
+		"yq": writes(func(s *shell, _ string, args []string) {
+			ops := operands(args, "-p", "-o", "--input-format", "--output-format", "--from-file", "--arg", "--argjson")
+			if len(ops) > 0 && contains([]string{"e", "eval", "ea", "eval-all"}, ops[0]) {
+				ops = ops[1:]
+			}
+			if len(ops) > 1 && (hasFlag(args, 'i') || has(args, "--inplace", "--in-place")) {
+				s.write(ops[1:]...)
+			}
+		}),
+		"cargo": writes(func(s *shell, _ string, args []string) {
+			if len(args) > 0 && args[0] == "fmt" && !contains(args, "--check") {
+				s.add(anyPath+"/"+anyName+".rs", Target{There: true})
+			}
+		}),
+		"terraform": writes(func(s *shell, _ string, args []string) {
+			if len(args) > 0 && args[0] == "fmt" && !has(args, "-check", "--check", "-write=false") && len(operands(args[1:])) == 0 {
+				s.add(anyName+".tf", Target{There: true})
+			}
+		}),
+		"biome": writes(func(s *shell, _ string, args []string) {
+			if len(args) > 0 && has(args, "--write", "--apply", "--fix", "--apply-unsafe") {
+				s.format(nil, args[1:])
+			}
+		}),
 		"go": writes(func(s *shell, _ string, args []string) {
+			if len(args) > 0 && args[0] == "build" {
+				if i := slices.Index(args, "-o"); i > 0 && i+1 < len(args) && !isDir(join(s.dir, args[i+1])) {
+					s.write(args[i+1])
+				}
+			}
 			if len(args) > 1 && args[0] == "fmt" {
 				for _, p := range operands(args[1:]) {
 					s.tree(strings.TrimSuffix(strings.TrimSuffix(p, "..."), "/"))

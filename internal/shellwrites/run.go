@@ -3,6 +3,7 @@ package shellwrites
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
@@ -230,6 +231,29 @@ var carriers = map[string][]string{
 	"command": nil, "builtin": nil, "busybox": nil, "npx": nil, "bunx": nil, "uvx": nil, "unbuffer": nil, "winpty": nil, "strace": {"-o", "-e"},
 }
 
+// runners run the program of a package behind one of these verbs.
+var runners = map[string][]string{
+	"npm": {"exec", "x"}, "pnpm": {"exec", "dlx"}, "yarn": {"exec", "dlx", "run"}, "uv": {"run"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"},
+	"hatch": {"run"}, "rye": {"run"}, "bundle": {"exec"},
+}
+
+// runs is how many words of a runner stand before the program; 0: it is none.
+// yarn and pnpm need no verb, but have verbs that are called like programs.
+func runs(args []string) int {
+	name := base(args[0])
+	if len(args) < 2 || runners[name] == nil {
+		return 0
+	}
+	_, formats := formatters[args[1]]
+	switch {
+	case contains(runners[name], args[1]):
+		return 2
+	case formats && (name == "yarn" || name == "pnpm"):
+		return 1
+	}
+	return 0
+}
+
 // call follows one command by its arguments and returns what it prints.
 func (s *shell) call(args []string) string {
 	for len(args) > 0 {
@@ -242,6 +266,11 @@ func (s *shell) call(args []string) string {
 			return unknown
 		case carries:
 			args = carried(args[1:], valued)
+		case runs(args) > 0:
+			if i := slices.Index(args, "--"); i > 0 && base(args[0]) == "npm" { // what follows is for the program
+				args = slices.Concat(args[:i], args[i+1:])
+			}
+			args = carried(args[runs(args):], []string{"--with", "--python", "-p", "--package", "--extra", "--group"})
 		case base(args[0]) == "env":
 			in, rest := s.env(args[1:])
 			return in.call(rest)
