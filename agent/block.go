@@ -13,8 +13,11 @@ func (b *block) install(text []byte) []byte {
 	if from, to := b.find(text); from >= 0 {
 		return bytes.Join([][]byte{text[:from], whole, text[to:]}, nil)
 	}
-	if len(text) == 0 {
+	switch {
+	case text == nil:
 		return append(whole, nl...)
+	case len(text) == 0: // a file that was there and empty: no newline tells remove
+		return whole
 	}
 	at := len(bytes.TrimRight(text, "\r\n"))
 	return bytes.Join([][]byte{text[:at], []byte(nl + nl), whole, text[at:]}, nil)
@@ -25,7 +28,10 @@ func (b *block) remove(text []byte) []byte {
 	if from < 0 {
 		return text
 	}
-	if from == 0 && len(bytes.TrimSpace(text[to:])) == 0 {
+	switch {
+	case from == 0 && to == len(text):
+		return []byte{}
+	case from == 0 && len(bytes.TrimSpace(text[to:])) == 0:
 		return nil
 	}
 	for _, gap := range []string{"\r\n\r\n", "\n\n"} {

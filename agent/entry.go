@@ -14,6 +14,7 @@ type entry struct {
 	key   string   // of a member; empty: an element
 	value string
 	ours  func(json.RawMessage) bool // also one of an earlier version
+	tight bool                       // in the document itself it goes right behind the bracket, which tells Remove that the file was there
 }
 
 func (e entry) install(text []byte) ([]byte, error) {
@@ -29,7 +30,7 @@ func (e entry) install(text []byte) ([]byte, error) {
 		if n.open != '{' {
 			return nil, fmt.Errorf("%s is not an object", strings.Join(e.path[:depth], "."))
 		}
-		return insertJSON(text, n, e.path[depth], e.within(e.path[depth+1:]), depth), nil
+		return insertJSON(text, n, e.path[depth], e.within(e.path[depth+1:]), depth, e.tight && depth == 0), nil
 	}
 	switch {
 	case e.key != "" && n.open != '{' || e.key == "" && n.open != '[':
@@ -48,7 +49,7 @@ func (e entry) install(text []byte) ([]byte, error) {
 			return e.install(text)
 		}
 	}
-	return insertJSON(text, n, e.key, e.value, depth), nil
+	return insertJSON(text, n, e.key, e.value, depth, false), nil
 }
 
 // within is our value with the objects around it that path names, and the array.

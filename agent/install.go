@@ -49,11 +49,13 @@ func (f File) Install(text []byte) ([]byte, error) {
 		out, err := f.table.install(text)
 		return out, f.leftAlone(err)
 	}
+	there := string(text) == f.blank()
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte(f.blank())
 	}
 	for _, e := range f.entries {
 		var err error
+		e.tight = there
 		if text, err = e.install(text); err != nil {
 			return nil, f.leftAlone(err)
 		}
@@ -88,13 +90,14 @@ func (f File) Remove(text []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return text, nil
 	}
+	made := bytes.HasPrefix(text, []byte("{\n")) && string(text) != f.blank() // else it was there: what is put into it stands behind its bracket
 	for _, e := range slices.Backward(f.entries) {
 		var err error
 		if text, err = e.remove(text); err != nil {
 			return nil, f.leftAlone(err)
 		}
 	}
-	if string(text) == f.blank() {
+	if made && string(text) == f.blank() {
 		return nil, nil
 	}
 	return text, nil

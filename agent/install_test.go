@@ -6,6 +6,37 @@ import (
 	"testing"
 )
 
+// A file that was there and said nothing is there again; one that was made goes.
+func TestInstallIntoNothing(t *testing.T) {
+	for _, harness := range Installable() {
+		files, _ := Setup{Harness: harness}.Files()
+		for _, f := range files {
+			before := []byte(f.blank())
+			switch {
+			case f.Former || f.whole != "":
+				continue
+			case f.entries == nil:
+				before = []byte{}
+			}
+			if after, err := f.Remove(before); err != nil || after == nil || string(after) != string(before) {
+				t.Errorf("%s: %q had nothing of ours, is %q: %v", f.Path, before, after, err)
+			}
+			for _, before := range [][]byte{nil, before} {
+				once, err := f.Install(before)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if twice, err := f.Install(once); err != nil || string(twice) != string(once) {
+					t.Errorf("%s %q: again: %v\n%s", f.Path, before, err, twice)
+				}
+				if after, err := f.Remove(once); err != nil || (after == nil) != (before == nil) || string(after) != string(before) {
+					t.Errorf("%s: was %q, is %q: %v", f.Path, before, after, err)
+				}
+			}
+		}
+	}
+}
+
 // Installed, everything that was there is there, and the same again changes
 // nothing; removed, every byte is as it was.
 func TestInstallAndRemove(t *testing.T) {

@@ -129,18 +129,18 @@ func (n *jsonNode) itemStart(i int) int {
 
 // insertJSON puts an item at the end of an object (with its key) or an array;
 // where there are comments, at its beginning, because a comment belongs to what
-// stands before it.
-func insertJSON(text []byte, n *jsonNode, key, value string, depth int) []byte {
+// stands before it. tight: right behind its bracket.
+func insertJSON(text []byte, n *jsonNode, key, value string, depth int, tight bool) []byte {
 	unit := indentOf(text)
 	indent := strings.Repeat(unit, depth+1)
-	first := len(n.items) > 0 && !bytes.Equal(plainJSON(text), text)
+	first := len(n.items) > 0 && (tight || !bytes.Equal(plainJSON(text), text))
 	var b bytes.Buffer
 	at := n.start + 1
 	if len(n.items) > 0 && !first {
 		at = n.items[len(n.items)-1].end
 		b.WriteByte(',')
 	}
-	if len(n.items) > 0 || depth == 0 {
+	if !tight && (len(n.items) > 0 || depth == 0) {
 		b.WriteString("\n" + indent)
 	} // else it is empty, and nothing between its bracket and ours tells remove that it was there
 	if n.open == '{' {

@@ -180,7 +180,13 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
 	p.line("%s%s touches what others have locked:", styled{"Error: ", red}, map[string]string{"pre-commit": "this commit", "pre-push": "this push"}[hook])
 	p.touched(touched)
-	p.line("Next: %s", a.commandLine("wait", touched[0].Key, "--wait", "90s"))
+	wait := a.commandLine("wait", touched[0].Key, "--wait", "90s")
+	if other := a.otherWork(); other != "" && a.Identity().Agent {
+		p.line("Next: %s", other)
+		p.line("Or wait: %s", wait)
+	} else {
+		p.line("Next: %s", wait)
+	}
 	_ = p.flush()
 	return &exitWith{ExitError}
 }
