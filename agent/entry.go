@@ -1,20 +1,18 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 )
 
 // entry is a value in a JSON document: a member of an object, or an element of
-// an array.
+// an array, which holds hooks.
 type entry struct {
 	path  []string // the object or array around it; made where it is missing
 	key   string   // of a member; empty: an element
 	value string
-	ours  func(json.RawMessage) bool // also one of an earlier version
-	tight bool                       // in the document itself it goes right behind the bracket, which tells Remove that the file was there
+	tight bool // in the document itself it goes right behind the bracket, which tells Remove that the file was there
 }
 
 func (e entry) install(text []byte) ([]byte, error) {
@@ -39,7 +37,7 @@ func (e entry) install(text []byte) ([]byte, error) {
 		return text, nil
 	case e.key == "":
 		found := e.find(text, n)
-		if len(found) == 1 && sameJSON(plainJSON(text)[n.items[found[0]].start:n.items[found[0]].end], []byte(e.value)) {
+		if len(found) == 1 && sameJSON(withoutOthers(plainJSON(text)[n.items[found[0]].start:n.items[found[0]].end]), []byte(e.value)) {
 			return text, nil
 		}
 		if len(found) > 0 { // of an earlier version, or twice
@@ -66,11 +64,11 @@ func (e entry) within(path []string) string {
 	return value
 }
 
-// find are the places of our elements in an array.
+// find are the places of the elements in an array that hold hooks of ours.
 func (e entry) find(text []byte, n *jsonNode) (found []int) {
 	plain := plainJSON(text)
 	for i, item := range n.items {
-		if e.ours(plain[item.start:item.end]) {
+		if mine, alone := oursIn(plain[item.start:item.end]); alone || len(mine) > 0 && item.at("hooks") != nil {
 			found = append(found, i)
 		}
 	}
@@ -106,6 +104,9 @@ func (e entry) removeOne(text []byte) ([]byte, error) {
 	case e.key == "" && n.open == '[':
 		if found := e.find(text, n); len(found) > 0 {
 			i = found[0]
+			if mine, alone := oursIn(plainJSON(text)[n.items[i].start:n.items[i].end]); !alone { // somebody's own stays
+				return cutJSON(text, n.items[i].at("hooks"), mine[0]), nil
+			}
 		}
 	}
 	if i < 0 {

@@ -279,8 +279,36 @@ func TestInstallWithHalfABlock(t *testing.T) {
 // A command of somebody's own that goes on after ours is not ours.
 func TestInstallKeepsLongerCommands(t *testing.T) {
 	own := `{"hooks":[{"type":"command","command":"tasklock hook claude Stop && say done"}]}`
-	if oursAlone([]byte(own)) {
+	if mine, alone := oursIn([]byte(own)); alone || len(mine) > 0 {
 		t.Error("taken for ours")
+	}
+}
+
+// A harness puts a person's hook beside ours, into the same element: that is set
+// up, and removed only ours goes.
+func TestInstallBesideOthers(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		files, _ := Setup{Harness: "claude", Strict: strict}.Files()
+		f := files[0]
+		text, _ := f.Install(nil)
+		at := strings.Index(string(text), `"timeout": 5`)
+		at += strings.Index(string(text[at:]), "}") + 1
+		mixed := string(text[:at]) + ",\n {\"command\": \"mine\"} // <mine>\n" + string(text[at:])
+		mixed = strings.Replace(mixed, `"PostToolUse": [`, `"PostToolUse": [{"hooks": [{"command": "first"}]}, `, 1)
+		if got, err := f.Install([]byte(mixed)); err != nil || string(got) != mixed {
+			t.Errorf("%v: was\n%s\nis\n%s", err, mixed, got)
+		}
+		after, err := f.Remove([]byte(mixed))
+		if err != nil || strings.Contains(string(after), "tasklock") || strings.Count(string(after), "mine") != 2 || strings.Count(string(after), "first") != 1 {
+			t.Errorf("%v:\n%s", err, after)
+		}
+		if _, err := parseJSON(after); err != nil {
+			t.Errorf("%v:\n%s", err, after)
+		}
+		other, _ := Setup{Harness: "claude", Strict: !strict}.Files()
+		if got, err := other[0].Install([]byte(mixed)); err != nil || strings.Count(string(got), "tasklock hook claude SessionStart") != 1 || strings.Count(string(got), "tasklock hook claude PreToolUse") != 1 || strings.Count(string(got), "mine") != 2 {
+			t.Errorf("%v:\n%s", err, got)
+		}
 	}
 }
 

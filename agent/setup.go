@@ -139,7 +139,7 @@ func (s Setup) hookEntries(events []hooked) (out []entry) {
 			}
 			value += fmt.Sprintf(`"hooks": [{"type": "command", "command": %s, "timeout": %d}]}`, command, seconds)
 		}
-		out = append(out, entry{path: []string{"hooks", e.event}, value: value, ours: oursAlone})
+		out = append(out, entry{path: []string{"hooks", e.event}, value: value})
 	}
 	return out
 }
@@ -175,9 +175,9 @@ func jsonText(s string) string { return strings.TrimSpace(string(encode(s))) }
 // has written, and nothing that goes on after them.
 var ourCommand = regexp.MustCompile(`^(command -v tasklock >/dev/null 2>&1 \|\| [^;|]*; )?(exec )?tasklock hook [a-z]+ [A-Za-z]+( \|\| exit 2)?$`)
 
-// oursAlone reports whether an element holds hooks of tasklock and of nobody
-// else.
-func oursAlone(raw json.RawMessage) bool {
+// oursIn are the hooks of an element that tasklock wrote, and whether it holds
+// none of anybody else. A harness may add a person's hook to our element.
+func oursIn(raw json.RawMessage) (mine []int, alone bool) {
 	type handler struct {
 		Command string
 		Args    []string
@@ -187,18 +187,30 @@ func oursAlone(raw json.RawMessage) bool {
 		Hooks []handler
 	}
 	if json.Unmarshal(raw, &e) != nil {
-		return false
+		return nil, false
 	}
-	mine := func(h handler) bool {
+	is := func(h handler) bool {
 		return ourCommand.MatchString(h.Command) || h.Command == "tasklock" && len(h.Args) > 0 && h.Args[0] == "hook"
 	}
-	if len(e.Hooks) == 0 {
-		return mine(e.handler)
-	}
-	for _, h := range e.Hooks {
-		if !mine(h) {
-			return false
+	for i, h := range e.Hooks {
+		if is(h) {
+			mine = append(mine, i)
 		}
 	}
-	return true
+	return mine, len(mine) == len(e.Hooks) && (len(mine) > 0 || is(e.handler))
+}
+
+// withoutOthers is an element with the hooks of it that are ours.
+func withoutOthers(raw json.RawMessage) json.RawMessage {
+	mine, alone := oursIn(raw)
+	var e map[string]json.RawMessage
+	var hooks, kept []json.RawMessage
+	if alone || json.Unmarshal(raw, &e) != nil || json.Unmarshal(e["hooks"], &hooks) != nil {
+		return raw
+	}
+	for _, i := range mine {
+		kept = append(kept, hooks[i])
+	}
+	e["hooks"] = encode(kept)
+	return encode(e)
 }
