@@ -103,6 +103,12 @@ func (f File) Remove(text []byte) ([]byte, error) {
 	return text, nil
 }
 
+// In reports whether the text holds something of ours.
+func (f File) In(text []byte) bool {
+	rest, err := f.Remove(text)
+	return text != nil && err == nil && !bytes.Equal(rest, text)
+}
+
 // Exclude is the file in which git notes what it shall not see in this clone.
 // The names count from the root of a worktree.
 func Exclude(harness string, names []string) File {

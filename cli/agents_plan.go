@@ -83,19 +83,30 @@ func (in *installation) plan(local bool) ([]planned, error) {
 			p.is, p.left = p.was, "tracked"
 		}
 	}
-	return in.exclude(plan, hidden)
+	return in.exclude(plan, hidden, !local)
 }
 
-// exclude keeps git from seeing files, or takes that back.
-func (in *installation) exclude(plan []planned, names []string) ([]planned, error) {
+// exclude keeps git from seeing files, or takes that back. All worktrees have
+// one list: what is hidden for another one, or for another form of the setup,
+// stays hidden, unless it is to be shared now.
+func (in *installation) exclude(plan []planned, names []string, share bool) ([]planned, error) {
 	if in.tree.Git == "" {
 		return plan, nil
+	}
+	shares := func(name string) bool {
+		return share && slices.ContainsFunc(plan, func(p planned) bool { return p.of.Path == name && !p.of.Former })
+	}
+	file := filepath.Join(in.tree.Git, "info", "exclude")
+	for _, name := range in.hidden(file, share) {
+		if !slices.Contains(names, name) && !shares(name) {
+			names = append(names, name)
+		}
 	}
 	change := agent.File.Install
 	if len(names) == 0 {
 		change = agent.File.Remove
 	}
-	more, err := in.changeAt(filepath.Join(in.tree.Git, "info", "exclude"), agent.Exclude(in.setup.Harness, names), change)
+	more, err := in.changeAt(file, agent.Exclude(in.setup.Harness, names), change)
 	more.git = true
 	return append(plan, more), err
 }
@@ -127,7 +138,28 @@ func (in *installation) removal(local bool) ([]planned, error) {
 			p.is, p.left = p.was, "kept"
 		}
 	}
-	return in.exclude(plan, nil)
+	return in.exclude(plan, nil, false)
+}
+
+// hidden names the files that git does not see because they set the harness up
+// for one person, in other worktrees or also in this one.
+func (in *installation) hidden(exclude string, here bool) (names []string) {
+	list, err := os.ReadFile(exclude)
+	tops := otherWorktrees(in.ctx, in.tree)
+	if here {
+		tops = append(tops, in.tree.Top)
+	}
+	for _, top := range tops {
+		other := in.in(top)
+		other.setup.Local = true
+		files, _ := other.setup.Files()
+		for _, f := range files {
+			if err == nil && bytes.Contains(list, []byte("\n/"+f.Path)) && !f.Former && f.In(other.setup.Read(f.Path)) && !other.tracked(f.Path) {
+				names = append(names, f.Path)
+			}
+		}
+	}
+	return names
 }
 
 // readByOthers are the files of guidance of the other harnesses that are set up.
@@ -156,8 +188,7 @@ func (in *installation) present() bool {
 		in.setup.Local = local
 		files, _ := in.setup.Files()
 		for _, f := range files {
-			text := in.setup.Read(f.Path)
-			if rest, err := f.Remove(text); !f.Guidance && text != nil && err == nil && !bytes.Equal(rest, text) {
+			if !f.Guidance && f.In(in.setup.Read(f.Path)) {
 				return true
 			}
 		}
