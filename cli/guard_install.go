@@ -64,7 +64,8 @@ func (a *App) eachHook(ctx context.Context, change func(guardPlace, bool) (guard
 	if err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(repo.Canonical(hooks)+"/", tree.Home+"/") && !strings.HasPrefix(repo.Canonical(hooks)+"/", tree.Top+"/") {
+	inside := func(dir string) bool { return below(dir, repo.Canonical(hooks)) }
+	if !inside(tree.Home) && !inside(tree.Top) && !inside(tree.Git) {
 		a.note("Note: core.hooksPath is %s, outside this repository: the guard runs wherever it is used.", hooks)
 	}
 	for _, dry := range []bool{true, a.DryRun} {
