@@ -45,7 +45,7 @@ func (h *hook) deniedAlways(trees map[repo.Tree][]spot) string {
 // of the session, that of the user, and those of the repositories written to.
 func (h *hook) stores(trees map[repo.Tree][]spot) (paths []string) {
 	add := func(path string) {
-		if real, err := repo.Real(path); err == nil && repo.Exists(real) && !slices.Contains(paths, real) {
+		if real, err := repo.Real(path); path != "" && err == nil && repo.Exists(real) && !slices.Contains(paths, real) {
 			paths = append(paths, real)
 		}
 	}
@@ -60,6 +60,9 @@ func (h *hook) stores(trees map[repo.Tree][]spot) (paths []string) {
 		url, _ := cfg.Store()
 		if folder, ok := strings.CutPrefix(url, "file:"); ok {
 			add(resolvePath(a.Dir, strings.TrimPrefix(folder, "//")))
+		}
+		if remote, ok := strings.CutPrefix(url, "git:"); ok {
+			add(gitFolder(resolvePath(a.Dir, strings.TrimPrefix(remote, "file://"))))
 		}
 		if path := localPath(url); path != "" {
 			path = resolvePath(a.Dir, path)
@@ -91,6 +94,19 @@ func (h *hook) stores(trees map[repo.Tree][]spot) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// gitFolder is what a store in a repository on this machine cannot do without: of one
+// that people work in the objects, which nobody but git writes. A path may have a branch.
+func gitFolder(path string) string {
+	path, _, _ = strings.Cut(path, "#")
+	if objects := filepath.Join(path, ".git", "objects"); repo.IsDir(objects) {
+		return objects
+	}
+	if repo.IsDir(filepath.Join(path, "objects")) {
+		return path
+	}
+	return ""
 }
 
 // globQuote makes a path stand for itself in a pattern.

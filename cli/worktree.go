@@ -137,7 +137,7 @@ func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, err
 		if auto {
 			place = filepath.Join(filepath.Dir(tree.Home), filepath.Base(tree.Home)+"-"+name+suffix)
 		}
-		made := &madeWorktree{place, "tasklock/" + name + suffix}
+		made := &madeWorktree{place, worktreeBranch(ctx, dir, name+suffix)}
 		err := addWorktree(ctx, dir, made)
 		if err == nil {
 			return made, nil
@@ -147,6 +147,16 @@ func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, err
 		}
 	}
 	return nil, fmt.Errorf("no free place for a worktree of %s was found", id)
+}
+
+// worktreeBranch is the branch for a task. One below tasklock/, as earlier versions
+// had it, goes on; but where the store is in git there is a branch "tasklock", and no
+// repository can have both.
+func worktreeBranch(ctx context.Context, dir, name string) string {
+	if _, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/tasklock/"+name); err == nil {
+		return "tasklock/" + name
+	}
+	return "tasklock-" + name
 }
 
 // errTaken: the folder or the branch is somebody else's.
