@@ -276,12 +276,29 @@ func existed(err error) bool {
 func (a *adoption) alone(t Task, err error) error {
 	switch {
 	case existed(err):
-		a.out.Already++
+		return a.already(t)
 	case a.r.DryRun && len(t.DependsOn) > 0: // what it depends on was not added
 		a.out.Tasks++
 	default:
 		a.leave(t.where, fmt.Errorf("%s: %w", t.ID, err))
 	}
+	return nil
+}
+
+// already tells a task that was taken over before from another that has its id:
+// that one has another title, and was made at another time.
+func (a *adoption) already(t Task) error {
+	here, err := task.Show(a.ctx, a.st, t.ID)
+	var missing *task.NotFoundError
+	if err != nil && !errors.As(err, &missing) {
+		return err
+	}
+	other := t.CreatedAt.IsZero() || here.CreatedAt.Sub(t.CreatedAt).Abs() > time.Second
+	if err == nil && here.Title != t.Title && other {
+		a.leave(t.where, fmt.Errorf("%s: another task has this id here: %q", t.ID, here.Title))
+		return nil
+	}
+	a.out.Already++
 	return nil
 }
 
@@ -352,6 +369,10 @@ func (a *adoption) jobs() error {
 		case err == nil:
 			a.out.Jobs++
 		case errors.As(err, &there):
+			if here, err := schedule.Show(a.ctx, a.st, j.Name); err == nil && here.Cron != j.Cron && here.Env["SCHEDULE_ID"] != j.ID {
+				a.leave(j.where, fmt.Errorf("%s: another job has this name here, at %s", j.Name, here.Cron))
+				break
+			}
 			a.out.Already++
 		case theirFault(err):
 			a.leave(j.where, fmt.Errorf("%s: %w", j.Name, err))

@@ -107,6 +107,31 @@ func TestAdoptAgainAfterItWasRenewedThere(t *testing.T) {
 	})
 }
 
+// A task here that has the id of one there is not that one.
+func TestAdoptTellsWhereAnotherHasTheID(t *testing.T) {
+	st := store.New(memstore.New())
+	if _, err := task.Add(t.Context(), st, task.AddRequest{Tasks: []task.New{{Title: "ours"}}, By: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	var src Source
+	src.addTask(Task{ID: "t1", Title: "theirs", where: "t1.md"})
+	src.addTask(Task{ID: "t2", Title: "also theirs", CreatedAt: now, where: "t2.md"})
+	src.Jobs = []Job{{Name: "nightly", Cron: "0 3 * * *", ID: "1", where: "rows"}}
+	for round := range 3 {
+		if round == 2 { // renamed here, or changed there, since
+			src.Tasks[1].Title, src.Jobs[0].Cron = "their second", "0 4 * * *"
+		}
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lock.Near, Now: now})
+		if err != nil || len(out.LeftOut) != 1 || out.LeftOut[0].Where != "t1.md" || round > 0 && out.Already != 2 {
+			t.Errorf("%d: %+v, %v", round, out, err)
+		}
+	}
+	src.Jobs[0].ID = "2"
+	if out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lock.Near, Now: now}); err != nil || len(out.LeftOut) != 2 {
+		t.Errorf("another job: %+v, %v", out, err)
+	}
+}
+
 // A task that was in progress, and that nobody holds, is told.
 func TestAdoptTellsWhatNobodyHolds(t *testing.T) {
 	var src Source

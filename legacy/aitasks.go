@@ -48,8 +48,8 @@ type aiHead struct {
 	Completed string      `yaml:"completed_at"`
 }
 
-// AITasksFiles are the files of its branches by their paths; one that is too long
-// has none of its bytes.
+// AITasksFiles are the files of its branches by their paths; one that is too long,
+// or a link, has none of its bytes.
 type AITasksFiles struct{ Tasks, Locks, IDs map[string][]byte }
 
 // AITasks reads the tasks, the locks and the counter of aitasks. A lock there has
@@ -184,7 +184,7 @@ func rest(head string) string {
 	return out.String()
 }
 
-var errTooLong = fmt.Errorf("has more than %d bytes", maxFile)
+var errTooLong = fmt.Errorf("is a link, or has more than %d bytes", maxFile)
 
 // frontMatter takes a document apart: YAML between two lines of dashes, text. One
 // that has no head is all text.

@@ -21,8 +21,8 @@ const (
 
 // Files returns the files of a branch that is no store, by their paths: those
 // whose path begins with under. An empty branch is the one that the remote
-// shows first. Links and submodules are passed over; a file above 1 MiB is
-// there without content. Nothing is left behind, here or at the remote.
+// shows first. Links, submodules and files above 1 MiB are there without
+// content. Nothing is left behind, here or at the remote.
 func Files(ctx context.Context, remote, branch, under string, o *Options) (map[string][]byte, error) {
 	ref := "HEAD"
 	if branch != "" {
@@ -101,9 +101,12 @@ func (s *Store) walk(ctx context.Context, id oid, path, under string, found map[
 			if err := s.walk(ctx, child, full, under, found); err != nil {
 				return err
 			}
-		case wanted && strings.HasPrefix(mode, "100"):
+		case wanted && mode != "40000":
 			if len(found) == maxFiles {
 				return fmt.Errorf("%w: more than %d files", driver.ErrTooLarge, maxFiles)
+			}
+			if found[full] = nil; !strings.HasPrefix(mode, "100") {
+				continue
 			}
 			text, err := s.objects.get(child, "blob", maxFile)
 			if err != nil && !errors.Is(err, errHuge) {
