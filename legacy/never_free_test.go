@@ -124,3 +124,46 @@ func FuzzNeverFree(f *testing.F) {
 		}
 	})
 }
+
+// Whatever part of a log of pi is damaged: who holds a task by the lines that
+// are whole, as pi reads it, holds it here.
+func TestNeverFreeInALog(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	kinds := []string{"claimed", "released", "progress", "completed", "blocked", "unblocked", "reset", "archived", "claimed", "claimed"}
+	for round := range 300 {
+		var log []string
+		for i := range 4 {
+			log = append(log, fmt.Sprintf(`{"taskId":"task-%d","type":"created","timestamp":"2026-03-01T10:00:00.000Z","payload":{"title":"T"}}`, i))
+		}
+		for range 12 {
+			log = append(log, fmt.Sprintf(`{"taskId":"task-%d","type":%q,"timestamp":"2026-03-01T11:00:00.000Z","agent":"A%d","payload":{}}`, r.IntN(4), kinds[r.IntN(len(kinds))], r.IntN(3)))
+		}
+		text := []byte(strings.Join(log, "\n") + "\n")
+		for range r.IntN(4) {
+			from := r.IntN(len(text))
+			text = append(text[:from], text[min(len(text), from+r.IntN(80)):]...)
+		}
+		s, err := readPi(files(map[string]string{".pi/messenger/tasks/s.jsonl": string(text)}), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds := map[string]bool{}
+		for line := range strings.Lines(string(text)) {
+			var e piEvent
+			if json.Unmarshal([]byte(line), &e) != nil {
+				continue
+			}
+			switch e.Type {
+			case "claimed":
+				holds[e.TaskID] = true
+			case "released", "reset", "completed", "archived":
+				delete(holds, e.TaskID)
+			}
+		}
+		for id := range holds {
+			if !s.locks[id] {
+				t.Fatalf("%d: %s is free:\n%s", round, id, text)
+			}
+		}
+	}
+}

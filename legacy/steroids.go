@@ -17,6 +17,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -225,10 +226,11 @@ func (r *steroids) section(o row) {
 		r.out.problem(o.where, "has no id")
 		return
 	}
-	for _, other := range r.out.Sections {
-		if other.Name == name {
-			name = sectionName(name + " " + within(id, 8)) // names need not differ there
-		}
+	if slices.ContainsFunc(r.out.Sections, func(s Section) bool { return s.Name == name }) {
+		name = sectionName(within(name, lock.MaxKey/2) + " " + within(id, 60)) // names need not differ there
+	}
+	if given := oneLine(o.text["name"], maxFile); name != given {
+		r.out.warning(o.where, "the section is called %s here, %q there", within(name, 60), within(given, 60))
 	}
 	place := sectionPlace{priority: 50}
 	if p := o.text["priority"]; p != "" {

@@ -66,7 +66,7 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 		"lock section:Backend f47ac10b 1h30m0s since 29m59.877s ", "lock section:none x 30m0s since 30m0s ",
 		"lock a1b2 f47ac10b 30m0s since 30m0s ", "lock a1b5 f47ac10b 30m0s since ever ", "lock a1b6 unknown:task_locks, row 4 30m0s since 30m0s ", "expired 1",
 		"problem section_dependencies, row 2", "problem tasks, row 5", "problem tasks, row 6",
-		"warning sections, row 4", "warning task_dependencies, row 2", "warning tasks, row 3", "warning tasks, row 4",
+		"warning sections, row 3", "warning sections, row 4", "warning sections, row 4", "warning task_dependencies, row 2", "warning tasks, row 3", "warning tasks, row 4",
 		"warning section_locks, row 2", "warning task_locks, row 3", "warning task_locks, row 4",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
@@ -74,6 +74,22 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 	}
 	if diff := cmp.Diff(before, tree(t, filepath.Dir(path))); diff != "" {
 		t.Errorf("the source was changed: %s", diff)
+	}
+}
+
+// Sections whose long names begin alike stay two, and each new name is told.
+func TestSteroidsLongSections(t *testing.T) {
+	path := database(t, steroidsSchema+`
+INSERT INTO sections VALUES ('s1', printf('%.600c', 'x') || 1, 1, 50, 0), ('s2', printf('%.600c', 'x') || 2, 2, 50, 0), ('s3', '-dash', 3, 50, 0);
+INSERT INTO section_locks VALUES ('s1', 'a', '2026-03-01T11:30:00Z', '2026-03-01T13:30:00Z'), ('s2', 'b', '2026-03-01T11:30:00Z', '2026-03-01T13:30:00Z');`)
+	s, err := Steroids(t.Context(), path, now)
+	if err != nil || len(s.Locks) != 2 || len(s.Warnings) != 3 {
+		t.Fatalf("%v, %v", summary(s), err)
+	}
+	for i, l := range s.Locks {
+		if l.Key != "section:"+s.Sections[i].Name {
+			t.Errorf("the lock on %s is on %s", s.Sections[i].Name, l.Key)
+		}
 	}
 }
 
