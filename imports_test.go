@@ -24,7 +24,8 @@ var layers = [][]string{
 	{"task"},
 	{"runner", "agent/rewrite", "internal/shellwrites"},
 	{"agent", "schedule"},
-	{"server", "mcpserver", "legacy"},
+	{"internal/problem", "legacy"},
+	{"server", "mcpserver"},
 	{"cli"},
 }
 
@@ -82,7 +83,7 @@ func TestImportRuleCanFail(t *testing.T) {
 // TestPlainCommandIsLight: who takes a lock does not load what only servers and
 // other stores need.
 func TestPlainCommandIsLight(t *testing.T) {
-	heavy := []string{"github.com/modelcontextprotocol/", "go.etcd.io/", module + "mcpserver", module + "store/etcdstore"}
+	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "mcpserver", module + "store/etcdstore"}
 	for cmd, want := range map[string]bool{"./cmd/tasklock": false, "./cmd/tasklock-plus": true} {
 		out, err := exec.Command("go", "list", "-deps", cmd).Output()
 		if err != nil {

@@ -42,7 +42,7 @@ func (a *App) asksAgain(ctx context.Context, err error) bool {
 		return false
 	}
 	if moved {
-		a.note("Note: %v; the wait goes on there as soon as the configuration names it: %s", err, a.next(err))
+		a.note("Note: %v; the wait goes on there as soon as the configuration names it: %s", err, a.problem(err).Next)
 	}
 	for pause := 100 * time.Millisecond; time.Until(a.waitEnds) > pause; pause = min(2*pause, time.Second) {
 		select {

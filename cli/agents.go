@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/repo"
 )
 
@@ -246,7 +247,7 @@ func (o *agentsOptions) tell(a *App, harness string, plan []planned) error {
 		p.line("Next: %s", a.commandLine(next...))
 	})
 	if err == nil && len(missing) > 0 {
-		return &exitWith{ExitNone}
+		return &exitWith{problem.None}
 	}
 	return err
 }

@@ -13,11 +13,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -82,7 +82,15 @@ type App struct {
 }
 
 // ErrIncomplete means that a program which belongs to this one is not there.
-var ErrIncomplete = errors.New("the installation is incomplete")
+var ErrIncomplete error = incompleteError{}
+
+type incompleteError struct{}
+
+func (incompleteError) Error() string { return "the installation is incomplete" }
+
+func (incompleteError) Problem(problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.Setup, Code: "INCOMPLETE_INSTALLATION"}
+}
 
 // An Opener opens the store that a URL names. The switch on the scheme lives
 // in package main, so that this package knows no driver.

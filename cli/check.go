@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 )
 
@@ -78,7 +79,7 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		}
 	})
 	if err == nil && !out.Locked && !o.mine && o.token == 0 && o.latest == 0 && o.lease == "" {
-		return &exitWith{ExitError}
+		return &exitWith{problem.Error}
 	}
 	return err
 }

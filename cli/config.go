@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/place"
 )
@@ -58,6 +59,11 @@ func (e *ConfigError) Error() string {
 		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 	}
 	return e.File + ": " + e.Msg
+}
+
+// Problem names a command that works with the mistake still there.
+func (e *ConfigError) Problem(c problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.Setup, Code: "INVALID_CONFIG", Next: c.Line("config", "path")}
 }
 
 // loadConfig reads the files, which need not exist, and lays environment and

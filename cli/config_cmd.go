@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/repo"
 )
 
@@ -176,6 +177,10 @@ func (a *App) configPath(context.Context, []string) error {
 
 // noProjectError: there is no file for the settings of a project.
 type noProjectError struct{ next string }
+
+func (e *noProjectError) Problem(problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.Setup, Code: "NO_PLACE", Next: e.next}
+}
 
 func (e *noProjectError) Error() string {
 	return "no repository or project here, so there is no file for its settings; --user is for your own, and tasklock init makes a project of this folder"

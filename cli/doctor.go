@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
@@ -44,7 +45,7 @@ type finding struct {
 	Remedy string `json:"remedy,omitempty"`
 	Code   string `json:"code,omitempty"` // of a failure, as in the errors of other commands
 
-	exit Exit
+	exit problem.Exit
 }
 
 // examination collects findings. Every check stands alone: what one cannot
@@ -101,8 +102,8 @@ func (x *examination) warn(check, remedy, format string, args ...any) {
 // fail notes an error, with the exit code that another command would have
 // ended with.
 func (x *examination) fail(check, remedy string, err error) {
-	v := judge(err)
-	x.list = append(x.list, finding{Level: levelFail, Check: check, Text: message(err), Remedy: remedy, Code: v.code, exit: v.exit})
+	is := x.app.problem(err)
+	x.list = append(x.list, finding{Level: levelFail, Check: check, Text: is.Message, Remedy: remedy, Code: is.Code, exit: is.Exit})
 }
 
 // config looks at the configuration and finds the store.
@@ -199,7 +200,7 @@ func (p *printer) findings(list []finding) {
 }
 
 // gravity orders exit codes: what may have cost data first.
-var gravity = []Exit{ExitDamaged, ExitUnsafe, ExitSetup, ExitUnknown, ExitDenied}
+var gravity = []problem.Exit{problem.Damaged, problem.Unsafe, problem.Setup, problem.Unknown, problem.Denied}
 
 // worstOf is the finding that decides the exit code, nil if nothing fails.
 func worstOf(list []finding) *finding {

@@ -17,7 +17,7 @@ func (x *examination) which() bool {
 		err = x.app.unmade(x.cfg)
 	}
 	if err != nil {
-		x.fail("place", x.app.next(err), err)
+		x.fail("place", x.app.problem(err).Next, err)
 		return false
 	}
 	why := x.cfg.Why()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/schedule"
@@ -80,7 +80,7 @@ func (x *examination) none(err error) {
 }
 
 // ownStore is what helps where nobody lets us in.
-const ownStore = "tasklock --store sqlite:PATH init"
+const ownStore = problem.OwnStore
 
 // noRoom is what a commit or two may need on a disk.
 const noRoom = 128 << 10
@@ -198,7 +198,11 @@ func (x *examination) remedy(err error) string {
 	if errors.As(err, &moved) {
 		return x.app.useStore(moved.To)
 	}
-	switch v := judge(err); {
+	var job *schedule.DamagedError
+	if errors.As(err, &job) && job.Mend != "" {
+		return x.app.problem(err).Next
+	}
+	switch exit := x.app.problem(err).Exit; {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"
 	case errors.Is(err, driver.ErrInvalid) && isGit(x.url):
@@ -207,11 +211,11 @@ func (x *examination) remedy(err error) string {
 		return x.app.commandLine("init", "--upgrade")
 	case errors.Is(err, store.ErrUnreachable) && x.cfg.StoreTimeout() == 0:
 		return x.app.commandLine("doctor", "--timeout", "60s")
-	case v.exit == ExitDamaged && x.dir != "":
+	case exit == problem.Damaged && x.dir != "":
 		return x.copyAside()
-	case v.exit == ExitDenied && x.dir != "":
+	case exit == problem.Denied && x.dir != "":
 		return "ls -l " + shellQuote(x.dir)
-	case v.exit == ExitUnsafe && x.dir != "":
+	case exit == problem.Unsafe && x.dir != "":
 		return "ls -la " + shellQuote(x.dir)
 	}
 	return x.app.commandLine("config", "show")
@@ -294,7 +298,7 @@ func (x *examination) jobs(ctx context.Context, st *store.Store) {
 	for _, j := range out.Jobs {
 		switch {
 		case j.Damaged != nil:
-			x.fail("jobs", cmp.Or(x.app.jobNext(j.Damaged), x.remedy(j.Damaged)), j.Damaged)
+			x.fail("jobs", x.remedy(j.Damaged), j.Damaged)
 		case j.Next == nil && !j.Paused:
 			x.warn("jobs", x.app.commandLine("jobs", "resume", j.Name), "%s has no next fire time, and is not paused", j.Name)
 		default:
@@ -314,7 +318,7 @@ func (x *examination) jobs(ctx context.Context, st *store.Store) {
 
 // storeFails notes an error unless an earlier look has met it, in more detail.
 func (x *examination) storeFails(err error) {
-	code := judge(err).code
+	code := x.app.problem(err).Code
 	for _, f := range x.list {
 		if f.Code == code && (f.Check == "folder" || f.Check == "filesystem" || f.Check == "integrity") {
 			return

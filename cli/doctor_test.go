@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 )
@@ -257,8 +258,8 @@ func TestDoctorNamedStore(t *testing.T) {
 }
 
 func TestWorstFinding(t *testing.T) {
-	list := []finding{{Level: levelOK}, {Level: levelFail, exit: ExitDenied}, {Level: levelWarn}, {Level: levelFail, exit: ExitUnsafe}, {Level: levelFail, exit: ExitError}}
-	if w := worstOf(list); w == nil || w.exit != ExitUnsafe {
+	list := []finding{{Level: levelOK}, {Level: levelFail, exit: problem.Denied}, {Level: levelWarn}, {Level: levelFail, exit: problem.Unsafe}, {Level: levelFail, exit: problem.Error}}
+	if w := worstOf(list); w == nil || w.exit != problem.Unsafe {
 		t.Errorf("%+v", w)
 	}
 	if w := worstOf(list[:1]); w != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/tasklock/tasklock/internal/problem"
 )
 
 // What may not be written is seen by a user who is not root; as root, the test
@@ -177,9 +179,9 @@ func TestFolderOfSomebodyElse(t *testing.T) {
 		asNobody(t, "^TestFolderOfSomebodyElse$")
 		return
 	}
-	code, uid := int(ExitDenied), "0"
+	code, uid := int(problem.Denied), "0"
 	if os.Getenv("TASKLOCK_TEST_UID") != "" {
-		code, uid = int(ExitUnsafe), "1"
+		code, uid = int(problem.Unsafe), "1"
 	}
 	d := newDesk(t)
 	d.dir = dir
@@ -189,8 +191,8 @@ func TestFolderOfSomebodyElse(t *testing.T) {
 	d.want(code, "Next: "+ownStore, "doctor")
 
 	d.dir, d.env["HOME"] = "/", "/" // where we may make no folder
-	d.want(int(ExitSetup), "/ cannot be written (permission denied); name a store with --store\nNext: "+ownStore, "acquire", "a")
-	d.want(int(ExitSetup), "/ cannot be written", "doctor")
+	d.want(int(problem.Setup), "/ cannot be written (permission denied); name a store with --store\nNext: "+ownStore, "acquire", "a")
+	d.want(int(problem.Setup), "/ cannot be written", "doctor")
 }
 
 func TestDoctorFullDisk(t *testing.T) {
@@ -213,9 +215,9 @@ func TestDoctorFullDisk(t *testing.T) {
 		_, err = f.Write(make([]byte, 4096))
 	}
 	_ = f.Close()
-	d.want(int(ExitUnsafe), "disk full, nothing was written", "acquire", "b")
-	d.want(int(ExitUnsafe), "disk full, nothing was written", "backup", "all.jsonl")
-	d.want(int(ExitUnsafe), "the disk is full: 0 B left on tmpfs", "doctor")
+	d.want(int(problem.Unsafe), "disk full, nothing was written", "acquire", "b")
+	d.want(int(problem.Unsafe), "disk full, nothing was written", "backup", "all.jsonl")
+	d.want(int(problem.Unsafe), "the disk is full: 0 B left on tmpfs", "doctor")
 	if err := os.Remove(d.path("large")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
@@ -20,52 +21,24 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-func TestJudge(t *testing.T) {
+// What the errors of the command itself mean; package problem has the others.
+func TestOwnProblems(t *testing.T) {
 	for _, c := range []struct {
 		err  error
-		exit Exit
+		exit problem.Exit
 		code string
 	}{
-		{errors.New("anything"), 1, "ERROR"},
 		{&usageError{text: "x"}, 2, "INVALID_ARGUMENTS"},
-		{&lock.InvalidError{}, 2, "INVALID_ARGUMENTS"},
-		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS"},
-		{driver.ErrMissing, 3, "NOT_INITIALIZED"},
-		{driver.ErrNewer, 3, "NEWER_FORMAT"},
-		{driver.ErrOlder, 3, "OLDER_FORMAT"},
-		{store.ErrMoved, 3, "STORE_MOVED"},
 		{&ConfigError{}, 3, "INVALID_CONFIG"},
-		{lock.ErrNotFound, 4, "LOCK_NOT_FOUND"},
-		{&lock.OwnerError{}, 5, "PERMISSION_DENIED"},
 		{&deniedError{}, 5, "PERMISSION_DENIED"},
-		{driver.ErrDenied, 5, "PERMISSION_DENIED"},
-		{&lock.HeldError{Key: "x"}, 6, "TASK_LOCKED"},
-		{&lock.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED"},
-		{&lock.HeldError{Key: "job:x"}, 6, "JOB_LOCKED"},
-		{&lock.HeldError{Key: "path:x"}, 6, "PATH_LOCKED"},
-		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS"},
-		{&lock.CycleError{}, 6, "DEADLOCK"},
-		{lock.ErrQueueFull, 6, "QUEUE_FULL"},
-		{&lock.LostError{}, 7, "LEASE_LOST"},
-		{&lock.InUseError{Inside: []string{"x"}}, 11, "IN_USE"},
-		{&task.StateError{}, 11, "INVALID_STATE"},
-		{&task.CycleError{IDs: []string{"x"}}, 11, "DEPENDENCY_CYCLE"},
-		{&task.BusyError{}, 6, "TASK_LOCKED"},
-		{&task.NotFoundError{What: "task"}, 4, "TASK_NOT_FOUND"},
-		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND"},
-		{&task.AmbiguousError{}, 2, "AMBIGUOUS"},
-		{&lock.AmbiguousError{}, 2, "AMBIGUOUS"},
-		{task.ErrNothingReady, 4, "NOTHING_READY"},
-		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN"},
-		{store.ErrUnreachable, 8, "STORE_UNREACHABLE"},
-		{driver.ErrDamaged, 9, "STORE_DAMAGED"},
-		{driver.ErrFull, 10, "DISK_FULL"},
-		{driver.ErrUnsafe, 10, "UNSAFE_ENVIRONMENT"},
-		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED"},
 		{&signalError{os.Interrupt}, 130, "INTERRUPTED"},
-		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED"},
+		{&UntrustedError{}, 3, "UNTRUSTED_STORE"},
+		{&noProjectError{}, 3, "NO_PLACE"},
+		{ErrIncomplete, 3, "INCOMPLETE_INSTALLATION"},
+		{&hinted{driver.ErrOlder, "x"}, 3, "OLDER_FORMAT"},
+		{&deniedBusy{busy: &lock.BusyError{}}, 6, "TASK_LOCKED"},
 	} {
-		if got := judge(fmt.Errorf("wrapped: %w", c.err)); got != (verdict{c.exit, c.code}) {
+		if got := problem.Of(fmt.Errorf("wrapped: %w", c.err), problem.Caller{}); got.Exit != c.exit || got.Code != c.code {
 			t.Errorf("%T %v: %v, want %d %s", c.err, c.err, got, c.exit, c.code)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/legacy"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
@@ -74,7 +75,7 @@ func (o *migrateOptions) adopt(ctx context.Context, a *App, system, place string
 	}
 	err = a.answer(adoptResult{r.From, a.placeName(o.to), out}, func(p *printer) { printAdopted(a, p, r.From, out) })
 	if err == nil && len(out.LeftOut)+len(out.Changed) > 0 {
-		err = &exitWith{ExitDamaged}
+		err = &exitWith{problem.Damaged}
 	}
 	return err
 }
@@ -168,3 +169,9 @@ type deniedBusy struct {
 
 func (e *deniedBusy) Error() string { return e.text }
 func (e *deniedBusy) Unwrap() error { return e.busy }
+
+func (e *deniedBusy) Problem(c problem.Caller) problem.Problem {
+	p := problem.Of(e.busy, c)
+	p.Message, p.Next = e.text, e.next
+	return p
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/repo"
 )
@@ -128,7 +129,7 @@ func (a *App) guardCheck(ctx context.Context) error {
 		p.deadGuards(deadOf(guard))
 	})
 	if err == nil && len(touched) > 0 {
-		return &exitWith{ExitLocked}
+		return &exitWith{problem.Locked}
 	}
 	return err
 }
@@ -172,7 +173,7 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 	case err != nil && strict:
 		return fmt.Errorf("guard: %w; hooks.strict is set, so what cannot be judged is refused", err)
 	case err != nil:
-		a.warn("guard: cannot tell what others have locked: %s", message(err))
+		a.warn("guard: cannot tell what others have locked: %s", a.problem(err).Message)
 		return nil
 	case len(touched) == 0:
 		return nil
@@ -188,7 +189,7 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 		p.line("Next: %s", wait)
 	}
 	_ = p.flush()
-	return &exitWith{ExitError}
+	return &exitWith{problem.Error}
 }
 
 // pushedFiles reads what git tells a pre-push hook, and asks which files the

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/agent"
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -201,16 +202,16 @@ func (h *hook) deny(text string) error {
 // fault is for what went wrong on our side. It stops nobody, unless the
 // project wants what cannot be judged to be denied.
 func (h *hook) fault(err error) error {
-	text := "tasklock hook: " + clean(message(err))
+	text := "tasklock hook: " + clean(h.app.problem(err).Message)
 	if h.What == agent.BeforeTool && h.strict() {
 		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
 	}
 	h.app.Quiet = false
 	h.app.note("%s", text)
 	if untrusted := new(UntrustedError); h.What == agent.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
-		return h.reply(h.Tell("tasklock checks no locks in this clone: "+clean(message(err)), ""))
+		return h.reply(h.Tell("tasklock checks no locks in this clone: "+clean(h.app.problem(err).Message), ""))
 	}
-	return &exitHook{int(ExitError)}
+	return &exitHook{int(problem.Error)}
 }
 
 func (h *hook) strict() bool {

@@ -29,7 +29,6 @@ type MCPRequest struct {
 	Session      string
 	Caller       func(session, thread string) (owner, sessionID string)
 	Keys         func([]string) ([]string, error)
-	Code         func(error) string
 	Note         func(text string)
 	Version      string
 
@@ -118,7 +117,7 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 	id := a.Identity()
 	r := MCPRequest{
 		Owner: id.Owner, Session: id.Session, Caller: a.mcpCaller(), TTL: o.ttl.value, MaxHold: o.maxHold.value, Times: cfg.Times(),
-		Keys: a.paths, Code: func(err error) string { return judge(err).code }, Version: a.version(),
+		Keys: a.paths, Version: a.version(),
 		Note: func(text string) { a.note("%s", text) },
 	}
 	if o.listen != "" && !o.maxHold.given {

@@ -1,221 +1,174 @@
 package cli
 
 import (
-	"errors"
-	"slices"
-	"strings"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
 )
 
-// commandLine returns a tasklock command line that can be typed as it stands. It
-// repeats --owner and --store where the caller gave them; only a password is left
-// for the caller to fill in.
-func (a *App) commandLine(args ...string) string {
-	words := []string{"tasklock"}
-	words = append(words, args...)
-	var global []string
-	if a.StoreURL != "" {
-		global = append(global, "--store", withoutPassword(a.StoreURL))
-	}
-	if a.Owner != "" {
-		global = append(global, "--owner", a.Owner)
-	}
-	if a.Timeout != "" {
-		global = append(global, "--timeout", a.Timeout)
-	}
-	if a.UnsafeFS {
-		global = append(global, "--allow-unsafe-fs")
-	}
-	end := slices.Index(words, "--")
-	if end < 0 {
-		end = len(words)
-	}
-	words = slices.Insert(words, end, global...)
-	for i, w := range words {
-		words[i] = shellQuote(w)
-	}
-	return strings.Join(words, " ")
+type nextOptions struct {
+	acquireOptions
+	section, label string
+	claim          bool
 }
 
-// shellQuote quotes a word for a POSIX shell, where that is needed.
-func shellQuote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("@%_+=:,./-", r))
-	}) {
-		return s
+func newNextCmd(a *App) *cobra.Command {
+	o := &nextOptions{}
+	cmd := &cobra.Command{
+		Use:   "next",
+		Short: "The task to work on next; --claim takes it",
+		Long: `Tell which task to work on next: by section, priority and age, passing over what is
+locked, blocked, or waits for others. With --claim it is claimed in the same step,
+so that two workers never get the same one; --request-id makes that repeatable.
+
+If nothing is ready the exit code is 4; with --wait it waits for something to
+become ready. In a pipe the fields are separated by tabs: id, title, token.
+--quiet prints the id alone. On a terminal, and to a coding agent, --claim prints
+the text of the task too, up to 8 KB; "tasks show" has the whole.`,
+		Example: `  tasklock next
+  tasklock next --claim --section Backend --wait 10m
+  ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID" --next`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("worktree") && len(args) == 1 {
+				return nil // its path
+			}
+			return noArgs(cmd, args)
+		},
 	}
-	if !strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
+		if _, err := o.place(ctx, a, args, 0); err != nil {
+			return err
+		}
+		return o.run(ctx, a, cmd)
+	})
+	o.acquireOptions.flags(cmd)
+	f := cmd.Flags()
+	o.keepAliveFlag(cmd)
+	o.attachFlag(cmd)
+	o.worktreeFlag(cmd)
+	f.StringVar(&o.section, "section", "", "only from this section")
+	f.StringVar(&o.label, "label", "", "only with this label")
+	f.BoolVar(&o.claim, "claim", false, "claim it")
+	f.Lookup("wait").Usage = "how long to wait for a task to become ready"
+	return a.completeFlags(cmd)
+}
+
+func (o *nextOptions) run(ctx context.Context, a *App, cmd *cobra.Command) error {
+	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive", "ends-with", "attach"} {
+		if cmd.Flags().Changed(name) && !o.claim {
+			return usagef("--%s goes with --claim", name)
+		}
 	}
-	// What cannot be shown is spelled out, in the way bash, zsh and ksh read it.
-	var b strings.Builder
-	b.WriteString("$'")
-	for _, c := range []byte(s) {
+	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: a.left(o.wait.value)}
+	var err error
+	if o.claim {
+		if r.Acquire, err = o.claimRequest(a); err != nil {
+			return err
+		}
+	} else {
+		r.Acquire.Owner = a.Identity().Owner
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	a.retry = o.retry(a)
+	if o.attached(a) {
+		return o.holdNext(ctx, a, st, r)
+	}
+	out, err := o.take(ctx, a, st, r)
+	if err != nil {
+		return err
+	}
+	if out.Grant != nil {
+		o.keep(a, *out.Grant, r.Acquire.Process)
+	}
+	var made *madeWorktree
+	if out.Grant != nil {
+		if made, err = o.work(ctx, a, st, task.ClaimResult{Tasks: []task.Task{out.Task}, Grant: *out.Grant}); err != nil {
+			return err
+		}
+	}
+	return o.print(a, out, made)
+}
+
+// take asks for the task, and tells when that means to wait.
+func (o *nextOptions) take(ctx context.Context, a *App, st *store.Store, r task.NextRequest) (task.NextResult, error) {
+	ctx, signals := newListener(ctx)
+	defer signals.stop()
+	r.Waiting = func() {
+		signals.listen()
+		o.tellWait(a, r.Wait)
+	}
+	out, err := task.Next(ctx, st, r)
+	return out, interrupted(ctx, err)
+}
+
+func (o *nextOptions) tellWait(a *App, wait time.Duration) {
+	a.waits(wait)
+	a.note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", exact(wait))
+}
+
+// retry is the command line that waits.
+func (o *nextOptions) retry(a *App) []string {
+	words := []string{"next"}
+	for _, f := range []struct{ name, value string }{{"--section", o.section}, {"--label", o.label}} {
+		if f.value != "" {
+			words = append(words, f.name, f.value)
+		}
+	}
+	if o.claim {
+		words = append(words, "--claim")
+	}
+	wait := o.wait.value
+	if wait == 0 {
+		wait = 30 * time.Minute
+		if a.Identity().Agent {
+			wait = 90 * time.Second
+		}
+	}
+	return o.again(a, words[0], words[1:], lock.AcquireRequest{Wait: wait})
+}
+
+type nextData struct {
+	Task  taskData    `json:"task"`
+	Token int64       `json:"token"` // 0: not claimed
+	Grant *lock.Grant `json:"grant"`
+
+	Worktree *madeWorktree `json:"worktree,omitempty"`
+}
+
+func (o *nextOptions) print(a *App, out task.NextResult, made *madeWorktree) error {
+	data := nextData{Task: newTaskData(out.Task), Grant: out.Grant, Worktree: made}
+	if out.Grant != nil {
+		data.Token = tokenOf(*out.Grant, out.Task.ID)
+	}
+	if a.Quiet && !a.JSON {
+		p := a.printer()
+		p.line("%s", out.Task.ID)
+		return p.flush()
+	}
+	return a.answer(data, func(p *printer) {
 		switch {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			const hex = "0123456789abcdef"
-			b.WriteString(`\x`)
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+		case !p.wide && !a.Identity().Agent:
+			row := []cell{{text: out.Task.ID}, {text: out.Task.Title}, {}}
+			if data.Token != 0 {
+				row[2].text = strconv.FormatInt(data.Token, 10)
+			}
+			if made != nil {
+				row = append(row, cell{text: made.Path})
+			}
+			p.table(nil, [][]cell{row})
+		case out.Grant != nil:
+			a.claimedTask(p, out.Task, *out.Grant, made)
 		default:
-			b.WriteByte(c)
+			p.line("Next is %s.", taskName(out.Task))
 		}
-	}
-	b.WriteByte('\'')
-	return b.String()
-}
-
-// next is the command that helps after an error, or nothing.
-func (a *App) next(err error) string {
-	var hint *hinted
-	if errors.As(err, &hint) {
-		return hint.next
-	}
-	var elsewhere *placeError
-	if errors.As(err, &elsewhere) {
-		there := *a
-		there.StoreURL = withoutPassword(elsewhere.url)
-		if errors.Is(err, store.ErrNotEmpty) || errors.Is(err, driver.ErrMissing) {
-			return there.commandLine("doctor")
-		}
-		return there.next(elsewhere.err)
-	}
-	var (
-		held    *lock.HeldError
-		lost    *lock.LostError
-		cycle   *lock.CycleError
-		owner   *lock.OwnerError
-		usage   *usageError
-		denied  *deniedError
-		config  *ConfigError
-		doubted *UntrustedError
-		moved   *store.MovedError
-		filled  *store.FillingError
-		theirs  *deniedBusy
-		no      *place.Error
-		shared  *place.SharedError
-		setting *noProjectError
-		lacks   *driver.LacksError
-	)
-	switch {
-	case errors.As(err, &theirs):
-		return theirs.next
-	case a.lookOffline(err) != "":
-		return a.lookOffline(err)
-	case a.taskNext(err) != "":
-		return a.taskNext(err)
-	case a.jobNext(err) != "":
-		return a.jobNext(err)
-	case errors.As(err, &held):
-		return a.again()
-	case errors.As(err, &cycle) && len(cycle.Chain) > 0:
-		return a.commandLine("release", cycle.Chain[len(cycle.Chain)-1].Key)
-	case errors.As(err, &lost):
-		return a.afterLoss(lost)
-	case errors.As(err, &owner):
-		return a.afterRefusal(owner)
-	case errors.As(err, &denied):
-		return denied.next
-	case errors.As(err, &usage):
-		return strings.Join(strings.Fields("tasklock "+usage.help+" --help"), " ")
-	case errors.As(err, &setting):
-		return setting.next
-	case errors.As(err, &shared):
-		return useBranch(shared.Remote)
-	case errors.As(err, &no) && len(no.Stores) > 0:
-		return "tasklock doctor --store " + shellQuote(no.Stores[0])
-	case errors.As(err, &no):
-		return ownStore
-	case errors.As(err, &doubted):
-		return a.commandLine("config", "trust")
-	case errors.As(err, &config):
-		return a.afterConfig(config)
-	case errors.As(err, &moved):
-		return a.useStore(moved.To)
-	case errors.As(err, &filled):
-		return a.complete(filled)
-	case errors.Is(err, driver.ErrDenied):
-		if _, next := a.sandboxed(err); next != "" {
-			return next
-		}
-		return a.commandLine("doctor")
-	case errors.Is(err, lock.ErrNotFound):
-		return a.commandLine("list")
-	case errors.As(err, &lacks):
-		return a.commandLine("doctor") // init would say the same
-	case errors.Is(err, store.ErrBackupDamaged):
-		return "tasklock restore --help"
-	case errors.Is(err, driver.ErrMissing):
-		return a.commandLine("init")
-	case errors.Is(err, driver.ErrOlder):
-		return a.commandLine("init", "--upgrade")
-	case errors.Is(err, driver.ErrNewer):
-		return "tasklock version" // the message says how to get another
-	}
-	switch v := judge(err); v.exit {
-	case ExitUsage:
-		return "tasklock " + a.command + " --help"
-	case ExitUnknown, ExitDamaged, ExitUnsafe:
-		return a.commandLine("doctor")
-	case ExitSetup:
-		return a.commandLine("config", "show")
-	}
-	return ""
-}
-
-// complete is the command that brings the rest of the records.
-func (a *App) complete(e *store.FillingError) string {
-	if e.Backup {
-		return a.commandLine("restore", e.From)
-	}
-	to := a.StoreURL
-	if to == "" && a.cfg != nil {
-		to, _ = a.cfg.Store()
-	}
-	return "tasklock migrate --from " + shellQuote(e.From) + " --to " + shellQuote(withoutPassword(to))
-}
-
-// again is the command line that goes on waiting; set by commands that wait.
-func (a *App) again() string {
-	if a.retry == nil {
-		return ""
-	}
-	return a.commandLine(a.retry...)
-}
-
-// afterConfig must be a command that works with the mistake still there.
-func (a *App) afterConfig(e *ConfigError) string {
-	if a.Env(e.File) != "" {
-		return "unset " + e.File + "; " + a.commandLine("config", "show")
-	}
-	return a.commandLine("config", "path")
-}
-
-func (a *App) afterLoss(lost *lock.LostError) string {
-	if a.command == "next" { // the task of an earlier request
-		return a.commandLine("next", "--claim")
-	}
-	if strings.HasPrefix(lost.Key, "lease ") {
-		return a.commandLine("list", "--mine")
-	}
-	if i := slices.Index(a.retry, "--max-hold"); i >= 0 && i+1 < len(a.retry) && lost.MaxHold > 0 {
-		longer := slices.Clone(a.retry)
-		longer[i+1] = exact(2 * lost.MaxHold)
-		return a.commandLine(longer...)
-	}
-	return a.commandLine("acquire", lost.Key)
-}
-
-func (a *App) afterRefusal(e *lock.OwnerError) string {
-	if strings.HasPrefix(e.Key, "lease ") {
-		return a.commandLine("list")
-	}
-	return a.commandLine("show", e.Key)
+	})
 }

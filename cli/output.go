@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 )
 
@@ -32,6 +33,10 @@ type errorBody struct {
 	Code    string         `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
+}
+
+func bodyOf(p problem.Problem) *errorBody {
+	return &errorBody{Code: p.Code, Message: p.Message, Details: p.Details}
 }
 
 // answer is the one way to say how a command went: data for --json, text for
@@ -55,10 +60,9 @@ func (a *App) partly(data any, why error, text func(*printer)) error {
 	case why == nil:
 		return a.answer(data, text)
 	case a.JSON:
-		v := judge(why)
-		body := &errorBody{Code: v.code, Message: a.message(why), Details: details(why)}
-		err := a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, AsOf: a.when(), Data: data, Error: body, Next: a.next(why)})
-		return errors.Join(err, &exitWith{v.exit})
+		is := a.problem(why)
+		err := a.writeJSON(envelope{Command: a.command, DryRun: a.DryRun, AsOf: a.when(), Data: data, Error: bodyOf(is), Next: is.Next})
+		return errors.Join(err, &exitWith{is.Exit})
 	}
 	if err := a.answer(data, text); err != nil {
 		return err
@@ -87,17 +91,17 @@ func byName(err error) bool {
 
 // refuse prints an error and returns the exit code: one line that says what is
 // wrong, what is known about it, and the command that helps.
-func (a *App) refuse(err error) Exit {
+func (a *App) refuse(err error) problem.Exit {
 	var done *exitWith
 	if errors.As(err, &done) {
 		return done.exit
 	}
-	v := judge(err)
-	if v.exit == ExitError && a.command == "check" {
-		v.exit = ExitUnknown // 1 means free there, and nothing else
+	is := a.problem(err)
+	if is.Exit == problem.Error && a.command == "check" {
+		is.Exit = problem.Unknown // 1 means free there, and nothing else
 	}
 	var held *lock.HeldError
-	next, wait := a.next(err), ""
+	next, wait := is.Next, ""
 	if errors.As(err, &held) && next != "" && a.Identity().Agent {
 		if other := a.otherWork(); other != "" {
 			next, wait = other, next
@@ -107,16 +111,15 @@ func (a *App) refuse(err error) Exit {
 		a.warnName()
 	}
 	if a.JSON {
-		body := &errorBody{Code: v.code, Message: a.message(err), Details: details(err)}
-		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: body, Next: next, Wait: wait}) == nil {
-			return v.exit
+		if a.writeJSON(envelope{Event: a.says, Command: a.command, DryRun: a.DryRun, Error: bodyOf(is), Next: next, Wait: wait}) == nil {
+			return is.Exit
 		}
 	}
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
 	if held != nil {
-		p.held("Error: ", a.lockedText(held), held)
+		p.held("Error: ", is.Message, held)
 	} else {
-		p.line("%s%s", styled{"Error: ", red}, a.message(err))
+		p.line("%s%s", styled{"Error: ", red}, is.Message)
 		p.listed(err)
 	}
 	if next != "" {
@@ -126,81 +129,7 @@ func (a *App) refuse(err error) Exit {
 		p.line("Or wait: %s", wait)
 	}
 	_ = p.flush()
-	return v.exit
-}
-
-func (a *App) message(err error) string {
-	var held *lock.HeldError
-	if errors.As(err, &held) {
-		return a.lockedText(held)
-	}
-	if why, _ := a.sandboxed(err); why != "" {
-		return message(err) + ". " + why
-	}
-	return message(err)
-}
-
-// message is the error in one line.
-func message(err error) string {
-	var held *lock.HeldError
-	var owner *lock.OwnerError
-	switch {
-	case errors.As(err, &held):
-		return lockedText(held)
-	case errors.As(err, &owner):
-		return err.Error() + "; only its owner or a parent may do that (a person may: release --force)"
-	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
-}
-
-// details are the facts of an error, for programs.
-func details(err error) map[string]any {
-	var (
-		held  *lock.HeldError
-		lost  *lock.LostError
-		cycle *lock.CycleError
-		owner *lock.OwnerError
-	)
-	switch {
-	case errors.As(err, &held):
-		return heldDetails(held)
-	case errors.As(err, &lost):
-		return map[string]any{"key": lost.Key, "token": lost.Token, "lockedBy": lost.Owner, "currentToken": lost.Now, "why": lost.Why}
-	case errors.As(err, &owner):
-		return map[string]any{"key": owner.Key, "lockedBy": owner.Owner, "caller": owner.Caller}
-	case errors.As(err, &cycle):
-		var chain []map[string]string
-		for _, l := range cycle.Chain {
-			chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})
-		}
-		return map[string]any{"cycle": chain}
-	}
-	if d := jobDetails(err); d != nil {
-		return d
-	}
-	return taskDetails(err)
-}
-
-func heldDetails(h *lock.HeldError) map[string]any {
-	kind, name := lock.KindOf(h.Key)
-	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
-	put := func(name string, v any, known bool) {
-		if known {
-			d[name] = v
-		}
-	}
-	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
-	put("lockedAt", h.Since, !h.Since.IsZero())
-	put("expiresAt", lock.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
-	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
-	put("leaseId", h.Lease, h.Lease != "")
-	put("token", h.Token, h.Token != 0)
-	put("host", h.Host, h.Host != "")
-	put("pid", h.PID, h.PID != 0)
-	put("reason", h.Reason, h.Reason != "")
-	put("worktree", h.Worktree, h.Worktree != "")
-	put("waitedSeconds", h.Waited.Seconds(), h.Waited > 0)
-	return d
+	return is.Exit
 }
 
 // note tells people something beside the data; --quiet silences it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/runner"
 )
 
@@ -18,7 +19,7 @@ func Main(args []string, a App) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
 			fmt.Fprintln(a.Stderr, "Error: this is a bug in tasklock: "+clean(fmt.Sprint(bug)))
-			code = int(ExitError)
+			code = int(problem.Error)
 		}
 	}()
 	if len(args) > 0 && args[0] == guardianVerb {
@@ -39,7 +40,7 @@ func Main(args []string, a App) (code int) {
 	}
 	defer a.signOfLife()
 	if err == nil {
-		return int(ExitOK)
+		return int(problem.OK)
 	}
 	if answer := new(exitHook); errors.As(err, &answer) {
 		return answer.exit
@@ -56,8 +57,8 @@ func Main(args []string, a App) (code int) {
 		}
 	}
 	code = int(a.refuse(err))
-	if commandName(cmd) == "hook" && code == int(ExitUsage) {
-		code = int(ExitError) // 2 denies an action, and nothing has judged one
+	if commandName(cmd) == "hook" && code == int(problem.Usage) {
+		code = int(problem.Error) // 2 denies an action, and nothing has judged one
 	}
 	return code
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
@@ -70,7 +71,7 @@ started, 128+n for signal n. stdout belongs to the command.`,
 	f := cmd.Flags()
 	f.Var(&o.grace, "grace", "time between TERM and KILL")
 	f.BoolVar(&o.skip, "skip-if-locked", false, "if a key is locked, do nothing and exit 0")
-	f.IntVar(&o.conflictCode, "conflict-exit-code", int(ExitLocked), "exit with this code if a key is locked")
+	f.IntVar(&o.conflictCode, "conflict-exit-code", int(problem.Locked), "exit with this code if a key is locked")
 	cmd.MarkFlagsMutuallyExclusive("skip-if-locked", "conflict-exit-code")
 	return cmd
 }
@@ -97,7 +98,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	if o.grace.given {
 		a.retry = append(a.retry, "--grace", o.grace.String())
 	}
-	if o.conflictCode != int(ExitLocked) {
+	if o.conflictCode != int(problem.Locked) {
 		a.retry = append(a.retry, "--conflict-exit-code", strconv.Itoa(o.conflictCode))
 	}
 	a.retry = append(append(a.retry, "--"), command...)
@@ -144,20 +145,20 @@ func (o *runOptions) ended(a *App, res runner.Result, err error) error {
 	switch {
 	case errors.As(err, &held) && o.skip:
 		if a.JSON {
-			return a.answer(map[string]any{"skipped": true, "lock": heldDetails(held)}, nil)
+			return a.answer(map[string]any{"skipped": true, "lock": problem.Held(held)}, nil)
 		}
 		a.note("Skipped: %s.", lockedText(held))
 		return nil
-	case errors.As(err, &held) && o.conflictCode != int(ExitLocked):
+	case errors.As(err, &held) && o.conflictCode != int(problem.Locked):
 		a.refuse(err)
-		return &exitWith{Exit(o.conflictCode)}
+		return &exitWith{problem.Exit(o.conflictCode)}
 	case err != nil && (res.ExitCode < 0 || errors.Is(err, lock.ErrLost) || isStart(err) || isSignal(err)):
 		return err
 	case err != nil: // the command ended; something else went wrong beside it
 		a.warn("%v", err)
 	}
 	if res.ExitCode != 0 {
-		return &exitWith{Exit(res.ExitCode)}
+		return &exitWith{problem.Exit(res.ExitCode)}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -96,66 +95,4 @@ func (o *schedulerOptions) log(a *App) func(schedule.Event) {
 			_, _ = a.Stderr.Write(escape(b.Bytes()))
 		}
 	}
-}
-
-// jobVerdict is the part of judge that is about jobs.
-func jobVerdict(err error) (verdict, bool) {
-	var (
-		cron   *schedule.CronError
-		zone   *schedule.ZoneError
-		exists *schedule.ExistsError
-	)
-	switch {
-	case errors.As(err, &cron), errors.As(err, &zone):
-		return verdict{ExitUsage, "INVALID_ARGUMENTS"}, true
-	case errors.As(err, &exists):
-		return verdict{ExitState, "JOB_EXISTS"}, true
-	case errors.Is(err, schedule.ErrNotFound):
-		return verdict{ExitNone, "JOB_NOT_FOUND"}, true
-	}
-	return verdict{}, false
-}
-
-// jobDetails are the facts of an error about jobs, for programs.
-func jobDetails(err error) map[string]any {
-	var (
-		cron    *schedule.CronError
-		zone    *schedule.ZoneError
-		exists  *schedule.ExistsError
-		missing *schedule.NotFoundError
-	)
-	switch {
-	case errors.As(err, &cron):
-		return map[string]any{"cron": cron.Expr, "column": cron.Column, "part": cron.Part, "why": cron.Why}
-	case errors.As(err, &zone):
-		return map[string]any{"tz": zone.Zone}
-	case errors.As(err, &exists):
-		return map[string]any{"job": exists.Name}
-	case errors.As(err, &missing):
-		return map[string]any{"job": missing.Name}
-	}
-	return nil
-}
-
-// jobNext is the command that helps after an error about jobs, or nothing.
-func (a *App) jobNext(err error) string {
-	var (
-		cron    *schedule.CronError
-		zone    *schedule.ZoneError
-		exists  *schedule.ExistsError
-		damaged *schedule.DamagedError
-	)
-	switch {
-	case errors.As(err, &damaged) && damaged.Mend != "":
-		return a.commandLine("jobs", damaged.Mend, damaged.Job, "--force")
-	case errors.As(err, &cron):
-		return a.commandLine("jobs", "next", "--cron", "0 6 * * mon-fri")
-	case errors.As(err, &zone):
-		return a.commandLine("jobs", "next", "--cron", "0 6 * * *", "--tz", "Europe/Vienna")
-	case errors.As(err, &exists):
-		return a.commandLine("jobs", "show", exists.Name)
-	case errors.Is(err, schedule.ErrNotFound):
-		return a.commandLine("jobs", "list")
-	}
-	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/place"
 	"github.com/tasklock/tasklock/repo"
 )
@@ -184,6 +185,10 @@ func (s sharedStore) means() string {
 // UntrustedError: the repository names a store that nobody here has agreed to.
 type UntrustedError struct {
 	File, Value string
+}
+
+func (e *UntrustedError) Problem(c problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.Setup, Code: "UNTRUSTED_STORE", Next: c.Line("config", "trust")}
 }
 
 func (e *UntrustedError) Error() string {

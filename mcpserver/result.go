@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )
@@ -182,35 +183,22 @@ func secondsUntil(t time.Time) int {
 // failure is the result for an error: its code, and a text of ours unless the
 // error is about what the client itself has sent.
 func (s *Server) failure(err error) Result {
-	var (
-		invalid *lock.InvalidError
-		missing *task.NotFoundError
-		state   *task.StateError
-		several *task.AmbiguousError
-		names   *lock.AmbiguousError
-		wrong   *handleError
-		circle  *lock.CycleError
-	)
-	r := Result{State: refused, Code: s.o.Code(err)}
+	p := problem.Of(err, problem.Caller{})
+	r := Result{State: refused, Code: p.Code, Message: p.Ours}
+	var invalid *lock.InvalidError
 	switch {
-	case errors.As(err, &wrong):
-		r.Code, r.Message = "LEASE_NOT_FOUND", wrong.text
 	case errors.As(err, &invalid):
 		r.Message = strings.TrimPrefix(untrusted(invalid.Error()), warning)
-	case errors.Is(err, lock.ErrLost):
-		r.State, r.Message = lost, "the lease was lost and nothing was changed: stop what you do under it"
-	case errors.As(err, &missing), errors.As(err, &several), errors.As(err, &names):
-		r.Message = "no task or section, or more than one, has that name"
-		r.UntrustedText = untrusted(err.Error())
-	case errors.As(err, &circle):
-		r.Message = "waiting would never end: someone waits for what you hold"
+		return r
+	case p.Exit == problem.Lost:
+		r.State = lost
+		return r
+	case p.Code == "DEADLOCK":
 		r.Next = "call release with a lease that you hold, then try again"
-		r.UntrustedText = untrusted(err.Error())
-	case errors.As(err, &state):
-		r.Message = "the task is in a state that does not allow it"
-		r.UntrustedText = untrusted(err.Error())
-	default:
+	case r.Message == "":
 		r.Message = "it was not done; tasklock doctor may say more"
+	}
+	if wrong := new(handleError); !errors.As(err, &wrong) {
 		r.UntrustedText = untrusted(err.Error())
 	}
 	return r

@@ -38,6 +38,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
@@ -58,8 +59,6 @@ type Options struct {
 
 	// Keys makes keys of path locks the same in every worktree. Nil: as they are.
 	Keys func([]string) ([]string, error)
-	// Code names an error for programs, as the command does. Nil: "ERROR".
-	Code func(error) string
 	// Note tells a person what no client can be told. Nil: nobody.
 	Note func(text string)
 
@@ -96,9 +95,6 @@ type Server struct {
 
 // New returns a server that nobody talks to yet.
 func New(o Options) (*Server, error) {
-	if o.Code == nil {
-		o.Code = func(error) string { return "ERROR" }
-	}
 	if o.Keys == nil {
 		o.Keys = func(keys []string) ([]string, error) { return keys, nil }
 	}
@@ -277,6 +273,10 @@ func (s *Server) find(name string) (h *handle, done func(), err error) {
 type handleError struct{ text string }
 
 func (e *handleError) Error() string { return e.text }
+
+func (e *handleError) Problem(problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.None, Code: "LEASE_NOT_FOUND", Ours: e.text}
+}
 
 type clientKey struct{}
 

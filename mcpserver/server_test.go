@@ -257,7 +257,7 @@ func TestLost(t *testing.T) {
 	_, other, err := task.HoldTasks(t.Context(), w.st, task.ClaimRequest{Tasks: ids, Acquire: lock.AcquireRequest{Owner: "bob"}})
 	w.must(err)
 	l := w.want(c.call("complete", args{"lease": r.Lease}), "lost")
-	if l.Code != "CODE" || l.Message == "" {
+	if l.Code != "LEASE_LOST" || l.Message == "" {
 		t.Errorf("%+v", l)
 	}
 	w.want(c.call("release", args{"lease": r.Lease}), "lost")

@@ -49,7 +49,7 @@ func (w *world) must(err error) {
 
 func (w *world) server(owner string) *mcpserver.Server {
 	w.Helper()
-	s, err := mcpserver.New(mcpserver.Options{Store: w.st, Owner: owner, Code: func(err error) string { return "CODE" }})
+	s, err := mcpserver.New(mcpserver.Options{Store: w.st, Owner: owner})
 	w.must(err)
 	return s
 }

@@ -13,7 +13,7 @@ import (
 func serveMCP(ctx context.Context, r cli.MCPRequest) error {
 	s, err := mcpserver.New(mcpserver.Options{
 		Store: r.Store, Owner: r.Owner, TTL: r.TTL, MaxHold: r.MaxHold, Times: r.Times,
-		Session: r.Session, Caller: r.Caller, Keys: r.Keys, Code: r.Code, Note: r.Note, Version: r.Version,
+		Session: r.Session, Caller: r.Caller, Keys: r.Keys, Note: r.Note, Version: r.Version,
 	})
 	if err != nil {
 		return err

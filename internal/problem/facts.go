@@ -1,0 +1,79 @@
+package problem
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/tasklock/tasklock/lock"
+)
+
+// Interrupted is the problem of a command that a signal ended.
+func Interrupted(s os.Signal) Problem {
+	n, _ := s.(syscall.Signal)
+	return Problem{Exit: Signal + Exit(n), Code: "INTERRUPTED"}
+}
+
+// Held returns the facts about the lock that is in the way.
+func Held(h *lock.HeldError) map[string]any {
+	kind, name := lock.KindOf(h.Key)
+	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
+	put := func(name string, v any, known bool) {
+		if known {
+			d[name] = v
+		}
+	}
+	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
+	put("lockedAt", h.Since, !h.Since.IsZero())
+	put("expiresAt", lock.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
+	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
+	put("leaseId", h.Lease, h.Lease != "")
+	put("token", h.Token, h.Token != 0)
+	put("host", h.Host, h.Host != "")
+	put("pid", h.PID, h.PID != 0)
+	put("reason", h.Reason, h.Reason != "")
+	put("worktree", h.Worktree, h.Worktree != "")
+	put("waitedSeconds", h.Waited.Seconds(), h.Waited > 0)
+	return d
+}
+
+func lockedCode(key string) string {
+	switch kind, _ := lock.KindOf(key); kind {
+	case lock.Section:
+		return "SECTION_LOCKED"
+	case lock.Job:
+		return "JOB_LOCKED"
+	case lock.Path:
+		return "PATH_LOCKED"
+	}
+	return "TASK_LOCKED"
+}
+
+func deadlock(e *lock.CycleError) map[string]any {
+	var chain []map[string]string
+	for _, l := range e.Chain {
+		chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})
+	}
+	return map[string]any{"cycle": chain}
+}
+
+func busy(e *lock.BusyError) map[string]any {
+	d := map[string]any{"holders": e.Holders}
+	if len(e.Holders) > 0 {
+		h := e.Holders[0]
+		d["taskId"], d["lockedBy"], d["expiresAt"] = h.Key, h.Owner, h.ExpiresAt
+	}
+	return d
+}
+
+// several is the problem of a name that fits more than one.
+func several(c Caller, ref string, ids []string, facts func(id string) map[string]any) Problem {
+	var matches []map[string]any
+	for _, id := range ids {
+		matches = append(matches, facts(id))
+	}
+	p := Problem{Exit: Usage, Code: "AMBIGUOUS", Ours: notOne, Details: map[string]any{"ref": ref, "matches": matches}}
+	if len(ids) > 0 {
+		p.Next = c.Line("tasks", "show", ids[0])
+	}
+	return p
+}

@@ -1,0 +1,87 @@
+package problem
+
+import (
+	"strings"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/task"
+)
+
+// OwnStore is the command that helps where no place for a store can be written.
+const OwnStore = "tasklock --store sqlite:PATH init"
+
+// onTasks reports whether the caller works with tasks, not with bare locks.
+func (c Caller) onTasks() bool { return c.group() == "tasks" || c.group() == "next" }
+
+func (c Caller) afterLoss(e *lock.LostError) string {
+	switch {
+	case c.onTasks() && !strings.Contains(e.Key, " "):
+		return c.Line("tasks", "show", e.Key)
+	case c.Command == "next": // the task of an earlier request
+		return c.Line("next", "--claim")
+	case strings.HasPrefix(e.Key, "lease "):
+		return c.Line("list", "--mine")
+	}
+	if e.MaxHold > 0 && c.Longer != nil {
+		if longer := c.Longer(2 * e.MaxHold); longer != nil {
+			return c.Line(longer...)
+		}
+	}
+	return c.Line("acquire", e.Key)
+}
+
+func (c Caller) afterRefusal(e *lock.OwnerError) string {
+	switch {
+	case c.onTasks():
+		return c.Line("tasks", "show", e.Key)
+	case strings.HasPrefix(e.Key, "lease "):
+		return c.Line("list")
+	}
+	return c.Line("show", e.Key)
+}
+
+// afterState shows what is in the way, else the task itself.
+func (c Caller) afterState(e *task.StateError) string {
+	if len(e.WaitsFor) > 0 {
+		if kind, name := lock.KindOf(e.WaitsFor[0]); kind == lock.Section {
+			return c.Line("sections", "show", name)
+		}
+		return c.Line("tasks", "show", e.WaitsFor[0])
+	}
+	if name, ok := strings.CutPrefix(e.ID, "section "); ok {
+		return c.Line("sections", "show", name)
+	}
+	return c.Line("tasks", "show", e.ID)
+}
+
+// afterBusy waits for those who work, or gives back what the caller holds.
+func (c Caller) afterBusy(e *lock.BusyError) string {
+	const most = 10
+	if len(e.Holders) == 0 {
+		return ""
+	}
+	words := []string{"wait"}
+	if lock.Uses(c.Owner, e.Holders[0].Owner) {
+		words = []string{"release"}
+	}
+	for i, h := range e.Holders {
+		if words[0] == "release" && !lock.Uses(c.Owner, h.Owner) || i == most {
+			break
+		}
+		words = append(words, h.Key)
+	}
+	return c.Line(words...)
+}
+
+// search lists what there is in place of what was not found.
+func (c Caller) search(e *task.NotFoundError) string {
+	switch {
+	case e.What == "section":
+		return c.Line("sections", "list")
+	case e.What == "runner":
+		return c.Line("runner", "list")
+	case e.Archived:
+		return c.Line("tasks", "show", e.Ref)
+	}
+	return c.Line("tasks", "list")
+}

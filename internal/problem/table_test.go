@@ -1,0 +1,115 @@
+package problem
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/place"
+	"github.com/tasklock/tasklock/repo"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
+)
+
+// Every row of the table is met by one of these, and means this much.
+func TestTable(t *testing.T) {
+	both := fmt.Errorf("%w: %w", driver.ErrFull, store.ErrUnknown)
+	met := map[int]bool{}
+	for _, c := range []struct {
+		err  error
+		exit Exit
+		code string
+		next string
+	}{
+		{errors.New("anything"), 1, "ERROR", ""},
+		{&schedule.DamagedError{Job: "j", Mend: "resume", Err: driver.ErrDamaged}, 9, "STORE_DAMAGED", "jobs resume j --force"},
+		{&schedule.DamagedError{Job: "j", Err: driver.ErrDamaged}, 9, "STORE_DAMAGED", "doctor"},
+		{&schedule.CronError{}, 2, "INVALID_ARGUMENTS", "jobs next --cron 0 6 * * mon-fri"},
+		{&schedule.ZoneError{}, 2, "INVALID_ARGUMENTS", "jobs next --cron 0 6 * * * --tz Europe/Vienna"},
+		{&schedule.ExistsError{Name: "j"}, 11, "JOB_EXISTS", "jobs show j"},
+		{&schedule.NotFoundError{Name: "j"}, 4, "JOB_NOT_FOUND", "jobs list"},
+		{schedule.ErrNotFound, 4, "JOB_NOT_FOUND", "jobs list"},
+		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED", ""},
+		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED", ""},
+		{&runner.RunningError{}, 6, "RUNNER_RUNNING", ""},
+		{&lock.HeldError{Key: "x"}, 6, "TASK_LOCKED", "again"},
+		{&lock.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED", "again"},
+		{&lock.HeldError{Key: "job:x"}, 6, "JOB_LOCKED", "again"},
+		{&lock.HeldError{Key: "path:x"}, 6, "PATH_LOCKED", "again"},
+		{&lock.CycleError{Chain: []lock.CycleLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
+		{lock.ErrQueueFull, 6, "QUEUE_FULL", ""},
+		{&lock.LostError{Key: "x"}, 7, "LEASE_LOST", "tasks show x"},
+		{&lock.LostError{Key: "lease l", Never: "x"}, 7, "NOT_HELD", "list --mine"},
+		{lock.ErrLost, 7, "LEASE_LOST", ""},
+		{&lock.OwnerError{Key: "x"}, 5, "PERMISSION_DENIED", "tasks show x"},
+		{&lock.InUseError{Inside: []string{"x"}}, 11, "IN_USE", "list --mine"},
+		{&lock.BusyError{}, 6, "TASK_LOCKED", ""},
+		{&lock.BusyError{Holders: []lock.Info{{Key: "x", Owner: "bob"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "wait x y"},
+		{&lock.BusyError{Holders: []lock.Info{{Key: "x", Owner: "me"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "release x"},
+		{&lock.AmbiguousError{IDs: []string{"t1", "t2"}}, 2, "AMBIGUOUS", "tasks show t1"},
+		{lock.ErrNotFound, 4, "LOCK_NOT_FOUND", "list"},
+		{&task.StateError{ID: "t1"}, 11, "INVALID_STATE", "tasks show t1"},
+		{&task.StateError{ID: "t1", WaitsFor: []string{"section:s"}}, 11, "INVALID_STATE", "sections show s"},
+		{&task.CycleError{IDs: []string{"x"}}, 11, "DEPENDENCY_CYCLE", "tasks show x"},
+		{&task.AmbiguousError{}, 2, "AMBIGUOUS", "tasks claim --help"},
+		{&task.NotFoundError{What: "task"}, 4, "TASK_NOT_FOUND", "tasks list"},
+		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND", "sections list"},
+		{&task.NotFoundError{What: "runner"}, 4, "RUNNER_NOT_FOUND", "runner list"},
+		{task.ErrNothingReady, 4, "NOTHING_READY", "again"},
+		{&lock.InvalidError{}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{driver.ErrInvalid, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{store.ErrSame, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{store.ErrNotBackup, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{&place.Error{}, 3, "NO_PLACE", "--store sqlite:PATH init"},
+		{&place.SharedError{Remote: "r"}, 3, "SHARED_STORE", "config set store git:r"},
+		{&driver.LacksError{}, 3, "NOT_INITIALIZED", "doctor"},
+		{&store.MovedError{To: "u"}, 3, "STORE_MOVED", "doctor"},
+		{&store.FillingError{From: "f", Backup: true}, 3, "STORE_INCOMPLETE", "restore f"},
+		{&store.FillingError{From: "f"}, 3, "STORE_INCOMPLETE", "migrate --from f --to here"},
+		{driver.ErrMissing, 3, "NOT_INITIALIZED", "init"},
+		{driver.ErrNewer, 3, "NEWER_FORMAT", "version"},
+		{driver.ErrOlder, 3, "OLDER_FORMAT", "init --upgrade"},
+		{store.ErrMoved, 3, "STORE_MOVED", "config show"},
+		{store.ErrFilling, 3, "STORE_INCOMPLETE", "config show"},
+		{store.ErrNotEmpty, 11, "STORE_NOT_EMPTY", ""},
+		{driver.ErrFull, 10, "DISK_FULL", "doctor"},
+		{both, 8, "OUTCOME_UNKNOWN", "doctor"},
+		{driver.ErrDenied, 5, "PERMISSION_DENIED", "doctor"},
+		{store.ErrBackupDamaged, 9, "BACKUP_DAMAGED", "restore --help"},
+		{driver.ErrDamaged, 9, "STORE_DAMAGED", "doctor"},
+		{driver.ErrUnsafe, 10, "UNSAFE_ENVIRONMENT", "doctor"},
+		{store.ErrUnknown, 8, "OUTCOME_UNKNOWN", "doctor"},
+		{store.ErrUnreachable, 8, "STORE_UNREACHABLE", "doctor"},
+	} {
+		err := fmt.Errorf("wrapped: %w", c.err)
+		p := Of(err, Caller{Command: "tasks claim", Owner: "me", Store: "here", Retry: []string{"again"}})
+		if p.Exit != c.exit || p.Code != c.code {
+			t.Errorf("%T %v: %d %s, want %d %s", c.err, c.err, p.Exit, p.Code, c.exit, c.code)
+		}
+		if p.Status < 400 && p.Exit <= State || p.Message == "" {
+			t.Errorf("%T %v: status %d, message %q", c.err, c.err, p.Status, p.Message)
+		}
+		if next := strings.TrimPrefix(p.Next, "tasklock "); next != c.next {
+			t.Errorf("%T %v: next %q, want %q", c.err, c.err, next, c.next)
+		}
+		for i, fits := range table {
+			if _, ok := fits(err, Caller{}.complete()); ok {
+				met[i] = true
+				break
+			}
+		}
+	}
+	for i := range table {
+		if !met[i] {
+			t.Errorf("row %d of the table is not met: an earlier one hides it, or it has no case here", i)
+		}
+	}
+}
