@@ -2,9 +2,9 @@
 // packages in the middle, text or JSON out.
 //
 // Every command is one file: an options struct, its flags, and one run. The
-// rules are elsewhere; what is decided here is how things look, which exit
-// code an error has (exit.go, the only table), and how text of strangers is
-// shown (clean.go, the only door to a terminal).
+// rules are elsewhere, and so is what an error means (package problem). What is
+// decided here is how things look, and how text of strangers is shown (clean.go,
+// the only door to a terminal).
 //
 // stdout is data, stderr everything else. Nothing here calls os.Exit, and a
 // command that ends soon does not close its store: the process ends anyway,
