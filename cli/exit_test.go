@@ -8,17 +8,13 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/repo"
-	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/task"
 )
 
 // What the errors of the command itself mean; package problem has the others.
