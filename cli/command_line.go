@@ -12,6 +12,9 @@ func (a *App) commandLine(args ...string) string {
 	words := []string{"tasklock"}
 	words = append(words, args...)
 	var global []string
+	if aboutItself(args) {
+		return quotedLine(words)
+	}
 	if a.StoreURL != "" {
 		global = append(global, "--store", withoutPassword(a.StoreURL))
 	}
@@ -28,7 +31,15 @@ func (a *App) commandLine(args ...string) string {
 	if end < 0 {
 		end = len(words)
 	}
-	words = slices.Insert(words, end, global...)
+	return quotedLine(slices.Insert(words, end, global...))
+}
+
+// aboutItself reports whether a command asks no store and names no owner.
+func aboutItself(args []string) bool {
+	return args[0] == "version" || args[len(args)-1] == "--help" || len(args) > 1 && args[0] == "config" && args[1] == "set"
+}
+
+func quotedLine(words []string) string {
 	for i, w := range words {
 		words[i] = shellQuote(w)
 	}

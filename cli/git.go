@@ -10,11 +10,16 @@ import (
 	"time"
 )
 
+// gitDelay is how long to wait for the rest of git's output when git has ended:
+// long, because a busy machine is slow and only a child that git left behind
+// keeps it open.
+const gitDelay = 10 * time.Second
+
 // git runs git in a folder and returns what it prints, without the last
 // newline.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Dir, cmd.WaitDelay = dir, gitDelay
 	out, err := cmd.Output()
 	if err != nil {
 		return "", gitError(args[0], err)

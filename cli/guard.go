@@ -226,7 +226,7 @@ func (a *App) pushedFiles(ctx context.Context, args []string) ([]string, error) 
 // the names it prints.
 func (a *App) gitNames(ctx context.Context, args ...string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.WaitDelay = a.Dir, time.Second
+	cmd.Dir, cmd.WaitDelay = a.Dir, gitDelay
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, gitError(args[0], err)

@@ -273,7 +273,7 @@ func changedFiles(ctx context.Context, limit time.Duration, top, path string) ([
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z", "-uall", "--", path)
-	cmd.Dir, cmd.WaitDelay = top, 10*time.Millisecond
+	cmd.Dir, cmd.WaitDelay = top, limit
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err

@@ -15,10 +15,12 @@ import (
 // and what only the command knows.
 func (a *App) problem(err error) problem.Problem {
 	p := problem.Of(err, a.asker())
+	var hint *hinted
 	var held *lock.HeldError
 	var elsewhere *placeError
 	var config *ConfigError
 	switch {
+	case errors.As(err, &hint):
 	case errors.As(err, &held):
 		p.Message = a.lockedText(held)
 	case errors.As(err, &elsewhere):
