@@ -270,9 +270,9 @@ var gitValued = []string{"-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 
 // gitQuiet are commands of git that neither commit nor push. Any other may, an
 // alias too.
-var gitQuiet = strings.Fields(`add annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore checkout checkout-index clean clone
+var gitQuiet = strings.Fields(`add annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore checkout checkout-index cherry clean clone
 	config count-objects describe diff diff-files diff-index diff-tree difftool fetch for-each-ref format-patch fsck gc grep hash-object help init log
-	ls-files ls-remote ls-tree merge-base mktree mv name-rev notes prune reflog remote repack replace reset restore rev-list rev-parse rm shortlog show
+	ls-files ls-remote ls-tree merge-base merge-file merge-tree mergetool mktree mv name-rev notes patch-id prune range-diff read-tree reflog remote repack replace rerere reset restore rev-list rev-parse rm shortlog show
 	show-branch show-ref sparse-checkout stash status submodule switch symbolic-ref tag update-index update-ref var verify-commit version whatchanged worktree write-tree`)
 
 // gitCall gives a call of git its owner in the environment, where its guard finds

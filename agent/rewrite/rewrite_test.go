@@ -166,6 +166,7 @@ var lines = []string{
 	`git() { echo fake "$@"; }; git push; tasklock list`,
 	`git status && git log --oneline -- push && git diff && git add commit`,
 	`git --version; git`,
+	`git cherry -v && git range-diff a b c && git merge-tree a b && git read-tree -n HEAD && git rerere status`,
 	`gitk commit; echo git push; "git push"`,
 	`sudo git push`,
 	`tasklock list 'unclosed`,

@@ -25,10 +25,13 @@ func (s *shell) git(_ string, args []string) string {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		n := 1
 		if contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace"}, args[0]) && len(args) > 1 {
-			if args[0] == "-C" {
+			if args[0] == "-C" || args[0] == "--work-tree" {
 				in.dir = join(in.dir, args[1])
 			}
 			n = 2
+		}
+		if tree, ok := strings.CutPrefix(args[0], "--work-tree="); ok {
+			in.dir = join(in.dir, tree)
 		}
 		args = args[n:]
 	}

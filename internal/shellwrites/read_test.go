@@ -59,6 +59,7 @@ func TestReadWithoutRunning(t *testing.T) {
 		"rm $(unknown-program)":              "",
 		"tasklock run k -- rm x":             "/w/x",
 		"ssh host rm x":                      "",
+		"git --work-tree=/v mv a b":          "/v/a /v/b",
 		"docker run image rm x":              "",
 		"chown -R me d":                      "/w/d",
 		"rm a\nif then (":                    "/w/a",
