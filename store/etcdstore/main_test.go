@@ -44,10 +44,15 @@ func three(t testing.TB) *etcdtest.Cluster { return etcdtest.Start(t, 3, "--unsa
 // newPrefix is one that nobody has used.
 func newPrefix() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 
+// openWith opens a store. A cluster that elects a leader on a busy machine may be
+// slow to answer: that is no fault, so it is asked again for a minute.
 func openWith(t testing.TB, url string, o etcdstore.Options) *etcdstore.Store {
 	t.Helper()
 	o.Create = true
 	s, err := etcdstore.Open(t.Context(), url, &o)
+	for end := time.Now().Add(time.Minute); err != nil && !driver.Refusal(err) && time.Now().Before(end); {
+		s, err = etcdstore.Open(t.Context(), url, &o)
+	}
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s
