@@ -157,6 +157,9 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 			break
 		}
 	}
+	if branch != "" && len(files.Tasks) == 0 {
+		return legacy.Source{}, fmt.Errorf("%w: no task in %s on branch %s", driver.ErrMissing, legacy.AITasksFolder, branch)
+	}
 	return legacy.AITasks(files, a.Now())
 }
 

@@ -61,7 +61,7 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 	if err := a.sections(); err != nil {
 		return a.out, err
 	}
-	a.holding = map[string]string{}
+	a.holding, a.entered = map[string]string{}, map[string]string{}
 	for _, l := range r.Source.Locks {
 		if err := a.hold(l); err != nil {
 			return a.out, err
@@ -91,6 +91,7 @@ type adoption struct {
 	r           AdoptRequest
 	tasks       map[string]Task
 	holding     map[string]string // key → who holds it here for their work there
+	entered     map[string]string // lock of a section → who would have it, in a dry run
 	out         AdoptResult
 	done, total int
 }
@@ -216,10 +217,30 @@ func (a *adoption) section(s Section, on []string) error {
 	case err == nil:
 		a.out.Sections++
 	case existed(err):
+		return a.sameSection(s, on)
 	case theirFault(err):
 		a.leave("section "+s.Name, err)
 	default:
 		return err
+	}
+	return nil
+}
+
+// sameSection tells what a section that is there already does not keep back as
+// it did there.
+func (a *adoption) sameSection(s Section, on []string) error {
+	found, err := task.Sections(a.ctx, a.st, s.Name)
+	if err != nil || len(found.Sections) == 0 {
+		return err
+	}
+	here := found.Sections[0]
+	if s.Skipped && !here.Skipped {
+		a.changed("section "+s.Name, "is skipped there, and not here, where there was one of that name")
+	}
+	for _, name := range on {
+		if !slices.Contains(here.DependsOn, name) {
+			a.changed("section "+s.Name, "depends on %s there, and not here, where there was one of that name", name)
+		}
 	}
 	return nil
 }
@@ -296,6 +317,9 @@ func (a *adoption) already(t Task) error {
 	other := t.CreatedAt.IsZero() || here.CreatedAt.Sub(t.CreatedAt).Abs() > time.Second
 	if err == nil && here.Title != t.Title && other {
 		a.leave(t.where, fmt.Errorf("%s: another task has this id here: %q", t.ID, here.Title))
+		if owner := a.holding[t.ID]; owner != "" {
+			a.changed(t.where, "%s is held here by %s for the work there, though it is another task: tasklock break %s --reason TEXT frees it", t.ID, owner, t.ID)
+		}
 		return nil
 	}
 	a.out.Already++
@@ -317,7 +341,47 @@ func (t Task) past(heldBy string) task.Past {
 // hold makes a lease of a lock. The request has a name made of what is locked, so
 // that a repetition does not take again what was given back here since. One that
 // was renewed there meanwhile is another: its time here may have run out.
+//
+// One of its further names may be a task or a lock here already: then that is what
+// is held, and its own name leads there. Where somebody else holds that, its own
+// name is held alone.
 func (a *adoption) hold(l Lock) error {
+	for i, id := range l.Aliases {
+		there, err := a.known(id)
+		if err != nil {
+			return err
+		}
+		if !there {
+			continue
+		}
+		other, before := l, len(a.out.LeftOut)
+		other.Key, other.Aliases = id, append(slices.Delete(slices.Clone(l.Aliases), i, i+1), l.Key)
+		if err := a.take(other); err != nil || len(a.out.LeftOut) == before {
+			return err
+		}
+		l.Aliases = nil
+		break
+	}
+	return a.take(l)
+}
+
+// known reports that there is a task or a lock of exactly this name.
+func (a *adoption) known(id string) (bool, error) {
+	here, err := task.Show(a.ctx, a.st, id)
+	if err == nil && here.ID == id {
+		return true, nil
+	}
+	if err != nil && !theirFault(err) {
+		return false, err
+	}
+	found, err := lock.Show(a.ctx, a.st, id)
+	if errors.Is(err, lock.ErrNotFound) || err != nil && theirFault(err) {
+		return false, nil
+	}
+	return err == nil && found.Key == id && found.Lock != nil, err
+}
+
+func (a *adoption) take(l Lock) error {
 	name := fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano())
 	if !l.Until.IsZero() {
 		name = fmt.Appendf(name, "\x00%d", l.Until.UnixNano())
@@ -327,14 +391,22 @@ func (a *adoption) hold(l Lock) error {
 		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
 		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
 		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
-		Within: task.WithinNew(a.tasks[l.Key].Section), DryRun: a.r.DryRun,
+		DryRun: a.r.DryRun,
+	}
+	section, within := "", task.WithinNew(a.tasks[l.Key].Section)
+	req.Within = func(tx *store.Tx, key string) (_ string, err error) {
+		section, err = within(tx, key)
+		return section, err
 	}
 	_, err := lock.Acquire(a.ctx, a.st, req)
+	if err == nil && a.r.DryRun { // nothing was taken, so nothing is in the way of the next
+		a.enter(l, section)
+	}
 	var held, around *lock.HeldError
 	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lock.ErrLost) {
 		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
 		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil && around != nil {
-			a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, around.Key, around.Owner)
+			a.alongside(l, around.Key, around.Owner)
 		}
 	}
 	switch {
@@ -351,12 +423,32 @@ func (a *adoption) hold(l Lock) error {
 	return nil
 }
 
+// enter notes who would have the lock of a section.
+func (a *adoption) enter(l Lock, section string) {
+	if kind, _ := lock.KindOf(l.Key); kind == lock.Section {
+		section = l.Key
+	}
+	if owner, there := a.entered[section]; there && section != "" && owner != l.Owner {
+		a.alongside(l, section, owner)
+		return
+	}
+	a.entered[section] = l.Owner
+}
+
+func (a *adoption) alongside(l Lock, section, owner string) {
+	a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, section, owner)
+}
+
 // jobs adds schedules, paused and without a command: what they did there is in
 // the environment, for the person who fills it in.
 func (a *adoption) jobs() error {
 	for _, j := range a.r.Source.Jobs {
 		env := map[string]string{}
-		for name, text := range map[string]string{"SCHEDULE_ID": j.ID, "SCHEDULE_SPEC": within(j.Spec, 16<<10), "SCHEDULE_DISABLED": disabled(j.Disabled)} {
+		spec := within(j.Spec, 16<<10)
+		if len(spec) < len(j.Spec) {
+			a.changed(j.where, "%s: its spec is cut to %d bytes", j.Name, len(spec))
+		}
+		for name, text := range map[string]string{"SCHEDULE_ID": j.ID, "SCHEDULE_SPEC": spec, "SCHEDULE_DISABLED": disabled(j.Disabled)} {
 			if text != "" {
 				env[name] = text
 			}

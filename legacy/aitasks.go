@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,22 +31,42 @@ const (
 )
 
 var (
-	aiFile = lazily(`^t(\d{1,9}(?:_\d{1,9})?)_(.+)\.md$`)
-	aiID   = lazily(`^t?(\d{1,9}(?:_\d{1,9})?)$`)
-	aiPack = lazily(`\.(tar|tgz|zip|tar\.[a-z0-9]+)$`)
+	aiFile  = lazily(`^t(\d+)_(.+)\.md$`)
+	aiChild = lazily(`^t(\d+_\d+)_(.+)\.md$`) // in the folder of its parent; a name of a task may begin with a number too
+	aiOther = lazily(`^t\d.*\.md$`)
+	aiID    = lazily(`^t?(\d+(?:_\d+)?)$`)
+	aiPack  = lazily(`\.(tar|tgz|zip|tar\.[a-z0-9]+)$`)
 )
 
 // aiHead is what stands above the text of a task.
 type aiHead struct {
-	Priority  string      `yaml:"priority"`
-	Depends   []yaml.Node `yaml:"depends"`
-	Status    string      `yaml:"status"`
-	Labels    []string    `yaml:"labels"`
-	Children  []yaml.Node `yaml:"children_to_implement"`
-	Assigned  string      `yaml:"assigned_to"`
-	Created   string      `yaml:"created_at"`
-	Updated   string      `yaml:"updated_at"`
-	Completed string      `yaml:"completed_at"`
+	Priority  string `yaml:"priority"`
+	Depends   aiList `yaml:"depends"`
+	Status    string `yaml:"status"`
+	Labels    aiList `yaml:"labels"`
+	Children  aiList `yaml:"children_to_implement"`
+	Assigned  string `yaml:"assigned_to"`
+	Created   string `yaml:"created_at"`
+	Updated   string `yaml:"updated_at"`
+	Completed string `yaml:"completed_at"`
+}
+
+// aiList is a list, or one value where a list should be.
+type aiList []string
+
+func (l *aiList) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*l = listed(n.Value)
+	}
+	for _, e := range n.Content {
+		*l = append(*l, e.Value) // of anything else it is empty, and named as no task
+	}
+	return nil
+}
+
+// listed takes a list apart that stands on one line.
+func listed(text string) aiList {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \"'", r) })
 }
 
 // AITasksFiles are the files of its branches by their paths; one that is too long,
@@ -63,15 +84,7 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.Locks)) {
-		stem, ok := strings.CutSuffix(path.Base(name), "_lock.yaml")
-		if !ok {
-			continue
-		}
-		l := parseAILock(f.Locks[name], stem, now.Location())
-		l.where = name
-		s.addLock(l, now)
-	}
+	s.aiLocks(f.Locks, now)
 	s.implementing(now)
 	if text, there := f.IDs[aiCounter]; there {
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
@@ -87,6 +100,26 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 	return s, nil
 }
 
+// aiLocks reads the locks. What is called like one and is a folder is a lock too.
+func (s *Source) aiLocks(files map[string][]byte, now time.Time) {
+	const suffix = "_lock.yaml"
+	last := ""
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		where, text := name, files[name]
+		if i := strings.Index(name, suffix+"/"); i >= 0 {
+			where, text = name[:i+len(suffix)], nil
+		}
+		stem, ok := strings.CutSuffix(path.Base(where), suffix)
+		if !ok || where == last {
+			continue
+		}
+		last = where
+		l := parseAILock(text, stem, now.Location())
+		l.where = where
+		s.addLock(l, now)
+	}
+}
+
 // implementing holds the tasks that somebody works on without a lock: older
 // versions had none, and nobody is offered such a task there.
 func (s *Source) implementing(now time.Time) {
@@ -95,14 +128,21 @@ func (s *Source) implementing(now time.Time) {
 			continue
 		}
 		l := Lock{Key: t.ID, Owner: t.by, Since: t.touched, where: t.where}
-		l.doubt("its status there is Implementing, and it has no lock")
+		l.doubt("%s, and it has no lock", cmp.Or(t.doubt, "its status there is Implementing"))
 		s.addLock(l, now)
 	}
 }
 
 func (s *Source) addAITask(name string, text []byte, archived bool, now time.Time) {
-	m := aiFile().FindStringSubmatch(path.Base(name))
+	form := aiFile()
+	if parent := path.Base(path.Dir(name)); strings.HasPrefix(path.Base(name), parent+"_") {
+		form = aiChild()
+	}
+	m := form.FindStringSubmatch(path.Base(name))
 	switch {
+	case m == nil && aiOther().MatchString(path.Base(name)):
+		s.problem(name, "its name is not that of a task")
+		return
 	case m == nil && archived && aiPack().MatchString(name):
 		s.problem(name, "the tasks in it are not read; unpack it there to take them over")
 		return
@@ -127,9 +167,6 @@ var aiPriority = map[string]int{"": 0, "high": task.High, "medium": task.Medium,
 // archived task may lack anything.
 func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	doubt := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
-	if text == nil {
-		doubt("%v; taken over without its text", errTooLong)
-	}
 	head, body, err := frontMatter(asText(text))
 	if err != nil && !t.Archived && text != nil {
 		doubt("%v", err)
@@ -138,8 +175,11 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	var h aiHead
 	if err := yaml.Unmarshal([]byte(head), &h); err != nil {
 		doubt("%v", err)
-		fields := lines(head)
-		h = aiHead{Status: fields["status"], Priority: fields["priority"], Assigned: fields["assigned_to"], Updated: fields["updated_at"]}
+		h = aiLines(head)
+	}
+	if text == nil {
+		doubt("%v; taken over without its text", errTooLong)
+		h.Status, t.doubt = "implementing", "its status there cannot be read"
 	}
 	var known bool
 	if t.Status, known = aiStatus[strings.ToLower(strings.TrimSpace(h.Status))]; !known {
@@ -150,9 +190,9 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 		doubt("priority %q is not known", within(h.Priority, 40))
 	}
 	for _, d := range append(h.Depends, h.Children...) { // a task with children is done when they are
-		m := aiID().FindStringSubmatch(strings.TrimSpace(d.Value))
+		m := aiID().FindStringSubmatch(strings.TrimSpace(d))
 		if m == nil {
-			doubt("depends on %q, which is not a task", within(d.Value, 40))
+			doubt("depends on %q, which is not a task", within(d, 40))
 			continue
 		}
 		t.DependsOn = append(t.DependsOn, "t"+m[1])
@@ -165,6 +205,21 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 		t.by = ""
 	}
 	return doubts
+}
+
+// aiLines reads a head that is no YAML, line by line. Where somebody works on the
+// task by one of two lines, as after a merge that went wrong, somebody does.
+func aiLines(head string) aiHead {
+	f := lines(head)
+	for line := range strings.Lines(head) {
+		if name, value, _ := strings.Cut(line, ":"); name == "status" && aiStatus[strings.ToLower(strings.TrimSpace(value))] == task.InProgress {
+			f["status"] = value
+		}
+	}
+	return aiHead{
+		Status: f["status"], Priority: f["priority"], Assigned: f["assigned_to"], Depends: listed(f["depends"]), Labels: listed(f["labels"]),
+		Children: listed(f["children_to_implement"]), Created: f["created_at"], Updated: f["updated_at"], Completed: f["completed_at"],
+	}
 }
 
 var aiKnown = []string{"priority", "depends", "status", "labels", "children_to_implement", "created_at", "updated_at", "completed_at"}
@@ -184,7 +239,7 @@ func rest(head string) string {
 	return out.String()
 }
 
-var errTooLong = fmt.Errorf("is a link, or has more than %d bytes", maxFile)
+var errTooLong = fmt.Errorf("is a link or a folder, or has more than %d bytes", maxFile)
 
 // frontMatter takes a document apart: YAML between two lines of dashes, text. One
 // that has no head is all text.

@@ -76,6 +76,7 @@ type Task struct {
 
 	where   string
 	by      string    // who works on it, where no lock says so
+	doubt   string    // why somebody may work on it
 	touched time.Time // when it was last changed
 }
 
@@ -171,7 +172,7 @@ func (s *Source) fit(t *Task) {
 			cut(&r.Tests[i])
 		}
 	}
-	t.CompletedBy = within(t.CompletedBy, lock.MaxOwner)
+	shorten(&t.CompletedBy, lock.MaxOwner)
 	var labels []string
 	for _, l := range t.Labels {
 		if l = oneLine(strings.ReplaceAll(l, ",", " "), 100); l != "" && len(labels) < task.MaxLabels {

@@ -269,18 +269,18 @@ func TestAITasks(t *testing.T) {
 	want := []string{
 		`task t109 "lock tasks" pending  [t108 t16_1]`, `task t10 "nobody" in_progress  []`, `task t110 "later" blocked  []`, `task t11 "parent" pending  [t16_1]`, `task t16_1 "first child" in_progress  []`, `task t1 "no head" pending  []`,
 		`task t2 "no end" pending  []`, `task t3 "bad yaml" blocked  []`, `task t4 "bad status" blocked  []`, `task t5 "bad priority" pending  []`,
-		`task t6 "bad depends" pending  []`, `task t7 "bomb" pending  []`, `task t8 "huge" pending  []`, `task t9 "soft" in_progress  []`,
+		`task t6 "bad depends" pending  []`, `task t7 "bomb" pending  [t5]`, `task t8 "huge" in_progress  []`, `task t9 "soft" in_progress  []`,
 		`task t107 "bare" completed  [] archived`, `task t108 "old one" completed  [] archived`,
 		"lock t108 user@example.com no end since 381h30m0s ", "lock t109 user@example.com no end since 381h30m0s my-pc",
 		"lock t16_1 a@example.com no end since 381h30m0s other", "lock t16_2 a@example.com no end since 381h30m0s other:4711",
 		"lock t1 unknown:t1_lock.yaml no end since ever ", "lock t2 unknown:t2_lock.yaml no end since ever ", "lock t3 x no end since 381h30m0s ",
 		"lock t4 unknown:t4_lock.yaml no end since 381h30m0s ", "lock t5 x no end since ever ", "lock t6 unknown:t6_lock.yaml no end since ever ",
-		"lock t10 unknown:t10_nobody.md no end since ever ", "lock t9 b@example.com no end since 1h0m0s ",
+		"lock t10 unknown:t10_nobody.md no end since ever ", "lock t8 unknown:t8_huge.md no end since ever ", "lock t9 b@example.com no end since 1h0m0s ",
 		"problem aitasks/archived/old.tar.gz", "problem aitasks/archived/sub/t110_another.md",
 		"warning aitasks/t1_no_head.md", "warning aitasks/t2_no_end.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t3_bad_yaml.md", "warning aitasks/t4_bad_status.md",
-		"warning aitasks/t5_bad_priority.md", "warning aitasks/t6_bad_depends.md", "warning aitasks/t7_bomb.md", "warning aitasks/t8_huge.md",
+		"warning aitasks/t5_bad_priority.md", "warning aitasks/t6_bad_depends.md", "warning aitasks/t8_huge.md",
 		"warning t1_lock.yaml", "warning t2_lock.yaml", "warning t3_lock.yaml", "warning t4_lock.yaml", "warning t5_lock.yaml", "warning t6_lock.yaml",
-		"warning aitasks/t10_nobody.md", "warning aitasks/t9_soft.md",
+		"warning aitasks/t10_nobody.md", "warning aitasks/t8_huge.md", "warning aitasks/t9_soft.md",
 	}
 	if s.Next != 150 {
 		t.Errorf("the next number is %d", s.Next)

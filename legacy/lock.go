@@ -115,7 +115,12 @@ func (s *Source) addLock(l Lock, now time.Time) {
 		l.doubt("it ends at %s, before it begins", l.Until.Format(time.RFC3339))
 		l.Until = time.Time{}
 	}
-	l.Worktree, l.Host = within(l.Worktree, lock.MaxText), within(l.Host, lock.MaxText)
+	for _, text := range []*string{&l.Worktree, &l.Host} {
+		if fits := within(*text, lock.MaxText); fits != *text {
+			l.doubt("%q is changed to what fits here", within(*text, 40))
+			*text = fits
+		}
+	}
 	over := !l.Until.IsZero() && !l.Until.After(now)
 	switch {
 	case over && len(l.doubts) == 0:

@@ -157,20 +157,32 @@ func (p *percolate) lock(r percolateRow, now time.Time) {
 	}
 	l := Lock{Key: "job:" + strings.NewReplacer("/", "-", "@", "-").Replace(name), where: r.where}
 	fields := l.object(r.text["value"])
-	if fields["released_at"] != "" && len(l.doubts) == 0 {
-		p.out.Expired++
-		return
-	}
 	l.Owner = fields["process_id"]
 	if m := podProcess().FindStringSubmatch(l.Owner); m != nil {
 		l.Host = m[1]
 		l.process(m[2])
 	}
 	since, err := unix(fields["acquired_at"], time.Second)
-	l.Since = l.at("acquired_at", since, err)
+	if fields["acquired_at"] != "" || fields["released_at"] == "" { // one that was released need not say since when
+		l.Since = l.at("acquired_at", since, err)
+	}
 	until, err := unix(fields["expires_at"], time.Second)
+	if released(fields) && len(l.doubts) == 0 {
+		p.out.Expired++
+		return
+	}
 	l.Until = l.at("expires_at", until, err)
 	p.out.addLock(l, now)
+}
+
+// released reports a lock that was given back, and not taken again since.
+func released(fields map[string]string) bool {
+	at, err := unix(fields["released_at"], time.Second)
+	if err != nil {
+		at, err = stamp(fields["released_at"])
+	}
+	since, never := unix(fields["acquired_at"], time.Second)
+	return err == nil && (never != nil || !at.Before(since))
 }
 
 // rowsOf reads the rows of a table: CSV with a head, an array, an object whose

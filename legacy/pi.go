@@ -30,6 +30,7 @@ type piTask struct {
 	Summary       string     `json:"summary"`
 	Evidence      piEvidence `json:"evidence"`
 	CreatedAt     string     `json:"created_at"`
+	CreatedBy     string     `json:"created_by"`
 	CompletedAt   string     `json:"completed_at"`
 	CompletedBy   string     `json:"completed_by"`
 	ProgressLog   []piNote   `json:"progress_log"`
@@ -108,7 +109,17 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 	}
 	s.addSessions(f, sessions, now)
 	for _, name := range locks {
-		s.piLock(f, name, now)
+		id := strings.TrimSuffix(path.Base(name), ".lock")
+		before := len(s.Locks)
+		s.piLock(f, name, id, now)
+		for _, t := range s.Tasks {
+			if len(s.Locks) == before {
+				break
+			}
+			if session, _ := strings.CutSuffix(t.ID, "/"+id); session != t.ID && len(sessions[session]) > 0 {
+				s.piLock(f, name, t.ID, now) // the file does not say which of them it is
+			}
+		}
 	}
 	return s, nil
 }
@@ -233,6 +244,9 @@ func (t *piTask) task(f folder) Task {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		t.doubt("its text, %s: %v", file, err)
 	}
+	if t.CreatedBy != "" {
+		n.Description = strings.TrimSpace(n.Description + "\n\ncreated_by: " + t.CreatedBy)
+	}
 	if e := t.Evidence; t.Summary != "" || len(e.Commits)+len(e.Tests)+len(e.PRs) > 0 {
 		n.Result = &task.Result{Summary: t.Summary, Commits: e.Commits, Tests: e.Tests}
 		if len(e.PRs) > 0 {
@@ -251,9 +265,9 @@ func (t *piTask) task(f folder) Task {
 	return n
 }
 
-// piLock reads a lock file: "pid@milliseconds".
-func (s *Source) piLock(f folder, name string, now time.Time) {
-	l := Lock{Key: strings.TrimSuffix(path.Base(name), ".lock"), where: name}
+// piLock reads the lock file of a task: "pid@milliseconds".
+func (s *Source) piLock(f folder, name, id string, now time.Time) {
+	l := Lock{Key: id, where: name}
 	if s.locks[l.Key] {
 		return // whoever has claimed it is changing it
 	}

@@ -16,6 +16,7 @@ type piEvent struct {
 		Title     string     `json:"title"`
 		Content   string     `json:"content"`
 		DependsOn []string   `json:"dependsOn"`
+		CreatedBy string     `json:"createdBy"`
 		Message   string     `json:"message"`
 		Summary   string     `json:"summary"`
 		Evidence  piEvidence `json:"evidence"`
@@ -107,7 +108,7 @@ func (t *piTask) happen(e piEvent, line int) {
 	p := e.Payload
 	switch e.Type {
 	case "created":
-		t.Title, t.content, t.DependsOn, t.CreatedAt = p.Title, p.Content, p.DependsOn, e.Timestamp
+		t.Title, t.content, t.DependsOn, t.CreatedBy, t.CreatedAt = p.Title, p.Content, p.DependsOn, p.CreatedBy, e.Timestamp
 	case "claimed":
 		if t.Status = "in_progress"; !t.claimed || e.Agent != "" {
 			t.claimed, t.ClaimedBy, t.ClaimedAt = true, e.Agent, e.Timestamp

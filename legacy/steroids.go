@@ -3,16 +3,19 @@ package legacy
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -193,7 +196,7 @@ func (r *steroids) read() error {
 	return nil
 }
 
-// A row gives columns by name; one that is not there, or no text, is empty.
+// A row gives columns by name, as text; one that is not there is empty.
 type row struct {
 	where  string
 	text   map[string]string
@@ -209,9 +212,12 @@ func (r *steroids) each(table string, f func(row)) error {
 			}
 			o := row{where: fmt.Sprintf("%s, row %d", table, n), text: map[string]string{}}
 			for i := range s.ColumnCount() {
-				if s.ColumnType(i) != sqlite.TypeBlob {
-					o.text[s.ColumnName(i)] = strings.ToValidUTF8(s.ColumnText(i), "�")
+				blob := s.ColumnType(i) == sqlite.TypeBlob // before it is read as text, which changes it
+				text := s.ColumnText(i)
+				if blob && !utf8.ValidString(text) {
+					text = hex.EncodeToString([]byte(text)) // an id of bytes
 				}
+				o.text[s.ColumnName(i)] = strings.ToValidUTF8(text, "�")
 			}
 			f(o)
 			return nil
@@ -318,11 +324,24 @@ func (r *steroids) task(o row) {
 	if section != "" && t.Section == "" {
 		r.out.warning(o.where, "task %q: its section %q is not there; it has none now", within(t.ID, 60), within(section, 60))
 	}
+	t.Description = strings.TrimSpace(t.Description + "\n\n" + o.rest())
 	t.CreatedAt, _ = stamp(o.text["created_at"])
 	if !t.Status.Open() {
 		t.CompletedAt, _ = stamp(cmp.Or(o.text["completed_at"], o.text["updated_at"]))
 	}
 	r.out.addTask(t)
+}
+
+// rest returns the columns of a task that have no place of their own here.
+func (o row) rest() string {
+	known := []string{"id", "title", "description", "status", "section_id", "blocked_reason", "created_at", "updated_at", "completed_at"}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(o.text)) {
+		if value := o.text[name]; value != "" && value != "0" && !slices.Contains(known, name) {
+			fmt.Fprintf(&out, "%s: %s\n", name, value)
+		}
+	}
+	return out.String()
 }
 
 func (r *steroids) taskLock(o row) { r.lock(o, o.text["task_id"]) }
@@ -345,5 +364,8 @@ func (r *steroids) lock(o row, key string) {
 		until = local // without a zone it is local there in one version, UTC in others: it is over when both are
 	}
 	l.Until = l.at("expires_at", until, err)
+	if beat, err := stamp(o.text["heartbeat_at"]); err == nil && !l.Until.IsZero() && beat.After(l.Until) {
+		l.doubt("it ends at %s, before its last heartbeat", l.Until.Format(time.RFC3339)) // a time of another zone
+	}
 	r.out.addLock(l, r.now)
 }

@@ -61,7 +61,7 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 	want := []string{
 		"section Backend 501 false []", "section UI/Web 100 true [Backend]", "section s3 502 false []", "section Backend s4 503 false []", "section Before 500 false []",
 		`task a1b2 "Fix bug" in_progress Backend []`, `task a1b3 "Done" completed  []`, `task a1b4 "Odd" blocked  []`, `task a1b5 "Lost" pending  []`,
-		`task a1b6 "a1b6" pending UI/Web []`,
+		`task a1b6 "00ff" pending UI/Web []`,
 		`task c1 "1" review  [a1b2]`, `task c2 "2" blocked  []`, `task c3 "3" blocked  []`, `task c4 "4" blocked  []`, `task c5 "5" blocked  []`,
 		"lock section:Backend f47ac10b 1h30m0s since 29m59.877s ", "lock section:none x 30m0s since 30m0s ",
 		"lock a1b2 f47ac10b 30m0s since 30m0s ", "lock a1b5 f47ac10b 30m0s since ever ", "lock a1b6 unknown:task_locks, row 4 30m0s since 30m0s ", "expired 1",
