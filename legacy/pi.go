@@ -198,7 +198,9 @@ func (s *Source) addSessions(f folder, sessions map[string][]piTask, now time.Ti
 				}
 			}
 			n := t.task(f)
-			n.ID = ids[t.ID]
+			if n.ID = ids[t.ID]; n.ID != t.ID {
+				s.warning(t.where, "the task is called %s here, %s there", within(n.ID, 60), within(t.ID, 60))
+			}
 			s.addPi(t, n, now)
 		}
 	}
