@@ -159,7 +159,7 @@ func TestPi(t *testing.T) {
 		"lock task-2 SwiftRaven no end since 1h0m0s ", "lock task-5 unknown:task-5.json no end since ever ", "lock task-6 unknown:task-6.json no end since ever ",
 		"lock task-8 unknown:task-8.json no end since ever ", "lock task-9 unknown:task-9.json no end since ever ",
 		"lock task-4 pid-12345 8s since 2s :12345", "lock task-7 unknown:task-7.lock no end since 20101h46m40s ", "expired 1",
-		"warning " + dir + "tasks/task-5.json", "warning " + dir + "tasks/task-6.json", "warning " + dir + "tasks/task-7.json",
+		"warning " + dir + "tasks/general/task-1.json", "warning " + dir + "tasks/task-1.json", "warning " + dir + "tasks/task-5.json", "warning " + dir + "tasks/task-6.json", "warning " + dir + "tasks/task-7.json",
 		"warning " + dir + "tasks/task-8.json", "warning " + dir + "tasks/task-9.json", "warning " + dir + "locks/task-7.lock",
 	}
 	if diff := cmp.Diff(want, summary(s)); err != nil || diff != "" {
