@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,7 +54,10 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 	if len(r.Source.Locks) > 0 && !r.Force {
 		return a.out, &lock.BusyError{Holders: a.holders()}
 	}
-	for _, t := range r.Source.Tasks {
+	if err := a.before(); err != nil {
+		return a.out, err
+	}
+	for _, t := range a.r.Source.Tasks {
 		a.tasks[t.ID] = t
 	}
 	tasks := a.order()
@@ -62,7 +66,7 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 		return a.out, err
 	}
 	a.holding, a.entered = map[string]string{}, map[string]string{}
-	for _, l := range r.Source.Locks {
+	for _, l := range a.r.Source.Locks {
 		if err := a.hold(l); err != nil {
 			return a.out, err
 		}
@@ -118,6 +122,41 @@ func (a *adoption) holders() (list []lock.Info) {
 		})
 	}
 	return list
+}
+
+// before gives tasks the id back under which they were taken over before: a
+// session of pi that came since may have made it one of two.
+func (a *adoption) before() error {
+	ids := map[string]string{}
+	for _, t := range a.r.Source.Tasks {
+		if t.was == "" || t.CreatedAt.IsZero() {
+			continue
+		}
+		here, err := task.Show(a.ctx, a.st, t.was)
+		if err != nil && !theirFault(err) {
+			return err
+		}
+		if err == nil && here.ID == t.was && here.Title == t.Title && here.CreatedAt.Sub(t.CreatedAt).Abs() < time.Second {
+			a.changed(t.where, "%s was taken over before, and is still called %s here", t.ID, t.was)
+			ids[t.ID] = t.was
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	src := &a.r.Source
+	src.Tasks, src.Locks = slices.Clone(src.Tasks), slices.Clone(src.Locks)
+	for i := range src.Tasks {
+		t := &src.Tasks[i]
+		t.ID, t.DependsOn = cmp.Or(ids[t.ID], t.ID), slices.Clone(t.DependsOn)
+		for n, on := range t.DependsOn {
+			t.DependsOn[n] = cmp.Or(ids[on], on)
+		}
+	}
+	for i := range src.Locks {
+		src.Locks[i].Key = cmp.Or(ids[src.Locks[i].Key], src.Locks[i].Key)
+	}
+	return nil
 }
 
 // ttl is how long the lock has left.

@@ -69,8 +69,8 @@ func listed(text string) aiList {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \"'", r) })
 }
 
-// AITasksFiles are the files of its branches by their paths; one that is too long,
-// or a link, has none of its bytes.
+// AITasksFiles are the files of its branches by their paths, nil where there is no
+// such branch; a file that is too long, or a link, has none of its bytes.
 type AITasksFiles struct{ Tasks, Locks, IDs map[string][]byte }
 
 // AITasks reads the tasks, the locks and the counter of aitasks. A lock there has
@@ -84,7 +84,9 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 			}
 		}
 	}
-	s.aiLocks(f.Locks, now)
+	if s.aiLocks(f.Locks, now); f.Locks == nil && slices.ContainsFunc(s.Tasks, func(t Task) bool { return t.Status.Open() }) {
+		s.warning(AITasksLocks, "there is no such branch, so no lock is taken over; a clone has none: name its remote (git remote get-url origin)")
+	}
 	s.implementing(now)
 	if text, there := f.IDs[aiCounter]; there {
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
@@ -286,6 +288,9 @@ func parseAILock(text []byte, stem string, zone *time.Location) (l Lock) {
 	f := lines(asText(text))
 	if m := aiID().FindStringSubmatch(f["task_id"]); m == nil || "t"+m[1] != l.Key {
 		l.doubt("it says that it is of the task %q", within(f["task_id"], 40))
+		if m != nil && !aiID().MatchString(stem) {
+			l.Key = "t" + m[1] // a lock on "t7" is called tt7_lock.yaml there
+		}
 	}
 	if l.Owner = f["locked_by"]; l.Owner == "-" {
 		l.Owner = ""

@@ -47,6 +47,9 @@ func TestHeld(t *testing.T) {
 		{"a name that begins with a number", func() (Source, error) {
 			return ai(map[string]string{"t50_2024_report.md": "---\nstatus: Ready\n---\n"}, map[string]string{"t50_lock.yaml": lock50})
 		}, "t50 me"},
+		{"a lock on t7, which is called tt7 there", func() (Source, error) {
+			return ai(nil, map[string]string{"tt7_lock.yaml": "task_id: t7\nlocked_by: me\nlocked_at: 2026-02-13 14:30\n"})
+		}, "t7 me"},
 		{"a merge that went wrong", func() (Source, error) {
 			return ai(map[string]string{"t61_x.md": "---\n<<<<<<< a\nstatus: Ready\n=======\nstatus: Implementing\n>>>>>>> b\nassigned_to: bob\ndepends: [16]\n---\n"}, nil)
 		}, "t61 bob"},
@@ -88,6 +91,74 @@ func TestHeld(t *testing.T) {
 				t.Errorf("%s: %s: %v, want it held by %s", c.name, key, err, owner)
 			}
 		}
+	}
+}
+
+// In the hour that comes twice a lock is over after the second one.
+func TestHeldWhenClocksAreSetBack(t *testing.T) {
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Skip(err)
+	}
+	path := database(t, steroidsSchema+`INSERT INTO task_locks VALUES ('a1', 'r', '2026-11-01 04:50:00', '2026-11-01T01:50:00', '2026-11-01 04:50:00');`)
+	for at, held := range map[string]int{"2026-11-01T05:10:00Z": 1, "2026-11-01T06:10:00Z": 1, "2026-11-01T06:51:00Z": 0} {
+		now, _ := time.Parse(time.RFC3339, at)
+		if s, err := Steroids(t.Context(), path, now.In(zone)); err != nil || len(s.Locks) != held {
+			t.Errorf("%s: %+v, %v", at, s, err)
+		}
+	}
+}
+
+// A clone of a repository of aitasks does not have the branch with the locks.
+func TestLocksThatAreNotThere(t *testing.T) {
+	f := AITasksFiles{Tasks: map[string][]byte{"aitasks/t7_x.md": []byte("---\nstatus: Ready\n---\n")}}
+	for _, want := range []int{1, 0} {
+		if s, err := AITasks(f, now); err != nil || len(s.Warnings) != want {
+			t.Errorf("%+v, %v, want %d warnings", s, err, want)
+		}
+		f.Locks = map[string][]byte{} // nobody holds one
+	}
+}
+
+// Two agents of pi that make a task at the same time give it the same id.
+func TestTwoTasksOfOneID(t *testing.T) {
+	made := func(title string) string {
+		return fmt.Sprintf(`{"taskId":"task-1","type":"created","timestamp":"2026-03-01T10:00:00.000Z","payload":{"title":%q}}`+"\n", title)
+	}
+	s, err := readPi(files(map[string]string{".pi/messenger/tasks/s.jsonl": made("One") + made("Two")}), now)
+	if err != nil || len(s.Tasks) != 1 || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0].Why, `"One"`) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A task that was taken over before is held under the name it got then, though
+// another session has one of that id now.
+func TestHeldUnderTheNameItGot(t *testing.T) {
+	st := store.New(memstore.New())
+	event := func(kind, title string) string {
+		return fmt.Sprintf(`{"taskId":"task-1","type":%q,"timestamp":"2026-03-01T10:00:00.000Z","agent":"A","payload":{"title":%q}}`+"\n", kind, title)
+	}
+	logs := map[string]string{".pi/messenger/tasks/s1.jsonl": event("created", "One")}
+	for range 3 {
+		s, err := readPi(files(logs), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		logs[".pi/messenger/tasks/s1.jsonl"] = event("created", "One") + event("claimed", "")
+		logs[".pi/messenger/tasks/s2.jsonl"] = event("created", "Two")
+	}
+	_, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"task-1"}, Owner: "a stranger"})
+	if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Owner != "A" {
+		t.Error(err)
+	}
+	if _, err := task.Show(t.Context(), st, "s1/task-1"); err == nil {
+		t.Error("the task is there twice")
+	}
+	if _, err := task.Show(t.Context(), st, "s2/task-1"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -75,6 +75,7 @@ type Task struct {
 	Archived      bool
 
 	where   string
+	was     string    // its id there, where that differs
 	by      string    // who works on it, where no lock says so
 	doubt   string    // why somebody may work on it
 	touched time.Time // when it was last changed

@@ -199,6 +199,7 @@ func (s *Source) addSessions(f folder, sessions map[string][]piTask, now time.Ti
 			}
 			n := t.task(f)
 			if n.ID = ids[t.ID]; n.ID != t.ID {
+				n.was = t.ID
 				s.warning(t.where, "the task is called %s here, %s there", within(n.ID, 60), within(t.ID, 60))
 			}
 			s.addPi(t, n, now)

@@ -108,6 +108,9 @@ func (t *piTask) happen(e piEvent, line int) {
 	p := e.Payload
 	switch e.Type {
 	case "created":
+		if t.CreatedAt != "" && (t.Title != p.Title || t.content != p.Content) { // two agents counted at once: there, the first is lost
+			t.doubt("line %d: another task of this id replaces %q, which is not taken over", line, within(t.Title, 60))
+		}
 		t.Title, t.content, t.DependsOn, t.CreatedBy, t.CreatedAt = p.Title, p.Content, p.DependsOn, p.CreatedBy, e.Timestamp
 	case "claimed":
 		if t.Status = "in_progress"; !t.claimed || e.Agent != "" {

@@ -362,6 +362,10 @@ func (r *steroids) lock(o row, key string) {
 	until, err := stamp(o.text["expires_at"])
 	if local, err := stampIn(o.text["expires_at"], r.now.Location()); err == nil && local.After(until) {
 		until = local // without a zone it is local there in one version, UTC in others: it is over when both are
+		const clock = "2006-01-02 15:04:05"
+		if again := local.Add(time.Hour); again.In(r.now.Location()).Format(clock) == local.In(r.now.Location()).Format(clock) {
+			until = again // when clocks are set back that hour comes twice
+		}
 	}
 	l.Until = l.at("expires_at", until, err)
 	if beat, err := stamp(o.text["heartbeat_at"]); err == nil && !l.Until.IsZero() && beat.After(l.Until) {
