@@ -500,7 +500,9 @@ func (a *adoption) jobs() error {
 		case err == nil:
 			a.out.Jobs++
 		case errors.As(err, &there):
-			if here, err := schedule.Show(a.ctx, a.st, j.Name); err == nil && here.Cron != j.Cron && here.Env["SCHEDULE_ID"] != j.ID {
+			here, err := schedule.Show(a.ctx, a.st, j.Name)
+			id := here.Env["SCHEDULE_ID"] // a person may have taken it out
+			if err == nil && id != j.ID && (here.Cron != j.Cron || id != "" && j.ID != "") {
 				a.leave(j.where, fmt.Errorf("%s: another job has this name here, at %s", j.Name, here.Cron))
 				break
 			}

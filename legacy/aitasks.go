@@ -125,8 +125,8 @@ func (s *Source) aiLocks(files map[string][]byte, now time.Time) {
 // implementing holds the tasks that somebody works on without a lock: older
 // versions had none, and nobody is offered such a task there.
 func (s *Source) implementing(now time.Time) {
-	for _, t := range s.Tasks {
-		if t.Status != task.InProgress || s.locks[t.ID] {
+	for _, t := range slices.Concat(s.Tasks, s.seconds) {
+		if t.Status != task.InProgress || t.Archived || s.locks[t.ID] {
 			continue
 		}
 		l := Lock{Key: t.ID, Owner: t.by, Since: t.touched, where: t.where}
@@ -154,6 +154,9 @@ func (s *Source) addAITask(name string, text []byte, archived bool, now time.Tim
 	t := Task{ID: "t" + m[1], Title: strings.ReplaceAll(m[2], "_", " "), Archived: archived, where: name}
 	for _, doubt := range t.parseAI(text, now.Location()) {
 		s.warning(name, "%s: %s", t.ID, doubt)
+	}
+	if s.tasks[t.ID] {
+		s.seconds = append(s.seconds, t)
 	}
 	s.addTask(t)
 }

@@ -62,6 +62,10 @@ func TestHeld(t *testing.T) {
 		{"steroids, local time of elsewhere", func() (Source, error) {
 			return steroids(`INSERT INTO task_locks VALUES ('a1', 'r', '2026-03-01 06:00:00', '2026-03-01 07:59:00', '2026-03-01 11:59:00');`)
 		}, "a1 r"},
+		{"steroids, a section whose letters are written in two parts", func() (Source, error) {
+			return steroids("INSERT INTO sections VALUES ('s1', 'Cafe\u0301', 1, 50, 0);" + `INSERT INTO tasks VALUES ('a1', 'T', '', 'in_progress', 's1');
+				INSERT INTO task_locks VALUES ('a1', 'r', '2026-03-01 11:30:00', '2026-03-01 12:59:00', '');`)
+		}, "a1 r,section:Caf\u00e9 r"},
 		{"steroids, ids of bytes", func() (Source, error) {
 			return steroids(`INSERT INTO tasks VALUES (x'ff01', 'T', '', 'pending', NULL);
 				INSERT INTO task_locks VALUES (x'ff01', 'r', '2026-03-01 11:30:00', '2026-03-01 12:59:00', '');`)
@@ -90,6 +94,30 @@ func TestHeld(t *testing.T) {
 			if !errors.As(err, &held) || held.Owner != owner {
 				t.Errorf("%s: %s: %v, want it held by %s", c.name, key, err, owner)
 			}
+		}
+	}
+}
+
+// Two tasks of aitasks may have one id. The second is named, and who works on it
+// holds that id.
+func TestHeldByTheSecond(t *testing.T) {
+	s, err := AITasks(AITasksFiles{Locks: map[string][]byte{}, Tasks: map[string][]byte{
+		"aitasks/t7_a.md": []byte("---\nstatus: Ready\n---\n"), "aitasks/t7_b.md": []byte("---\nstatus: Implementing\nassigned_to: bob\n---\n"),
+		"aitasks/t8_a.md": []byte("---\nstatus: Ready\n---\n"), "aitasks/archived/t8_b.md": []byte("---\nstatus: Implementing\n---\n"),
+	}}, now)
+	if err != nil || len(s.Problems) != 2 || len(s.Locks) != 1 || s.Locks[0].Key != "t7" || s.Locks[0].Owner != "bob" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A schedule is not there already because another has its name and its times.
+func TestAnotherSchedule(t *testing.T) {
+	st := store.New(memstore.New())
+	for i, id := range []string{"a", "a", "b"} {
+		s := Source{Jobs: []Job{{Name: "digest", Cron: "0 3 * * *", ID: id, where: "s.json, row 1"}}}
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now})
+		if got := []int{out.Jobs, out.Already, len(out.LeftOut)}; err != nil || got[i] != 1 {
+			t.Errorf("%s: %+v, %v", id, out, err)
 		}
 	}
 }

@@ -53,6 +53,7 @@ type Source struct {
 	Warnings []Problem // what was taken over, but not as it stood there
 
 	tasks, locks map[string]bool // by id and key
+	seconds      []Task          // of aitasks: left out, because another has their id
 }
 
 // A Task is one of theirs in our words. One in progress is pending unless its
@@ -214,8 +215,8 @@ func within(s string, most int) string {
 // sectionName fits a name to our rules.
 func sectionName(s string) string {
 	name := oneLine(s, lock.MaxKey-len("section:"))
-	if _, err := lock.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
-		return name
+	if key, err := lock.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
+		return strings.TrimPrefix(key, "section:") // its letters may be written in another way: the lock has to be found
 	}
 	return mended(strings.Trim(name, "/-"))
 }
