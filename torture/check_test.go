@@ -47,6 +47,7 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 		o.Row, o.Owner, o.Call, o.Began, o.Attached, o.Unreached = row, owner, sec(call), sec(call), false, true
 		return o
 	}
+	wanted := op{Row: 3, Kind: opAcquire, Keys: []string{key}, Call: sec(0.5), Began: sec(0.5), Return: never, Result: isUnknown, TTL: time.Second, Waits: true}
 	for _, c := range []struct {
 		name, want string
 		kills      []span
@@ -152,6 +153,12 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			nil,
 			[]op{acquire(1, "a", 0.5, 1, 1), early, took(acquire(2, "b", 7, 8, 2), "a", "expired")},
 			Library,
+		},
+		{
+			"told when its ttl was over, and a killed worker had taken it", "",
+			[]span{{row: 3, from: sec(2)}},
+			[]op{acquire(1, "a", 0, 5, 1), wanted, untold(acquire(2, "b", 1, 2.5, 3))},
+			Binary,
 		},
 		{
 			"in force after a later grant", "stale",

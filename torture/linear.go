@@ -277,8 +277,8 @@ func (w *window) addSilent(ops []op, released map[int64]bool) {
 		killed := slices.ContainsFunc(ops, func(o op) bool {
 			return o.Kind == opAcquire && o.Result == isUnknown && o.Call < next.Return && w.gone(o) > g.Began && shares(g.Keys, o.Keys)
 		})
-		if killed {
-			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, g.Return, next.Return)
+		if killed { // a holder that was paused may be told when its ttl is over
+			w.add(g, question{kind: ended, owner: g.Owner}, isUnknown, min(g.Return, g.Began+int64(g.TTL)), next.Return)
 		}
 	}
 }
