@@ -109,7 +109,7 @@ func (f File) In(text []byte) bool {
 	return text != nil && err == nil && !bytes.Equal(rest, text)
 }
 
-// Exclude is the file in which git notes what it shall not see in this clone.
+// Exclude is the file that lists what git ignores in this clone alone.
 // The names count from the root of a worktree.
 func Exclude(harness string, names []string) File {
 	return File{Path: "info/exclude", What: "the names of these files", block: &block{

@@ -31,8 +31,8 @@ export default function (pi: any) {
 `
 
 // openCodePlugin connects OpenCode. One process of it serves several sessions,
-// so each shell command is told its own; a subagent is a session with a parent,
-// and its owner is a child of the parent's.
+// so the plugin gives each shell command the id of its session. A subagent is a
+// session with a parent; its owner is a child of the parent's.
 const openCodePlugin = `import { spawn } from "node:child_process"
 
 const strict = STRICT // what cannot be judged is denied

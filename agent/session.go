@@ -1,7 +1,7 @@
 package agent
 
-// sessionVariable is where each harness's commands find the session that its
-// hooks are told in JSON.
+// sessionVariable is where each harness's commands find the session; hooks get
+// the same id in JSON.
 var sessionVariable = map[string]string{
 	"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_SESSION_ID", "gemini": "GEMINI_SESSION_ID", "cursor": "CURSOR_CONVERSATION_ID",
 	"pi": "PI_SESSION_ID", "opencode": "OPENCODE_SESSION_ID",
@@ -52,7 +52,7 @@ func (e Event) NeedsOwner(in Input) bool {
 // IdentifyServer is [Identify] for a server that its harness keeps from one session
 // to the next: what a hook has noted of the harness is newer than the environment
 // that the server was started with. Where no session can be found, the server has
-// the name that its shell commands are told to use.
+// the name that the warning proposes to its shell commands.
 func IdentifyServer(in Input) Identity { return identifyServer(in, thisMachine) }
 
 func identifyServer(in Input, m machine) Identity {

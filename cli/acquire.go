@@ -128,10 +128,9 @@ With --ends-with it ends with the process as well, but nobody renews it.
 With --ttl none it has no end: no time and no death of a process frees it, only
 release, break or acquire --force. That is for a person's own work.
 
-With --force the keys are taken from whoever holds them, in one step: nobody gets
-in between, not even who waits for them. The whole lease of the old holder ends,
-as with break; it is told at once, and the history has the --reason, which is
-needed.
+--force takes the keys from their holder in one step: nobody gets in between, not
+even the next in the queue. It ends the whole lease of the old holder, as break
+does, and the old holder notices at once. --reason is required; history shows it.
 
 With --attach the command goes on: it renews the lock and releases it at the end
 of its input, or with SIGTERM, or when it is killed. Two of them exclude each

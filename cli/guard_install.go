@@ -83,11 +83,7 @@ func (a *App) eachHook(ctx context.Context, change func(guardPlace, bool) (guard
 
 func (a *App) installHook(p guardPlace, dry bool) (guardChange, error) {
 	c := guardChange{Hook: p.Hook, File: p.File, Did: "installed", By: p.Manager}
-	old, err := c.heal(p, dry)
-	if err != nil {
-		return c, err
-	}
-	text, mode, err := readHook(p.File)
+	old, text, mode, err := c.open(p, dry)
 	if err != nil {
 		return c, err
 	}
@@ -165,6 +161,14 @@ func (p guardPlace) chain(script []byte) error {
 	return nil
 }
 
+// open heals the hook, and returns the file that holds the guard.
+func (c *guardChange) open(p guardPlace, dry bool) (old bool, text []byte, mode os.FileMode, err error) {
+	if old, err = c.heal(p, dry); err == nil {
+		text, mode, err = readHook(p.File)
+	}
+	return old, text, mode, err
+}
+
 // heal undoes what an earlier version left: its own form of the hook, and what
 // it had kept when somebody else wrote the hook anew. It reports whether a hook
 // of ours was there.
@@ -213,11 +217,7 @@ func (p guardPlace) restore() error {
 
 func (a *App) removeHook(p guardPlace, dry bool) (guardChange, error) {
 	c := guardChange{Hook: p.Hook, File: p.File, Did: "removed", By: p.Manager}
-	old, err := c.heal(p, dry)
-	if err != nil {
-		return c, err
-	}
-	text, mode, err := readHook(p.File)
+	old, text, mode, err := c.open(p, dry)
 	if err != nil {
 		return c, err
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/tasklock/tasklock/repo"
 )
 
-// pass lets the action go on. Where the harness tells a command no owner, or that
-// of somebody else, the command is told here; and where git would run no guard, it
-// is told to.
+// pass lets the action go on. If the harness gives a command no owner, or another
+// one's, pass adds the right owner to the command; if git would run no guard, pass
+// adds that too.
 func (h *hook) pass(ctx context.Context) agent.Reply {
 	if h.What != agent.BeforeTool || !h.unnamed && !h.Hookless() {
 		return h.Pass()

@@ -22,11 +22,10 @@ func newReleaseCmd(a *App) *cobra.Command {
 		Short: "Give keys back",
 		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
 
-What is free already stays free: that is no error, and the answer says if it was
-never the caller's; unless --token names a grant
-that was not the last one (exit 7). What another owner holds is
-refused (exit 5); --force breaks it, which ends the whole lease it belongs to
-and is kept in the history.`,
+Releasing a free key is not an error; the answer says if the caller never held it.
+A --token that is not of the last grant is refused (exit 7), and so is a key that
+another owner holds (exit 5). --force breaks that lock: it ends the whole lease,
+and history shows who did it.`,
 		Example: `  tasklock release fix-bug
   tasklock release --all
   tasklock release fix-bug --force --reason "its machine burned down"`,

@@ -3,15 +3,12 @@ package legacy
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -114,16 +111,6 @@ func (a *adoption) changed(where, format string, args ...any) {
 	a.out.Changed = append(a.out.Changed, Problem{where, fmt.Sprintf(format, args...)})
 }
 
-func (a *adoption) holders() (list []lock.Info) {
-	for _, l := range a.r.Source.Locks {
-		list = append(list, lock.Info{
-			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.Until},
-			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
-		})
-	}
-	return list
-}
-
 // before gives tasks the id back under which they were taken over before: a
 // session of pi that came since may have made it one of two.
 func (a *adoption) before() error {
@@ -157,14 +144,6 @@ func (a *adoption) before() error {
 		src.Locks[i].Key = cmp.Or(ids[src.Locks[i].Key], src.Locks[i].Key)
 	}
 	return nil
-}
-
-// ttl is how long the lock has left.
-func (l Lock) ttl(now time.Time) time.Duration {
-	if l.Until.IsZero() {
-		return lock.Endless
-	}
-	return min(max(l.Until.Sub(now), lock.MinTTL), lock.MaxTTL)
 }
 
 // order puts every task behind those it depends on, and leaves out the
@@ -375,151 +354,4 @@ func (t Task) past(heldBy string) task.Past {
 		Status: t.Status, BlockedReason: t.BlockedReason, Progress: t.Progress, Result: t.Result,
 		CreatedAt: t.CreatedAt, CompletedAt: t.CompletedAt, CompletedBy: t.CompletedBy, Archived: t.Archived, HeldBy: heldBy,
 	}
-}
-
-// hold makes a lease of a lock. The request has a name made of what is locked, so
-// that a repetition does not take again what was given back here since. One that
-// was renewed there meanwhile is another: its time here may have run out.
-//
-// One of its further names may be a task or a lock here already: then that is what
-// is held, and its own name leads there. Where somebody else holds that, its own
-// name is held alone.
-func (a *adoption) hold(l Lock) error {
-	for i, id := range l.Aliases {
-		there, err := a.known(id)
-		if err != nil {
-			return err
-		}
-		if !there {
-			continue
-		}
-		other, before := l, len(a.out.LeftOut)
-		other.Key, other.Aliases = id, append(slices.Delete(slices.Clone(l.Aliases), i, i+1), l.Key)
-		if err := a.take(other); err != nil || len(a.out.LeftOut) == before {
-			return err
-		}
-		l.Aliases = nil
-		break
-	}
-	return a.take(l)
-}
-
-// known reports that there is a task or a lock of exactly this name.
-func (a *adoption) known(id string) (bool, error) {
-	here, err := task.Show(a.ctx, a.st, id)
-	if err == nil && here.ID == id {
-		return true, nil
-	}
-	if err != nil && !theirFault(err) {
-		return false, err
-	}
-	found, err := lock.Show(a.ctx, a.st, id)
-	if errors.Is(err, lock.ErrNotFound) || err != nil && theirFault(err) {
-		return false, nil
-	}
-	return err == nil && found.Key == id && found.Lock != nil, err
-}
-
-func (a *adoption) take(l Lock) error {
-	name := fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano())
-	if !l.Until.IsZero() {
-		name = fmt.Appendf(name, "\x00%d", l.Until.UnixNano())
-	}
-	sum := sha256.Sum256(name)
-	req := lock.AcquireRequest{
-		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
-		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
-		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
-		DryRun: a.r.DryRun,
-	}
-	section, within := "", task.WithinNew(a.tasks[l.Key].Section)
-	req.Within = func(tx *store.Tx, key string) (_ string, err error) {
-		section, err = within(tx, key)
-		return section, err
-	}
-	_, err := lock.Acquire(a.ctx, a.st, req)
-	if err == nil && a.r.DryRun { // nothing was taken, so nothing is in the way of the next
-		a.enter(l, section)
-	}
-	var held, around *lock.HeldError
-	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lock.ErrLost) {
-		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
-		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil && around != nil {
-			a.alongside(l, around.Key, around.Owner)
-		}
-	}
-	switch {
-	case err == nil:
-		a.out.Locks++
-		a.holding[l.Key] = l.Owner
-	case errors.Is(err, lock.ErrLost):
-		a.out.GivenBack++
-	case errors.As(err, &held), theirFault(err):
-		a.leave(l.where, fmt.Errorf("lock on %s of %s: %w", l.Key, l.Owner, err))
-	default:
-		return err
-	}
-	return nil
-}
-
-// enter notes who would have the lock of a section.
-func (a *adoption) enter(l Lock, section string) {
-	if kind, _ := lock.KindOf(l.Key); kind == lock.Section {
-		section = l.Key
-	}
-	if owner, there := a.entered[section]; there && section != "" && owner != l.Owner {
-		a.alongside(l, section, owner)
-		return
-	}
-	a.entered[section] = l.Owner
-}
-
-func (a *adoption) alongside(l Lock, section, owner string) {
-	a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, section, owner)
-}
-
-// jobs adds schedules, paused and without a command: what they did there is in
-// the environment, for the person who fills it in.
-func (a *adoption) jobs() error {
-	for _, j := range a.r.Source.Jobs {
-		env := map[string]string{}
-		spec := within(j.Spec, 16<<10)
-		if len(spec) < len(j.Spec) {
-			a.changed(j.where, "%s: its spec is cut to %d bytes", j.Name, len(spec))
-		}
-		for name, text := range map[string]string{"SCHEDULE_ID": j.ID, "SCHEDULE_SPEC": spec, "SCHEDULE_DISABLED": disabled(j.Disabled)} {
-			if text != "" {
-				env[name] = text
-			}
-		}
-		_, err := schedule.Apply(a.ctx, a.st, schedule.ApplyRequest{
-			Jobs: []schedule.Job{{Name: j.Name, Cron: j.Cron, Env: env, Paused: true}}, New: true, By: a.r.By, DryRun: a.r.DryRun,
-		})
-		var there *schedule.ExistsError
-		switch {
-		case err == nil:
-			a.out.Jobs++
-		case errors.As(err, &there):
-			here, err := schedule.Show(a.ctx, a.st, j.Name)
-			id := here.Env["SCHEDULE_ID"] // a person may have taken it out
-			if err == nil && id != j.ID && (here.Cron != j.Cron || id != "" && j.ID != "") {
-				a.leave(j.where, fmt.Errorf("%s: another job has this name here, at %s", j.Name, here.Cron))
-				break
-			}
-			a.out.Already++
-		case theirFault(err):
-			a.leave(j.where, fmt.Errorf("%s: %w", j.Name, err))
-		default:
-			return err
-		}
-		a.tell(1)
-	}
-	return nil
-}
-
-func disabled(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return ""
 }

@@ -85,7 +85,7 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 		}
 	}
 	if s.aiLocks(f.Locks, now); f.Locks == nil && slices.ContainsFunc(s.Tasks, func(t Task) bool { return t.Status.Open() }) {
-		s.warning(AITasksLocks, "there is no such branch, so no lock is taken over; a clone has none: name its remote (git remote get-url origin)")
+		s.warning(AITasksLocks, "no such branch here, so no locks were imported; if this is a clone, import from its remote instead (git remote get-url origin)")
 	}
 	s.implementing(now)
 	if text, there := f.IDs[aiCounter]; there {

@@ -251,7 +251,7 @@ func (w *writer) tasklock(c call) {
 	}
 }
 
-// operand is the first word that is no flag.
+// operand is the first word that is not a flag.
 func operand(words []*syntax.Word, valued []string) *syntax.Word {
 	for i := 0; i < len(words); i++ {
 		text := start(words[i])

@@ -39,8 +39,8 @@ type Request struct {
 	// Guarded reports whether git asks a guard in one of these folders: those that
 	// the command enters, beside the one it starts in (""). Nil: nowhere.
 	Guarded func(dirs []string) bool
-	// Hooks is a folder of hooks that a guarded call of git is told to run, for a
-	// harness that switches git's own off; empty: those it has.
+	// Hooks is the folder of hooks that a guarded call of git runs, for a harness
+	// that switches git's own hooks off; empty: git's own.
 	Hooks string
 	// Named: calls of tasklock find their owner without help.
 	Named bool
@@ -122,7 +122,7 @@ type writer struct {
 	unsure bool // the names tasklock and git may mean something else here
 }
 
-// script looks for calls in a text; false: it is no script.
+// script looks for calls in a text; false: the text is not a script.
 func (w *writer) script(s script, depth int) bool {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.text), "")
 	if err != nil {

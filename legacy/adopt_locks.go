@@ -1,0 +1,133 @@
+package legacy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+func (a *adoption) holders() (list []lock.Info) {
+	for _, l := range a.r.Source.Locks {
+		list = append(list, lock.Info{
+			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.Until},
+			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
+		})
+	}
+	return list
+}
+
+// ttl is how long the lock has left.
+func (l Lock) ttl(now time.Time) time.Duration {
+	if l.Until.IsZero() {
+		return lock.Endless
+	}
+	return min(max(l.Until.Sub(now), lock.MinTTL), lock.MaxTTL)
+}
+
+// hold makes a lease of a lock. The request has a name made of what is locked, so
+// that a repetition does not take again what was given back here since. One that
+// was renewed there meanwhile is another: its time here may have run out.
+//
+// One of its further names may be a task or a lock here already: then that is what
+// is held, and its own name leads there. Where somebody else holds that, its own
+// name is held alone.
+func (a *adoption) hold(l Lock) error {
+	for i, id := range l.Aliases {
+		there, err := a.known(id)
+		if err != nil {
+			return err
+		}
+		if !there {
+			continue
+		}
+		other, before := l, len(a.out.LeftOut)
+		other.Key, other.Aliases = id, append(slices.Delete(slices.Clone(l.Aliases), i, i+1), l.Key)
+		if err := a.take(other); err != nil || len(a.out.LeftOut) == before {
+			return err
+		}
+		l.Aliases = nil
+		break
+	}
+	return a.take(l)
+}
+
+// known reports that there is a task or a lock of exactly this name.
+func (a *adoption) known(id string) (bool, error) {
+	here, err := task.Show(a.ctx, a.st, id)
+	if err == nil && here.ID == id {
+		return true, nil
+	}
+	if err != nil && !theirFault(err) {
+		return false, err
+	}
+	found, err := lock.Show(a.ctx, a.st, id)
+	if errors.Is(err, lock.ErrNotFound) || err != nil && theirFault(err) {
+		return false, nil
+	}
+	return err == nil && found.Key == id && found.Lock != nil, err
+}
+
+func (a *adoption) take(l Lock) error {
+	name := fmt.Appendf(nil, "%s\x00%s\x00%d", l.Key, l.Owner, l.Since.UnixNano())
+	if !l.Until.IsZero() {
+		name = fmt.Appendf(name, "\x00%d", l.Until.UnixNano())
+	}
+	sum := sha256.Sum256(name)
+	req := lock.AcquireRequest{
+		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
+		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
+		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
+		DryRun: a.r.DryRun,
+	}
+	section, within := "", task.WithinNew(a.tasks[l.Key].Section)
+	req.Within = func(tx *store.Tx, key string) (_ string, err error) {
+		section, err = within(tx, key)
+		return section, err
+	}
+	_, err := lock.Acquire(a.ctx, a.st, req)
+	if err == nil && a.r.DryRun { // nothing was taken, so nothing is in the way of the next
+		a.enter(l, section)
+	}
+	var held, around *lock.HeldError
+	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lock.ErrLost) {
+		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
+		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil && around != nil {
+			a.alongside(l, around.Key, around.Owner)
+		}
+	}
+	switch {
+	case err == nil:
+		a.out.Locks++
+		a.holding[l.Key] = l.Owner
+	case errors.Is(err, lock.ErrLost):
+		a.out.GivenBack++
+	case errors.As(err, &held), theirFault(err):
+		a.leave(l.where, fmt.Errorf("lock on %s of %s: %w", l.Key, l.Owner, err))
+	default:
+		return err
+	}
+	return nil
+}
+
+// enter notes who would have the lock of a section.
+func (a *adoption) enter(l Lock, section string) {
+	if kind, _ := lock.KindOf(l.Key); kind == lock.Section {
+		section = l.Key
+	}
+	if owner, there := a.entered[section]; there && section != "" && owner != l.Owner {
+		a.alongside(l, section, owner)
+		return
+	}
+	a.entered[section] = l.Owner
+}
+
+func (a *adoption) alongside(l Lock, section, owner string) {
+	a.changed(l.where, "the lock on %s is held by %s without the lock on %s, which %s holds", l.Key, l.Owner, section, owner)
+}
