@@ -5,7 +5,7 @@ export GOFLAGS     ?= -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
-LIBRARY  = ./fault ./host ./store/... ./lock/... ./task/... ./legacy ./runner/... ./schedule/... ./agent/... ./mcpserver
+LIBRARY  = ./internal/fault ./internal/host ./store/... ./lock/... ./task/... ./internal/legacy ./runner/... ./schedule/... ./internal/agent/... ./internal/mcpserver
 
 .DEFAULT_GOAL := build
 .PHONY: build etcd demo test race cross typescript torture harnesses bench lint fuzz install clean help
@@ -15,7 +15,7 @@ build: ## build bin/tasklock and bin/tasklock-plus
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 etcd: ## build the etcd server that tests run, into the user's cache folder
-	go test -count=1 -run TestServerIsBuilt -timeout 20m ./store/etcdstore/etcdtest
+	go test -count=1 -run TestServerIsBuilt -timeout 20m ./internal/etcdtest
 
 demo: build ## two workers race, one waits, one is killed: on SQLite, in a scratch folder
 	@scripts/demo bin/tasklock
@@ -46,7 +46,7 @@ torture: build etcd ## the long forms, about an hour: races, kills, pauses, cras
 
 harnesses: build ## real coding agents against a scripted model: 1.5 GB from npm, some minutes, HARNESS=claude for one
 	@scripts/need go git node npm
-	go run ./harnesses -tasklock bin/tasklock $(HARNESS)
+	go run ./internal/realagents -tasklock bin/tasklock $(HARNESS)
 
 bench: build etcd ## ratios to the raw limit and to peers, in one run
 	@scripts/need go gcc git redis-server pg_ctl

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+	"github.com/tasklock/tasklock/internal/etcdtest"
 )
 
 // TestDocs runs every ```console block of the README and of docs/ against the

@@ -11,30 +11,34 @@ const module = "github.com/tasklock/tasklock/"
 
 // layers names the packages from the bottom up. A package may import those of
 // the layers below its own, and nothing beside or above it. Drivers stand
-// outside: they see the contract, and only cmd sees them.
+// outside: they see the contract, and only commands see them.
 var layers = [][]string{
-	{"fault", "torture/long"},
-	{"host", "repo"},
-	{"place"},
+	{"internal/fault", "internal/torture/long"},
+	{"internal/host", "internal/repo"},
+	{"internal/place"},
 	{"store/driver"},
-	{"store/driver/local", "store/driver/drivertest", "store/driver/drivertest/proxy", "store"},
-	{"store/pgstore/pgtest", "store/etcdstore/etcdtest"},
+	{"internal/local", "store/driver/drivertest", "internal/proxy", "store"},
+	{"internal/pgtest", "internal/etcdtest"},
 	{"lock"},
-	{"lock/locktest"},
+	{"internal/locktest"},
 	{"task"},
-	{"runner", "agent/rewrite", "internal/shellwrites"},
-	{"agent", "schedule"},
-	{"internal/problem", "legacy"},
-	{"server", "mcpserver"},
-	{"cli"},
+	{"runner", "internal/agent/rewrite", "internal/shellwrites"},
+	{"internal/agent", "schedule"},
+	{"internal/problem", "internal/legacy"},
+	{"internal/server", "internal/mcpserver"},
+	{"internal/cli"},
 }
+
+// public names the packages that other programs import. The rest of the tree is
+// free to change.
+var public = []string{"lock", "task", "schedule", "runner", "store", "store/driver", "store/driver/drivertest"}
 
 var (
 	// A driver imports the contract and what drivers on a local disk share.
 	drivers   = []string{"store/memstore", "store/sqlitestore", "store/filestore", "store/gitstore", "store/pgstore", "store/etcdstore"}
-	driverMay = []string{"fault", "host", "store/driver", "store/driver/local"}
+	driverMay = []string{"internal/fault", "internal/host", "store/driver", "internal/local"}
 	// The commands, and the harness that races them, may import everything.
-	tops = []string{"cmd/backend", "cmd/tasklock", "cmd/tasklock-plus", "harnesses", "torture"}
+	tops = []string{"cmd/tasklock", "cmd/tasklock-plus", "internal/backend", "internal/realagents", "internal/torture"}
 )
 
 // TestImportsRunOneWay fails when a package imports one that stands above or
@@ -59,6 +63,9 @@ func TestImportsRunOneWay(t *testing.T) {
 		if pkg != "" && place(pkg) < 0 {
 			t.Errorf("%s has no place in the layers of this test and of docs/design.md", pkg)
 		}
+		if pkg != strings.TrimSuffix(module, "/") && !strings.HasPrefix(pkg, "internal/") && !strings.HasPrefix(pkg, "cmd/") && !has(public, pkg) && !has(drivers, pkg) {
+			t.Errorf("%s is for other programs to import: put it under internal", pkg)
+		}
 	}
 }
 
@@ -66,13 +73,13 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestImportRuleCanFail(t *testing.T) {
 	for _, c := range [][2]string{
 		{"store", "lock"},
-		{"lock", "cli"},
+		{"lock", "internal/cli"},
 		{"store/sqlitestore", "lock"},
-		{"cli", "store/sqlitestore"},
-		{"agent", "schedule"},
+		{"internal/cli", "store/sqlitestore"},
+		{"internal/agent", "schedule"},
 		{"store/memstore", "store/sqlitestore"},
-		{"host", "store/driver"},
-		{"lock", "torture"},
+		{"internal/host", "store/driver"},
+		{"lock", "internal/torture"},
 	} {
 		if forbidden(c[0], c[1]) == "" {
 			t.Errorf("%s may import %s", c[0], c[1])
@@ -83,7 +90,7 @@ func TestImportRuleCanFail(t *testing.T) {
 // TestPlainCommandIsLight: who takes a lock does not load what only servers and
 // other stores need.
 func TestPlainCommandIsLight(t *testing.T) {
-	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "mcpserver", module + "store/etcdstore"}
+	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "internal/mcpserver", module + "store/etcdstore"}
 	for cmd, want := range map[string]bool{"./cmd/tasklock": false, "./cmd/tasklock-plus": true} {
 		out, err := exec.Command("go", "list", "-deps", cmd).Output()
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // etcd compares pairs on one member, each client with a connection of its own.

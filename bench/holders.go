@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // holders measures what it costs that every holder looks at its locks once a

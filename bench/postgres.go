@@ -10,10 +10,10 @@ import (
 	"cirello.io/pglock"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // postgres compares pairs with what PostgreSQL gives and with pglock, on a

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )

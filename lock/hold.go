@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 )
 

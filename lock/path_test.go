@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 )

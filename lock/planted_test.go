@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 )
 
 // TestPlantedBugs shows that the simulation and the sequences can fail: the same test, built with

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )

@@ -12,11 +12,11 @@ import (
 	"testing/cryptotest"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 )
 

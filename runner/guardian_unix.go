@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"golang.org/x/sys/unix"
 )
 

@@ -3,7 +3,7 @@ package runner
 import (
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 )
 

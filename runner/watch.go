@@ -3,7 +3,7 @@ package runner
 import (
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 )
 
 // stamp is a moment by two clocks, so that it means the same in the wrapper

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 )
 
 // TestPlantedBugs shows that the tests can fail.

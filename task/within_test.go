@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tasklock/tasklock/cli"
-	"github.com/tasklock/tasklock/cmd/backend"
+	"github.com/tasklock/tasklock/internal/backend"
+	"github.com/tasklock/tasklock/internal/cli"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"

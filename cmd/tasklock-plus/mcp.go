@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tasklock/tasklock/cli"
-	"github.com/tasklock/tasklock/mcpserver"
+	"github.com/tasklock/tasklock/internal/cli"
+	"github.com/tasklock/tasklock/internal/mcpserver"
 )
 
 // serveMCP serves until ctx ends or the client is gone, and then gives back all

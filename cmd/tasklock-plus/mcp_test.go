@@ -22,7 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tasklock/tasklock/torture/long"
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 // place is a folder with a store and the two programs beside each other.

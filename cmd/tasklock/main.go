@@ -6,8 +6,8 @@ import (
 	"errors"
 	"os"
 
-	"github.com/tasklock/tasklock/cli"
-	"github.com/tasklock/tasklock/cmd/backend"
+	"github.com/tasklock/tasklock/internal/backend"
+	"github.com/tasklock/tasklock/internal/cli"
 	"github.com/tasklock/tasklock/store/driver"
 )
 

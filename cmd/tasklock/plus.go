@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/tasklock/tasklock/cli"
+	"github.com/tasklock/tasklock/internal/cli"
 )
 
 // plus goes on as tasklock-plus with the same arguments, and returns only when

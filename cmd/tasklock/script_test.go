@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
+	"github.com/tasklock/tasklock/internal/etcdtest"
 )
 
 // TestScript runs testdata/script with both programs as they are installed, and

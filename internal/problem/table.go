@@ -4,9 +4,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/place"
-	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/lock"
-	"github.com/tasklock/tasklock/place"
-	"github.com/tasklock/tasklock/repo"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 func TestParse(t *testing.T) {

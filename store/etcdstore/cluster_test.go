@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 // traffic is increments that never stop, from several handles.

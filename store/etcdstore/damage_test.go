@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // What somebody else put below our prefix is damage: not absent, not free, and

@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // What is answered from memory was true, all of it at the revision that is told:

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/etcdtest"
+	"github.com/tasklock/tasklock/internal/proxy"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/store/etcdstore/etcdtest"
 )
 
 // behind opens a store through a bad network, and another one beside it.

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 // A cluster is put back to a snapshot, at the same addresses and with the same id,

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/filestore"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 // calls are the system calls by which a commit changes anything, or looks, and

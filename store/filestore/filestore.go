@@ -47,9 +47,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Options change how [Open] opens. Nil means the zero value.

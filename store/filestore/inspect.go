@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/host"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // The journal is one file with a page of text and two halves of zeros. One

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 func TestNames(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // A record is one stored value as it lies in its file and in the journal.

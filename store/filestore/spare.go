@@ -6,8 +6,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/tasklock/tasklock/fault"
-	"github.com/tasklock/tasklock/store/driver/local"
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/local"
 )
 
 // Record files are written in the folder "spare" and moved into place when

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tasklock/tasklock/store/driver/local"
+	"github.com/tasklock/tasklock/internal/local"
 )
 
 // A state is what the file "state" says: how far the store has come. It is

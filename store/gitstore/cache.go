@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
-	"github.com/tasklock/tasklock/store/driver/local"
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/local"
 )
 
 // A cache is this machine's copy of one branch, in a folder of its own:

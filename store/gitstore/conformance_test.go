@@ -3,7 +3,7 @@ package gitstore_test
 import (
 	"testing"
 
-	"github.com/tasklock/tasklock/lock/locktest"
+	"github.com/tasklock/tasklock/internal/locktest"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store/driver"
 )
 

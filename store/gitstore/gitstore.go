@@ -53,8 +53,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Defaults of [Options].

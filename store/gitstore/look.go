@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // look returns the branch as it is, or was at some moment after the call.

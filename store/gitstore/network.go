@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store/driver"
 )
 

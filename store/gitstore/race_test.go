@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 func torture() bool { return long.Asked() }

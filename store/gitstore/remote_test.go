@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 func TestHostileRemotes(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // A view is the branch at one commit. It is never changed; what it has not

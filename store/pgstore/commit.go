@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // maxTold is how much NOTIFY carries. More than that is "anything".

@@ -3,12 +3,12 @@ package pgstore_test
 import (
 	"testing"
 
-	"github.com/tasklock/tasklock/lock/locktest"
+	"github.com/tasklock/tasklock/internal/locktest"
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 func harness() drivertest.Harness {

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 func refusedTo(t testing.TB, err error, words ...string) {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
+	"github.com/tasklock/tasklock/internal/proxy"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/drivertest/proxy"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 type counter struct{ N int }

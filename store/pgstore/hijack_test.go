@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // planted is what a role that may create in public can put in our way: operators

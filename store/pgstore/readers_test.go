@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // Readers who share a round trip give up together, those who read and those who

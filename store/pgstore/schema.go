@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tasklock/tasklock/fault"
+	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store/driver"
 )
 

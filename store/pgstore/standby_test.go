@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // pair is a primary whose commits wait for its standby.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 // documented returns the blocks of SQL in the page about this store, as people

@@ -10,10 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/pgstore"
-	"github.com/tasklock/tasklock/store/pgstore/pgtest"
 )
 
 func schemaOf(place string) string { return place[strings.LastIndex(place, "=")+1:] }

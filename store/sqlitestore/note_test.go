@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/sqlitestore"
-	"github.com/tasklock/tasklock/torture/long"
 )
 
 // A left is the files of a store that was in use until its process went: the

@@ -7,8 +7,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Read implements driver.Store.

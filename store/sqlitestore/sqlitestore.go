@@ -39,8 +39,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/driver/local"
 )
 
 // Options change how [Open] opens. Nil means the zero value.

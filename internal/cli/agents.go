@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/internal/repo"
+)
+
+type agentsOptions struct {
+	check, remove, print, yes, local bool
+}
+
+func newAgentsCmd(a *App) *cobra.Command {
+	o := &agentsOptions{}
+	install := &cobra.Command{
+		Use:   "install HARNESS",
+		Short: "Set up a coding agent for this project: hooks, MCP server, guidance",
+		Long: `Write into this project what a coding agent (claude, codex, gemini, cursor, pi or
+opencode) needs to keep to the locks: its hooks, an entry for "tasklock mcp", and a
+marked paragraph in the file that the agent reads (AGENTS.md, CLAUDE.md, GEMINI.md).
+Existing text and comments are kept, and a file that cannot be read is left alone. On
+a terminal it asks before each file. Both install and --remove are idempotent;
+--remove takes out exactly what was put in.
+
+Commit the files to share them: a colleague without tasklock gets one line at the
+start of a session. --local sets up this worktree for you alone: git does not track
+the files. With hooks.strict in the configuration, the hooks that are written deny
+also when tasklock is missing or too slow (too slow: Claude Code only).`,
+		Example: `  tasklock agents install claude
+  tasklock agents install claude --local
+  tasklock agents install codex --print
+  tasklock agents install gemini --remove`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("takes one harness: %s", strings.Join(agent.Installable(), ", "))
+			}
+			return nil
+		},
+		ValidArgs: agent.Installable(),
+		RunE:      a.does(func(ctx context.Context, args []string) error { return o.run(ctx, a, args[0]) }),
+	}
+	f := install.Flags()
+	f.BoolVar(&o.check, "check", false, "only tell whether it is set up: exit 0, else 4")
+	f.BoolVar(&o.remove, "remove", false, "take it out again")
+	f.BoolVar(&o.print, "print", false, "only print what the files would hold")
+	f.BoolVar(&o.local, "local", false, "for you alone: in files that git does not track")
+	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	install.MarkFlagsMutuallyExclusive("check", "remove", "print")
+	return a.group("agents", "Set up coding agents", install)
+}
+
+func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
+	in, err := a.installation(ctx, harness)
+	if err != nil {
+		return err
+	}
+	var plan []planned // of all files, before one is written
+	switch {
+	case o.remove:
+		plan, err = in.removal(o.local)
+	case o.check && !o.local:
+		plan, err = in.whicheverIsThere()
+	default:
+		plan, err = in.plan(o.local)
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.print:
+		return o.show(a, plan)
+	case o.check:
+		return o.tell(a, harness, plan)
+	}
+	ask := !o.yes && !a.DryRun && isTerminal(a.Stdin) && isTerminal(a.Stderr)
+	if !ask && !o.yes && !a.DryRun {
+		if err := staysIn(in.tree, plan); err != nil {
+			return err
+		}
+	}
+	stdin := bufio.NewReader(a.Stdin)
+	for i := range plan {
+		if err := plan[i].carryOut(a, in.tree.Top, ask, stdin); err != nil {
+			return err
+		}
+	}
+	return o.answer(a, plan, in.sharing(plan, o))
+}
+
+// installation is a harness in a worktree.
+type installation struct {
+	ctx   context.Context
+	tree  repo.Tree
+	setup agent.Setup
+}
+
+func (a *App) installation(ctx context.Context, harness string) (*installation, error) {
+	in := &installation{ctx: ctx}
+	var err error
+	if in.tree, err = repo.TreeOf(a.Dir); err != nil {
+		return nil, err
+	}
+	if in.tree.Top == in.tree.Git {
+		return nil, usagef("%s is a bare repository, which has no files: run it in a worktree", in.tree.Git)
+	}
+	in.setup = agent.Setup{Harness: harness}
+	if _, err := in.setup.Files(); err != nil {
+		return nil, usagef("%v", err)
+	}
+	if cfg, err := a.Config(); err == nil {
+		in.setup.Strict = cfg.StrictHooks()
+	}
+	in.setup.Read = reader(in.tree.Top, a.Env("HOME"))
+	return in, nil
+}
+
+// reader reads files of a worktree, and those of a home with "~/" in front.
+func reader(top, home string) func(string) []byte {
+	return func(name string) []byte {
+		path := top + "/" + name
+		if rest, ok := strings.CutPrefix(name, "~/"); ok {
+			if home == "" {
+				return nil
+			}
+			path = home + "/" + rest
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && text == nil {
+			text = []byte{}
+		}
+		return text
+	}
+}
+
+// sharing is what has to be done so that others have the files too.
+type sharing struct {
+	Commit    []string `json:"commit,omitempty"`    // files that git would take
+	Ignored   []string `json:"ignored,omitempty"`   // files that git ignores, although others should have them
+	Worktrees []string `json:"worktrees,omitempty"` // where they are missing
+}
+
+func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
+	if o.remove || in.tree.Git == "" {
+		return s
+	}
+	for _, p := range plan {
+		name, err := in.tree.Name(in.tree.Top, p.File)
+		switch {
+		case p.Did != "written" || p.git || o.local || err != nil:
+		case in.ignored(name):
+			s.Ignored = append(s.Ignored, name)
+		default:
+			s.Commit = append(s.Commit, name)
+		}
+	}
+	for _, other := range otherWorktrees(in.ctx, in.tree) {
+		if missing, err := in.in(other).missing(o.local); err != nil || len(missing) > 0 {
+			s.Worktrees = append(s.Worktrees, other)
+		}
+	}
+	return s
+}
+
+func (o *agentsOptions) answer(a *App, plan []planned, s sharing) error {
+	data := struct {
+		Files []planned `json:"files"`
+		sharing
+	}{shown(plan), s}
+	return a.answer(data, func(p *printer) {
+		for _, f := range shown(plan) {
+			o.line(a, p, f)
+		}
+		if len(s.Commit) > 0 {
+			p.line("Commit these files, so that other clones and worktrees have them: git add %s", strings.Join(shellWordsOf(s.Commit), " "))
+		}
+		for _, name := range s.Ignored {
+			p.line("%s is ignored by git, so nobody else gets it.", name)
+		}
+		switch n := len(s.Worktrees); {
+		case n > 0 && o.local:
+			p.line("Other worktrees do not have them; run this there too: %s", strings.Join(s.Worktrees, ", "))
+		case n > 0:
+			p.line("Other worktrees do not have them until they merge that commit: %s", strings.Join(s.Worktrees, ", "))
+		}
+	})
+}
+
+func (o *agentsOptions) line(a *App, p *printer, f planned) {
+	switch {
+	case f.Did == "unchanged" && o.remove:
+		p.line("%s has nothing of tasklock.", f.File)
+	case f.Did == "unchanged":
+		p.line("%s is set up already.", f.File)
+	case f.Did == "skipped":
+		p.line("%s is left as it is.", f.File)
+	case f.Did == "tracked" && f.ByHand != "":
+		p.line("%s is there for git to track, and left as it is; for you alone: %s", f.File, f.ByHand)
+	case f.Did == "tracked":
+		p.line("%s is there for git to track, and left as it is.", f.File)
+	case f.Did == "kept":
+		p.line("%s keeps %s: another agent reads it there.", f.File, f.What)
+	case f.Did == "removed":
+		p.line("%s %s.", a.did("Removed", "Would remove"), f.File)
+	case o.remove || f.is == nil:
+		p.line("%s %s out of %s.", a.did("Took", "Would take"), f.What, f.File)
+	default:
+		p.line("%s %s: %s.", a.did("Wrote", "Would write"), f.File, f.What)
+	}
+}
+
+func (o *agentsOptions) show(a *App, plan []planned) error {
+	texts := map[string]string{}
+	for _, f := range shown(plan) {
+		texts[f.File] = string(f.is)
+	}
+	return a.answer(map[string]any{"files": texts}, func(p *printer) {
+		for _, f := range shown(plan) {
+			p.line("%s:", styled{f.File, strong})
+			for line := range strings.Lines(string(f.is)) {
+				p.line("%s", strings.TrimRight(line, "\r\n"))
+			}
+			p.line("")
+		}
+	})
+}
+
+func (o *agentsOptions) tell(a *App, harness string, plan []planned) error {
+	missing := missingOf(plan)
+	err := a.answer(map[string]any{"installed": len(missing) == 0, "missing": missing}, func(p *printer) {
+		for _, f := range missing {
+			p.line("%s is not set up.", f)
+		}
+		if len(missing) == 0 {
+			p.line("%s is set up.", harness)
+			return
+		}
+		next := []string{"agents", "install", harness}
+		if o.local {
+			next = append(next, "--local")
+		}
+		p.line("Next: %s", a.commandLine(next...))
+	})
+	if err == nil && len(missing) > 0 {
+		return &exitWith{problem.None}
+	}
+	return err
+}
+
+func shellWordsOf(words []string) (out []string) {
+	for _, w := range words {
+		out = append(out, shellQuote(w))
+	}
+	return out
+}
+
+func (in *installation) ignored(name string) bool {
+	_, err := git(in.ctx, in.tree.Top, "check-ignore", "-q", "--", name)
+	return err == nil
+}
+
+func (in *installation) tracked(name string) bool {
+	_, err := git(in.ctx, in.tree.Top, "ls-files", "--error-unmatch", "--", name)
+	return in.tree.Git != "" && err == nil
+}

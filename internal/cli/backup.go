@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func newBackupCmd(a *App) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all records into a file",
+		Long: `Write all records into a file, as they are at one moment; others go on working
+meanwhile. The file is text, one record on a line, with a checksum at its end, and
+only you can read it. It appears when it is complete. restore reads it. A store
+that has moved can still be backed up.`,
+		Example: "  tasklock backup locks.jsonl",
+		Args:    oneFile,
+		RunE:    a.does(func(ctx context.Context, args []string) error { return backup(ctx, a, args[0], force) }),
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}
+
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("takes one file, got %d", len(args))
+	}
+	if args[0] == "-" {
+		return usagef("needs a file: it appears, or is read, as a whole")
+	}
+	return nil
+}
+
+// backupResult is what backup wrote.
+type backupResult struct {
+	File     string    `json:"file"`
+	From     string    `json:"from"`
+	Records  int       `json:"records"`
+	Revision int64     `json:"revision"`
+	Time     time.Time `json:"time"`
+}
+
+func backup(ctx context.Context, a *App, file string, force bool) error {
+	path := a.path(file)
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return usagef("%s is not a file that could be replaced", file)
+	}
+	if repo.Exists(path) && !force {
+		return &deniedError{text: fmt.Sprintf("%s is there already; --force replaces it", file), next: a.commandLine("backup", file, "--force")}
+	}
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	st, err := a.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	url, _ := cfg.Store()
+	c, err := st.ReadAll(ctx, a.placeName(url))
+	if err != nil {
+		return err
+	}
+	if c.MovedTo != "" {
+		a.warn("the records have moved to %s; these are as they were then.", c.MovedTo)
+	}
+	r := backupResult{file, c.From, len(c.Records), c.Rev, c.Now.UTC()}
+	if !a.DryRun {
+		if err := writeBackup(path, c); host.NoSpace(err) {
+			return fmt.Errorf("%w: %w; make room, or name a file on another disk", driver.ErrFull, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return a.answer(r, func(p *printer) {
+		p.line("%s %s at revision %d to %s.", a.did("Wrote", "Would write"), plural(r.Records, "record"), r.Revision, file)
+	})
+}
+
+// writeBackup lets the file appear when all of it is on the disk.
+func writeBackup(path string, c store.Copy) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tasklock-backup-*") // for its user alone
+	if err != nil {
+		return err
+	}
+	err = errors.Join(store.WriteBackup(tmp, c))
+	if err == nil {
+		err = tmp.Sync()
+	}
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = dir.Sync() // some systems cannot
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// path is a file as the caller means it.
+func (a *App) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(a.Dir, name)
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/repo"
+)
+
+// agents tells whether the coding agents that are set up have all that they
+// need, in this worktree and the others.
+func (x *examination) agents(ctx context.Context) {
+	tree, err := repo.TreeOf(x.app.Dir)
+	if err != nil {
+		return
+	}
+	others := []string{}
+	if tree.Git != "" {
+		others = otherWorktrees(ctx, tree)
+	}
+	for _, harness := range agent.Installable() {
+		in, err := x.app.installation(ctx, harness)
+		if err != nil || !in.present() {
+			continue
+		}
+		again := x.app.commandLine("agents", "install", harness)
+		if plan, err := in.whicheverIsThere(); err != nil {
+			x.fail("agents", again, err)
+			continue
+		} else if missing := missingOf(plan); len(missing) > 0 {
+			x.warn("agents", again, "%s is set up, but not in %s", harness, strings.Join(missing, ", "))
+			continue
+		}
+		var without []string
+		for _, other := range others {
+			if !in.in(other).present() {
+				without = append(without, other)
+			}
+		}
+		switch off := in.switchedOff(); {
+		case off != "":
+			x.warn("agents", "", "%s is set up, but %s switches all hooks off (disableAllHooks)", harness, off)
+		case !onPath("tasklock"):
+			x.warn("agents", "", "%s is set up, but its hooks do not find tasklock: it is not on the PATH", harness)
+		case len(without) > 0:
+			x.warn("agents", inFolder(without[0], again), "%s is set up here, but its hooks are not in %s", harness, strings.Join(without, ", "))
+		default:
+			x.ok("agents", "%s is set up", harness)
+		}
+	}
+}
+
+// switchedOff names the settings of Claude Code that keep it from running any
+// hook; empty: none do.
+func (in *installation) switchedOff() string {
+	if in.setup.Harness != "claude" {
+		return ""
+	}
+	for _, name := range []string{".claude/settings.local.json", ".claude/settings.json", "~/.claude/settings.json"} {
+		if agent.Setting(in.setup.Read(name), "disableAllHooks") == "true" {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tasklock/tasklock/internal/agent"
+)
+
+// Patient lets hooks take the time that they need on a busy machine: what they
+// do when they do not get it depends on the machine.
+func Patient() {
+	statusTime, endTime, askGuardTime, agent.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
+}
+
+// Help returns what every command says about itself, by its name.
+func Help() map[string]string {
+	a := &App{}
+	out := map[string]string{}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		out[cmd.CommandPath()] = cmd.Long + "\n" + cmd.Example + "\n"
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(a.root(nil))
+	return out
+}
+
+// Names reports whether words are the name of a command and nothing else.
+func Names(words []string) bool {
+	a := &App{}
+	cmd, rest, err := a.root(words).Find(words)
+	return err == nil && len(rest) == 0 && cmd.Name() == words[len(words)-1]
+}
+
+// Understands reports whether args are a command line that this command can
+// make sense of, without running it.
+func Understands(args []string) error {
+	a := &App{}
+	cmd, rest, err := a.root(args).Find(args)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if err := cmd.ValidateFlagGroups(); err != nil {
+		return err
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}

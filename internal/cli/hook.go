@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func newHookCmd(a *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "hook HARNESS EVENT",
+		Short: "Serve a coding agent's hook: facts, renewal, denial, release",
+		Long: `Read the JSON of a hook event of claude, codex, gemini, cursor, pi or opencode on
+standard input, and answer as that harness expects. "agents install" registers it.
+
+The start of a session tells what is locked; a tool that would write what another
+owner's path lock covers is denied (exit 2, and never for another reason; Gemini
+and Cursor: JSON, exit 0); a subagent has an owner of its own, which its shell
+commands are given, and gives back what it holds when it stops; the end of the
+session gives back exactly what it holds. Every event renews.
+
+What goes wrong here stops nobody: one line on standard error, exit 1. With
+hooks.strict in the configuration, what cannot be judged is denied instead.`,
+		Example: `  tasklock hook claude PreToolUse <event.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("takes a harness and an event, got %d words", len(args))
+			}
+			return nil
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error { return a.hook(ctx, args[0], args[1]) }),
+	}
+}
+
+// hookTime is how long a hook may look for an answer: harnesses let the action
+// through when their own time is over, so ours must be over before.
+const hookTime = 3 * time.Second
+
+// hook is one event under way.
+type hook struct {
+	agent.Event
+	app     *App
+	owners  []string // all names of the caller
+	unnamed bool     // its commands must name the owner
+
+	seen    seen
+	outside string // a folder in no repository and no project, if there is one to write in
+}
+
+// exitHook ends a hook: the only way to exit code 2, which denies.
+type exitHook struct{ exit int }
+
+func (e *exitHook) Error() string { return fmt.Sprintf("exit %d", e.exit) }
+
+func (a *App) hook(ctx context.Context, harness, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	h := &hook{app: a, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
+	e, err := eventWithin(ctx, a.Stdin, harness, name)
+	if err == nil {
+		h.Event = e
+		h.settle()
+		err = h.serve(ctx)
+	}
+	if err == nil {
+		return h.reply(h.pass(ctx))
+	}
+	var done *exitHook
+	if errors.As(err, &done) {
+		return err
+	}
+	return h.fault(err)
+}
+
+// eventWithin gives up with ctx: a harness that opens the pipe and writes
+// nothing must not keep us, nor a command line that takes long to read. The
+// reader that is left ends with the process.
+func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent.Event, error) {
+	type result struct {
+		agent.Event
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		if isTerminal(in) {
+			done <- result{err: errors.New("the event's JSON is expected on standard input")}
+			return
+		}
+		data, err := agent.ReadEvent(in)
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		e, err := agent.ParseEvent(harness, name, data)
+		done <- result{e, err}
+	}()
+	select {
+	case r := <-done:
+		return r.Event, r.err
+	case <-ctx.Done():
+		return agent.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
+	}
+}
+
+// settle finds out where and who: the folder of the event and its session.
+func (h *hook) settle() {
+	a := h.app
+	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
+		a.Dir = h.Dir
+	}
+	in := a.identityInput()
+	a.id = h.Identity(in)
+	h.owners = a.names()
+	// Where commands find no session they act in the name of their terminal: what
+	// that holds must not keep the agent from its own files.
+	if around := agent.Identify(in); around.Source == agent.FromTerminal {
+		h.owners = append(h.owners, around.Owner)
+	}
+	if h.What == agent.SessionStart {
+		h.remember()
+	}
+	h.unnamed = h.NeedsOwner(in)
+	if h.unnamed && h.What == agent.BeforeTool && h.Agent == "" { // its start was not seen
+		h.remember()
+		h.unnamed = h.NeedsOwner(in)
+	}
+	if h.unnamed {
+		a.Owner = a.id.Owner
+	}
+}
+
+func (h *hook) serve(ctx context.Context) error {
+	if err := lock.CheckOwner(h.app.id.Owner); err != nil {
+		return err
+	}
+	switch h.What {
+	case agent.SessionStart:
+		return h.start(ctx)
+	case agent.BeforeTool:
+		return h.judge(ctx)
+	case agent.AgentStart:
+		return h.startAgent()
+	case agent.AgentStop:
+		return h.stopAgent(ctx)
+	case agent.SessionEnd:
+		return h.end(ctx)
+	}
+	return h.renew(ctx)
+}
+
+// store opens the store, and never makes one. Where there is none yet, or none
+// can be, nothing is locked, and that is not worth a note at every event.
+func (h *hook) store(ctx context.Context) (*store.Store, error) {
+	h.app.Quiet, h.app.lenient = true, true
+	return h.app.Store(ctx, false)
+}
+
+// renew is a sign of life and nothing else: one look at what is due.
+func (h *hook) renew(ctx context.Context) error {
+	if h.recently() {
+		return nil
+	}
+	st, err := h.store(ctx)
+	if err != nil {
+		return err
+	}
+	return st.View(ctx, driver.Query{}, func(*store.Tx) error { return nil }) // lifeStore looks along
+}
+
+// reply prints the answer and ends the hook.
+func (h *hook) reply(r agent.Reply) error {
+	if len(r.Out) > 0 {
+		if _, err := h.app.Stdout.Write(r.Out); err != nil {
+			return err
+		}
+	}
+	return &exitHook{r.Exit}
+}
+
+// deny tells the model why, on standard error and as its harness wants it.
+func (h *hook) deny(text string) error {
+	h.app.Quiet = false
+	for line := range strings.Lines(text) {
+		h.app.note("%s", strings.TrimSuffix(line, "\n"))
+	}
+	return h.reply(h.Deny(text))
+}
+
+// fault is for what went wrong on our side. It stops nobody, unless the
+// project wants what cannot be judged to be denied.
+func (h *hook) fault(err error) error {
+	text := "tasklock hook: " + clean(h.app.problem(err).Message)
+	if h.What == agent.BeforeTool && h.strict() {
+		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
+	}
+	h.app.Quiet = false
+	h.app.note("%s", text)
+	if untrusted := new(UntrustedError); h.What == agent.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
+		return h.reply(h.Tell("tasklock checks no locks in this clone: "+clean(h.app.problem(err).Message), ""))
+	}
+	return &exitHook{int(problem.Error)}
+}
+
+func (h *hook) strict() bool {
+	cfg, err := h.app.Config()
+	if err != nil {
+		return h.app.Env("TASKLOCK_HOOKS_STRICT") == "true"
+	}
+	return cfg.StrictHooks()
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+type migrateOptions struct {
+	from, to string
+	force    bool
+}
+
+func newMigrateCmd(a *App) *cobra.Command {
+	o := &migrateOptions{}
+	cmd := &cobra.Command{
+		Use:   "migrate --to STORE",
+		Short: "Move all records to another store",
+		Long: `Move all records to another store, which must be empty. First the old store is
+closed: every later command there exits with 3 and names the new one. The records
+are copied with revisions above all that either store ever had, so that no token
+is ever given out twice, compared, and then the new store is opened. A migration
+that was interrupted goes on when it is repeated; until then both stores are closed.
+
+Held locks refuse it. With --force they move too, for the rest of their ttl at
+least, with new tokens: their holders cannot renew in the old store any more, stop,
+and take them again in the new one.
+
+--from also reads the lists and locks of other systems, which are not changed:
+steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE or aitasks:REMOTE#BRANCH, and
+percolate:FILE, rows of its schedules and locks as JSON or CSV.
+Locks that are held there need --force. They keep their owner, host, process,
+worktree and age. A lock that cannot be read is held by unknown:FILE. What is
+damaged is reported, and the exit code is 9. The same command can be repeated.`,
+		Example: `  tasklock migrate --to git:origin --dry-run
+  tasklock migrate --from file:/srv/locks --to sqlite:/srv/locks.db`,
+		Args: noArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a) }),
+	}
+	cmd.Flags().StringVar(&o.from, "from", "", "the store to leave; the configured one unless told otherwise")
+	cmd.Flags().StringVar(&o.to, "to", "", "the store to move to")
+	cmd.Flags().BoolVar(&o.force, "force", false, "move held locks too")
+	return cmd
+}
+
+// migrateResult is what a migration did.
+type migrateResult struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	store.MoveResult
+}
+
+func (o *migrateOptions) run(ctx context.Context, a *App) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	if o.to == "" {
+		return usagef("--to: names the store to move to")
+	}
+	a.leave(o.from)
+	a.leave(o.to)
+	unnamed := o.from == ""
+	if unnamed {
+		if o.from, _, err = cfg.Where(); err != nil {
+			return err
+		}
+	}
+	if system, place, ok := foreign(o.from); ok {
+		return o.adopt(ctx, a, system, place)
+	}
+	from, err := a.storeAt(ctx, "from", o.from, false)
+	switch {
+	case errors.Is(err, driver.ErrMissing) && unnamed: // nothing is to be moved
+		return &hinted{err, a.useStore(a.placeName(o.to))}
+	case errors.Is(err, driver.ErrMissing):
+		return &hinted{err, "tasklock migrate --help"}
+	case err != nil:
+		return err
+	}
+	to, err := a.storeAt(ctx, "to", o.to, true)
+	if err != nil {
+		return err
+	}
+	ctx, signals := newListener(ctx)
+	defer signals.stop()
+	signals.listen()
+	bar := a.copying()
+	r := store.MoveRequest{
+		From: from, To: to, FromName: a.placeName(o.from), ToName: a.placeName(o.to),
+		Carry: carry, Progress: bar.update, DryRun: a.DryRun,
+	}
+	if !o.force {
+		r.Leave = lock.Leave
+	}
+	out, err := store.Move(ctx, r)
+	bar.end()
+	if err != nil {
+		return o.refused(a, interrupted(ctx, err))
+	}
+	return a.answer(migrateResult{r.FromName, r.ToName, out}, func(p *printer) { o.print(a, p, r, out) })
+}
+
+// refused adds what helps here and nowhere else.
+func (o *migrateOptions) refused(a *App, err error) error {
+	var busy *lock.BusyError
+	switch {
+	case errors.As(err, &busy):
+		return &placeError{fmt.Errorf("%w; wait, or move the locks too with --force", err), o.from}
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable):
+		return fmt.Errorf("%w; if it had begun, the same command again goes on", err)
+	case errors.Is(err, store.ErrNotEmpty):
+		return &placeError{fmt.Errorf("%s: %w; move to an empty one", withoutPassword(o.to), err), o.to}
+	}
+	return err
+}
+
+func (o *migrateOptions) print(a *App, p *printer, r store.MoveRequest, out store.MoveResult) {
+	switch {
+	case out.Already:
+		p.line("%s has moved to %s already.", r.FromName, r.ToName)
+	case a.DryRun:
+		p.line("Would move %s from %s to %s.", plural(out.Records, "record"), r.FromName, r.ToName)
+	default:
+		p.line("Moved %s from %s to %s.", plural(out.Records, "record"), r.FromName, r.ToName)
+	}
+	if out.LeftOut > 0 {
+		p.line("%s of leases that are over stayed behind.", plural(out.LeftOut, "record"))
+	}
+	if !a.DryRun {
+		p.line("Next: %s", a.useStore(r.ToName))
+	}
+}
+
+// storeAt opens a store that a flag names. A target is made by its first
+// commit; what is refused before leaves nothing behind.
+func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*store.Store, error) {
+	cfg, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	if url, err = storeValue(url); err != nil {
+		return nil, usagef("--%s: %v", flag, err)
+	}
+	o := cfg.opens()
+	d, err := a.Open(ctx, url, o)
+	if target && errors.Is(err, driver.ErrMissing) {
+		d, err = a.late(url, "named by --"+flag, o, !a.DryRun), nil
+	}
+	if err != nil {
+		return nil, &placeError{fmt.Errorf("--%s: %w", flag, err), url}
+	}
+	return a.newStore(url, placed{d, url}), nil
+}
+
+// placed is a store whose errors know where it is.
+type placed struct {
+	driver.Store
+	url string
+}
+
+func (p placed) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, err := p.Store.Read(ctx, q)
+	return snap, p.at(err)
+}
+
+func (p placed) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	rev, err := p.Store.Commit(ctx, b)
+	return rev, p.at(err)
+}
+
+func (p placed) at(err error) error {
+	if err == nil || errors.Is(err, driver.ErrConflict) {
+		return err
+	}
+	return &placeError{err, p.url}
+}
+
+// placeError is an error of a store that is not the configured one: commands
+// that help must name it.
+type placeError struct {
+	err error
+	url string
+}
+
+func (e *placeError) Error() string { return e.err.Error() }
+func (e *placeError) Unwrap() error { return e.err }
+
+// placeName is the name of a store that means the same in every folder, and
+// tells no password.
+func (a *App) placeName(url string) string {
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok || len(scheme) == 1 {
+		url = "sqlite:" + url
+	}
+	dir, err := filepath.Abs(a.Dir)
+	if err != nil {
+		dir = a.Dir
+	}
+	if remote, ok := strings.CutPrefix(url, "git:"); ok && !filepath.IsAbs(remote) {
+		if folder, _, _ := strings.Cut(remote, "#"); repo.IsDir(filepath.Join(dir, folder)) {
+			url = "git:" + filepath.Join(dir, remote)
+		}
+	}
+	return withoutPassword(anchor(url, dir))
+}
+
+// useStore is the command after which a store is the one that is used.
+func (a *App) useStore(url string) string {
+	switch {
+	case a.StoreURL != "":
+		return "tasklock doctor --store " + shellQuote(url)
+	case a.Env("TASKLOCK_STORE") != "":
+		return "export TASKLOCK_STORE=" + shellQuote(url) + "; tasklock doctor"
+	}
+	if a.cfg != nil && a.cfg.place.Kind == place.User {
+		return "tasklock config set --user store " + shellQuote(url)
+	}
+	return "tasklock config set store " + shellQuote(url)
+}

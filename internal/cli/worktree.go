@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+// autoWorktree is --worktree without a path.
+const autoWorktree = "auto"
+
+// madeWorktree is the git worktree that belongs to a claim.
+type madeWorktree struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+}
+
+// worktreeFlag makes --worktree of a claim one that makes the worktree.
+func (o *acquireOptions) worktreeFlag(cmd *cobra.Command) {
+	f := cmd.Flags().Lookup("worktree")
+	f.NoOptDefVal = autoWorktree
+	f.Usage = "make a git worktree for it, at `PATH` or beside the repository"
+}
+
+// place finds out where the worktree is to be made, before anything is taken.
+// The value of a flag that may have none must be attached to it, so that a path
+// after a space is found among the other words.
+func (o *acquireOptions) place(ctx context.Context, a *App, refs []string, least int) ([]string, error) {
+	if o.worktree == "" {
+		return refs, nil
+	}
+	if i := slices.Index(a.words, "--worktree"); i >= 0 && i+1 < len(a.words) && len(refs) > least {
+		if at := slices.Index(refs, a.words[i+1]); at >= 0 {
+			o.worktree, refs = refs[at], slices.Delete(slices.Clone(refs), at, at+1)
+		}
+	}
+	if o.attached(a) {
+		if o.worktree == autoWorktree {
+			return nil, usagef("--attach with --worktree needs a path, which is noted and not made")
+		}
+		return refs, nil
+	}
+	if _, err := git(ctx, a.Dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+		if o.worktree == autoWorktree {
+			return nil, usagef("--worktree: %s is not in a git repository with a commit", a.Dir)
+		}
+		return refs, nil // what others call a worktree is noted
+	}
+	o.makes = true
+	if o.worktree != autoWorktree && repo.Exists(resolvePath(a.Dir, o.worktree)) {
+		return nil, usagef("--worktree: %s is there already; every claim gets a worktree of its own", o.worktree)
+	}
+	return refs, nil
+}
+
+func resolvePath(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// work makes the worktree of a claim that was just granted and notes it. If git
+// refuses, a claim that is new is given back; one that its owner had before
+// stays.
+func (o *acquireOptions) work(ctx context.Context, a *App, st *store.Store, out task.ClaimResult) (*madeWorktree, error) {
+	if !o.makes || a.DryRun || len(out.Tasks) == 0 {
+		return nil, nil
+	}
+	first := out.Tasks[0]
+	if first.Worktree != "" && repo.IsDir(first.Worktree) { // claimed before
+		branch, _ := git(ctx, first.Worktree, "rev-parse", "--abbrev-ref", "HEAD")
+		return &madeWorktree{first.Worktree, branch}, nil
+	}
+	made, err := makeWorktree(ctx, a.Dir, o.worktree, first.ID)
+	if err != nil {
+		return nil, o.giveBack(ctx, a, st, out, err)
+	}
+	for _, t := range out.Tasks {
+		if _, err := task.SetWorktree(ctx, st, t.ID, out.Grant.Owner, made.Path); err != nil {
+			return made, fmt.Errorf("the worktree is at %s, but that could not be noted: %w", made.Path, err)
+		}
+	}
+	return made, nil
+}
+
+func (o *acquireOptions) giveBack(ctx context.Context, a *App, st *store.Store, out task.ClaimResult, cause error) error {
+	for _, k := range out.Grant.Keys {
+		if k.Reentrant {
+			return fmt.Errorf("%w; the claim stays", cause)
+		}
+	}
+	var refs []string
+	for _, t := range out.Tasks {
+		refs = append(refs, t.ID)
+	}
+	_, err := task.Do(context.WithoutCancel(ctx), st, task.DoRequest{Verb: task.Unclaim, Tasks: refs, Owner: out.Grant.Owner, Reason: "its worktree could not be made"})
+	if err != nil {
+		return fmt.Errorf("%w; and the claim could not be given back: %w", cause, err)
+	}
+	return fmt.Errorf("%w; the claim was given back", cause)
+}
+
+// makeWorktree adds a worktree with a branch of its own. Making the folder
+// decides who has it: git's own check and creation are two steps. What an
+// earlier worker left behind is not touched, but its branch goes on if nobody
+// has it checked out.
+func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, error) {
+	tree, err := repo.TreeOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, id)
+	auto := path == autoWorktree
+	for n := 1; n < 100; n++ {
+		suffix := ""
+		if n > 1 {
+			suffix = fmt.Sprintf("-%d", n)
+		}
+		place := resolvePath(dir, path)
+		if auto {
+			place = filepath.Join(filepath.Dir(tree.Home), filepath.Base(tree.Home)+"-"+name+suffix)
+		}
+		made := &madeWorktree{place, worktreeBranch(ctx, dir, name+suffix)}
+		err := addWorktree(ctx, dir, made)
+		if err == nil {
+			return made, nil
+		}
+		if !errors.Is(err, errTaken) || !auto && repo.Exists(place) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no free place for a worktree of %s was found", id)
+}
+
+// worktreeBranch is the branch for a task. One below tasklock/, as earlier versions
+// had it, goes on; but where the store is in git there is a branch "tasklock", and no
+// repository can have both.
+func worktreeBranch(ctx context.Context, dir, name string) string {
+	if _, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/tasklock/"+name); err == nil {
+		return "tasklock/" + name
+	}
+	return "tasklock-" + name
+}
+
+// errTaken: the folder or the branch is somebody else's.
+var errTaken = errors.New("is taken")
+
+func addWorktree(ctx context.Context, dir string, w *madeWorktree) error {
+	_, missing := git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	if missing == nil {
+		if used, err := checkedOut(ctx, dir, w.Branch); err != nil || used {
+			return errors.Join(fmt.Errorf("branch %s %w", w.Branch, errTaken), err)
+		}
+	}
+	err := os.Mkdir(w.Path, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s %w", w.Path, errTaken)
+	case err != nil:
+		return err
+	}
+	args := []string{"worktree", "add", "--quiet"}
+	if missing == nil {
+		args = append(args, "--", w.Path, w.Branch)
+	} else {
+		args = append(args, "-b", w.Branch, "--", w.Path, "HEAD")
+	}
+	if _, err := git(ctx, dir, args...); err != nil {
+		_ = os.Remove(w.Path) // only if it is empty
+		return err
+	}
+	w.Path = repo.Canonical(w.Path)
+	return nil
+}
+
+// worktrees returns what git knows, the main one first: path → branch.
+func worktrees(ctx context.Context, dir string) (paths []string, branches map[string]string, err error) {
+	out, err := git(ctx, dir, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return nil, nil, err
+	}
+	branches = map[string]string{}
+	for line := range strings.SplitSeq(out, "\x00") {
+		if path, ok := strings.CutPrefix(line, "worktree "); ok {
+			paths = append(paths, repo.Canonical(path))
+		} else if ref, ok := strings.CutPrefix(line, "branch refs/heads/"); ok && len(paths) > 0 {
+			branches[paths[len(paths)-1]] = ref
+		}
+	}
+	return paths, branches, nil
+}
+
+// otherWorktrees are those that have files, without the one of tree.
+func otherWorktrees(ctx context.Context, tree repo.Tree) []string {
+	paths, _, err := worktrees(ctx, tree.Top)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return path == tree.Top || !repo.Exists(filepath.Join(path, ".git")) // bare, or gone
+	})
+}
+
+func checkedOut(ctx context.Context, dir, branch string) (bool, error) {
+	_, branches, err := worktrees(ctx, dir)
+	for _, b := range branches {
+		if b == branch {
+			return true, err
+		}
+	}
+	return false, err
+}

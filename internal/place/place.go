@@ -1,0 +1,146 @@
+// Package place decides which store belongs to a folder where nobody names one.
+//
+// # Guarantee
+//
+// A repository has one store, a project (a folder with a .tasklock in it or
+// above it) has one, and everything else on a machine has one for each user: two
+// cron jobs in two folders meet. Which one it is can always be told ([Place.Why]).
+//
+// # Limit
+//
+// Root is another user, with another store. So is a user without the variable
+// XDG_STATE_HOME that its shell has: where that shows, it is a problem.
+//
+// # Failure
+//
+// Where no store can be, that is [Place.Problem] or the error of [Place.Usable],
+// never a store in some other place. Nothing here makes a home folder.
+package place
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/tasklock/tasklock/internal/repo"
+)
+
+// Kind is what a store belongs to.
+type Kind string
+
+// The kinds of places. The zero Kind is where none could be found.
+const (
+	Repository Kind = "repository" // a git repository, with all its worktrees
+	Project    Kind = "project"    // a folder with a .tasklock in it or above it
+	User       Kind = "user"       // everything else
+)
+
+// Database is the name of the store in its folder.
+const Database = "tasklock.db"
+
+// Branch is where a store on a git remote is, unless another is named.
+const Branch = "tasklock"
+
+// A Place is where the store of a folder is, or would be made.
+type Place struct {
+	Kind   Kind
+	Folder string    // holds the database; empty where Problem says why
+	Tree   repo.Tree // of a repository or project
+	base   string    // of a user: must be there before anything is made
+	notes  string    // what is worth saying about the choice
+	err    error
+}
+
+// Error says why a folder has no store of its own, or which of two cannot be
+// chosen. Naming one with --store always helps.
+type Error struct {
+	Msg    string
+	Stores []string // that are there; the first can be named
+}
+
+func (e *Error) Error() string { return e.Msg }
+
+// Find returns the place of dir. An error means that a repository is there and
+// cannot be read; then --store helps too.
+func Find(dir string, env func(string) string) (Place, error) {
+	tree, err := repo.TreeOf(dir)
+	switch {
+	case err != nil:
+		return Place{}, err
+	case tree.Git != "":
+		return Place{Kind: Repository, Folder: filepath.Join(tree.Home, repo.StoreDir), Tree: tree}, nil
+	case tree.Kept():
+		return Place{Kind: Project, Folder: filepath.Join(tree.Home, repo.StoreDir), Tree: tree}, nil
+	}
+	return user(env, runtime.GOOS), nil
+}
+
+// Here is the place of a project that has its .tasklock in dir, whether that is
+// there yet or not.
+func Here(dir string) (Place, error) {
+	tree, err := repo.TreeOf(dir)
+	return Place{Kind: Project, Folder: filepath.Join(tree.Home, repo.StoreDir), Tree: tree}, err
+}
+
+// Problem says why there is no store here that could be used unnamed.
+func (p Place) Problem() error { return p.err }
+
+// URL is the store here.
+func (p Place) URL() string {
+	if p.Folder == "" {
+		return "sqlite:" // which nobody can open
+	}
+	return "sqlite:" + filepath.Join(p.Folder, Database)
+}
+
+// Why tells why it is this store.
+func (p Place) Why() string {
+	switch p.Kind {
+	case Repository:
+		return "the store of this repository"
+	case Project:
+		return "the store of the project " + p.Tree.Home + ", which has a " + repo.StoreDir
+	case User:
+		return "your user's store: no repository or project here" + p.notes
+	}
+	return "no store"
+}
+
+// Config is the file with the settings of a repository or project; a user's are
+// elsewhere.
+func (p Place) Config() string {
+	if p.Kind != Repository && p.Kind != Project {
+		return ""
+	}
+	return filepath.Join(p.Folder, "config.yaml")
+}
+
+// Has reports whether a folder holds a store, or what is left of one. What
+// cannot be seen may be there.
+func Has(folder string) bool {
+	for _, name := range []string{Database, Database + "-wal"} {
+		if _, err := os.Lstat(filepath.Join(folder, name)); err == nil || !repo.Absent(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// Shared is the remote of this repository that has the branch of a store, as far
+// as git has heard: others may keep their locks there. Quick asks no program.
+func (p Place) Shared(quick bool) string {
+	if p.Kind != Repository {
+		return ""
+	}
+	return p.Tree.RemoteWith(Branch, quick)
+}
+
+// SharedError: a store of our own would not see the locks that others take on
+// a branch that they share.
+type SharedError struct{ Remote string }
+
+func (e *SharedError) Error() string {
+	return fmt.Sprintf("the remote %s has a branch %s, where others may keep their locks, and this repository has no store of its own; "+
+		"use the branch, or insist on a store that only this clone sees: tasklock init --local", e.Remote, Branch)
+}
