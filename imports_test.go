@@ -19,8 +19,8 @@ var layers = [][]string{
 	{"store/driver"},
 	{"internal/local", "store/driver/drivertest", "internal/proxy", "store"},
 	{"internal/pgtest", "internal/etcdtest"},
-	{"lock"},
-	{"internal/locktest"},
+	{"internal/lease"},
+	{"internal/locktest", "lock"},
 	{"task"},
 	{"runner", "internal/agent/rewrite", "internal/shellwrites"},
 	{"internal/agent", "schedule"},
@@ -72,14 +72,14 @@ func TestImportsRunOneWay(t *testing.T) {
 // TestImportRuleCanFail shows that the rule sees what it is there for.
 func TestImportRuleCanFail(t *testing.T) {
 	for _, c := range [][2]string{
-		{"store", "lock"},
-		{"lock", "internal/cli"},
-		{"store/sqlitestore", "lock"},
+		{"store", "internal/lease"},
+		{"internal/lease", "internal/cli"},
+		{"store/sqlitestore", "internal/lease"},
 		{"internal/cli", "store/sqlitestore"},
 		{"internal/agent", "schedule"},
 		{"store/memstore", "store/sqlitestore"},
 		{"internal/host", "store/driver"},
-		{"lock", "internal/torture"},
+		{"internal/lease", "internal/torture"},
 	} {
 		if forbidden(c[0], c[1]) == "" {
 			t.Errorf("%s may import %s", c[0], c[1])

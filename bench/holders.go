@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/pgtest"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -84,7 +84,7 @@ func holdWorker(args []string) {
 	n, err := strconv.Atoi(args[3])
 	check(err)
 	for i := range n {
-		_, err := lock.Hold(ctx, st, lock.AcquireRequest{Keys: []string{fmt.Sprint(args[2], i)}, Owner: "holder", TTL: time.Hour}) // heartbeats are not the matter here
+		_, err := lease.Hold(ctx, st, lease.AcquireRequest{Keys: []string{fmt.Sprint(args[2], i)}, Owner: "holder", TTL: time.Hour}) // heartbeats are not the matter here
 		check(err)
 	}
 	fmt.Println("holding")

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -26,7 +26,7 @@ func (b *bench) scale() {
 		for j := range batch {
 			keys = append(keys, fmt.Sprintf("key-%05d", i+j))
 		}
-		_, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", i)})
+		_, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", i)})
 		check(err)
 	}
 	start := time.Now()
@@ -41,7 +41,7 @@ func (b *bench) stampede() {
 	const waiters = 1000
 	c := &counting{Store: memstore.New()}
 	st := store.New(c)
-	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder"})
+	g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{"key"}, Owner: "holder"})
 	check(err)
 	wctx, cancel := context.WithCancel(ctx)
 	granted := make(chan string, waiters)
@@ -49,13 +49,13 @@ func (b *bench) stampede() {
 	for i := range waiters {
 		wg.Go(func() {
 			owner := fmt.Sprint("waiter-", i)
-			if g, err := lock.Acquire(wctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: owner, Wait: time.Hour}); err == nil {
+			if g, err := lease.Acquire(wctx, st, lease.AcquireRequest{Keys: []string{"key"}, Owner: owner, Wait: time.Hour}); err == nil {
 				granted <- g.LeaseID
 			}
 		})
 	}
 	for {
-		s, err := lock.Show(ctx, st, "key")
+		s, err := lease.Show(ctx, st, "key")
 		check(err)
 		if len(s.Waiters) == waiters {
 			break
@@ -64,7 +64,7 @@ func (b *bench) stampede() {
 	}
 	time.Sleep(500 * time.Millisecond)
 	before := c.calls.Load()
-	_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
+	_, err = lease.Release(ctx, st, lease.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
 	check(err)
 	<-granted
 	time.Sleep(200 * time.Millisecond)

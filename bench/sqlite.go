@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/sqlitestore"
@@ -62,9 +62,9 @@ func (b *bench) raw(dir string) float64 {
 }
 
 func pair(st *store.Store, owner, key string) {
-	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{key}, Owner: owner})
+	g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{key}, Owner: owner})
 	check(err)
-	_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}, Lease: g.LeaseID})
+	_, err = lease.Release(ctx, st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}, Lease: g.LeaseID})
 	check(err)
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -83,7 +83,7 @@ func (b *bench) claims(path string, workers int) (rate float64, faults int) {
 func claimWorker(path, owner string) {
 	st := store.New(open(path))
 	measure(func() error {
-		got, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: owner}})
+		got, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: owner}})
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (b *bench) runners() {
 		check(cmd.Run())
 	})
 	took := time.Since(start)
-	h, err := lock.History(ctx, st, lock.HistoryRequest{})
+	h, err := lease.History(ctx, st, lease.HistoryRequest{})
 	check(err)
 	done, claimed := map[string]int{}, map[string]int{}
 	for _, e := range h.Events {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -59,8 +59,8 @@ func startWaiter(st *store.Store, kind, place string) *waiter {
 }
 
 // block takes the key and returns when the waiter waits for it.
-func (w *waiter) block() lock.Grant {
-	g, err := lock.Acquire(ctx, w.st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
+func (w *waiter) block() lease.Grant {
+	g, err := lease.Acquire(ctx, w.st, lease.AcquireRequest{Keys: []string{"key"}, Owner: "holder", Wait: time.Minute})
 	check(err)
 	fmt.Fprintln(w.in, "wait")
 	queued(w.st)
@@ -73,7 +73,7 @@ func (w *waiter) delays() (p50, p99 time.Duration) {
 	for range 200 {
 		g := w.block()
 		began := monotonic()
-		_, err := lock.Release(ctx, w.st, lock.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
+		_, err := lease.Release(ctx, w.st, lease.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
 		check(err)
 		w.lines.Scan()
 		granted, err := strconv.ParseInt(w.lines.Text(), 10, 64)
@@ -91,7 +91,7 @@ func (w *waiter) end() {
 // queued returns when someone waits for the key.
 func queued(st *store.Store) {
 	for {
-		s, err := lock.Show(ctx, st, "key")
+		s, err := lease.Show(ctx, st, "key")
 		check(err)
 		if len(s.Waiters) > 0 {
 			time.Sleep(5 * time.Millisecond) // until it sleeps
@@ -105,10 +105,10 @@ func waitWorker(path string) { serveWaits(store.New(open(path))) }
 // serveWaits waits for the key whenever it is told to, and says when it got it.
 func serveWaits(st *store.Store) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"key"}, Owner: "waiter", Wait: time.Minute})
+		g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{"key"}, Owner: "waiter", Wait: time.Minute})
 		check(err)
 		fmt.Println(int64(monotonic()))
-		_, err = lock.Release(ctx, st, lock.ReleaseRequest{Owner: "waiter", Lease: g.LeaseID})
+		_, err = lease.Release(ctx, st, lease.ReleaseRequest{Owner: "waiter", Lease: g.LeaseID})
 		check(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
@@ -35,13 +34,13 @@ func ExampleLocker_WithLock() {
 func ExampleLocker_Acquire() {
 	ctx, st := context.Background(), store.New(memstore.New())
 
-	lease, err := lock.New(st, &lock.Options{Owner: "ci-7", Wait: time.Minute}).Acquire(ctx, "deploy")
+	held, err := lock.New(st, &lock.Options{Owner: "ci-7", Wait: time.Minute}).Acquire(ctx, "deploy")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("deploying as", lease.Owner()[:5])
-	fmt.Println(lease.Release(ctx))
+	fmt.Println("deploying as", held.Owner()[:5])
+	fmt.Println(held.Release(ctx))
 	// Output:
 	// deploying as ci-7/
 	// <nil>
@@ -50,13 +49,13 @@ func ExampleLocker_Acquire() {
 // Not waiting: who holds it, and since when, is in the error.
 func ExampleLocker_TryAcquire() {
 	ctx, st := context.Background(), store.New(memstore.New())
-	lease, _ := lock.New(st, &lock.Options{Owner: "ci-7", Reason: "release 1.4"}).Acquire(ctx, "deploy")
-	defer lease.Release(ctx)
+	held, _ := lock.New(st, &lock.Options{Owner: "ci-7", Reason: "release 1.4"}).Acquire(ctx, "deploy")
+	defer held.Release(ctx)
 
 	_, err := lock.New(st, &lock.Options{Owner: "ci-8"}).TryAcquire(ctx, "deploy")
-	var held *lock.HeldError
-	if errors.As(err, &held) {
-		fmt.Println(held.Key, "is held for", held.Reason)
+	var refused *lock.HeldError
+	if errors.As(err, &refused) {
+		fmt.Println(refused.Key, "is held for", refused.Reason)
 	}
 	// Output: deploy is held for release 1.4
 }
@@ -66,9 +65,9 @@ func ExampleLocker_IsLocked() {
 	locker := lock.New(st, nil)
 
 	before, _ := locker.IsLocked(ctx, "deploy")
-	lease, _ := locker.Acquire(ctx, "deploy")
+	held, _ := locker.Acquire(ctx, "deploy")
 	during, _ := locker.IsLocked(ctx, "deploy")
-	_ = lease.Release(ctx)
+	_ = held.Release(ctx)
 	after, _ := locker.IsLocked(ctx, "deploy")
 
 	fmt.Println(before, during, after)
@@ -88,51 +87,4 @@ func ExampleLease_Token() {
 
 	fmt.Println(second.Token() > first.Token())
 	// Output: true
-}
-
-// A write that counts only while the lock is at its token, in one commit: a
-// holder that slept through the end of its lease cannot do harm.
-func ExampleFence() {
-	ctx, st := context.Background(), store.New(memstore.New())
-	write := func(token int64, text string) error {
-		_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
-			if err := lock.Fence(tx, "report", token); err != nil {
-				return err
-			}
-			return tx.Put("text/report", map[string]string{"text": text})
-		})
-		return err
-	}
-
-	old, _ := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"report"}, Owner: "sleepy"})
-	_, _ = lock.Break(ctx, st, lock.BreakRequest{Keys: []string{"report"}, By: "admin", Reason: "it sleeps"})
-	now, _ := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"report"}, Owner: "awake"})
-
-	fmt.Println(write(now.Token, "fresh"))
-	fmt.Println(errors.Is(write(old.Token, "stale"), lock.ErrLost))
-	// Output:
-	// <nil>
-	// true
-}
-
-// One request for a lock that outlives this process: it ends with its ttl, or
-// when it is released, from here or from elsewhere.
-func ExampleAcquire() {
-	ctx, st := context.Background(), store.New(memstore.New())
-
-	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{
-		Keys: []string{"1.0-parse-tokens"}, Owner: "claude:5f1c", TTL: time.Hour, Reason: "rewrite the lexer",
-	})
-	fmt.Println(g.Keys[0].Key, err)
-
-	// The same owner, and its children, may use it again.
-	again, _ := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"1.0-parse-tokens"}, Owner: "claude:5f1c/reviewer"})
-	fmt.Println(again.Keys[0].Reentrant, again.Token == g.Token)
-
-	out, _ := lock.Release(ctx, st, lock.ReleaseRequest{Owner: "claude:5f1c", All: true})
-	fmt.Println(len(out.Released))
-	// Output:
-	// 1.0-parse-tokens <nil>
-	// true true
-	// 1
 }

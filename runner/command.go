@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // The codes that shells give to a command that did not run.
@@ -26,9 +26,9 @@ const (
 func (o *Options) check() (path string, err error) {
 	switch {
 	case o.Grace < 0:
-		return "", &lock.InvalidError{What: "grace " + o.Grace.String(), Rule: "must not be negative"}
+		return "", &lease.InvalidError{What: "grace " + o.Grace.String(), Rule: "must not be negative"}
 	case o.Acquire.DryRun:
-		return "", &lock.InvalidError{What: "dry run", Rule: "cannot run a command"}
+		return "", &lease.InvalidError{What: "dry run", Rule: "cannot run a command"}
 	case o.Command == nil && o.Claim != nil:
 		return "", nil
 	}
@@ -38,7 +38,7 @@ func (o *Options) check() (path string, err error) {
 // find looks for the program.
 func (o *Options) find() (path string, err error) {
 	if len(o.Command) == 0 || o.Command[0] == "" {
-		return "", &lock.InvalidError{What: "command", Rule: "must not be empty"}
+		return "", &lease.InvalidError{What: "command", Rule: "must not be empty"}
 	}
 	name := o.Command[0]
 	if o.Dir != "" {
@@ -84,7 +84,7 @@ func reason(err error) string {
 // environment is what the command sees: what it was given, and its lease.
 // Of the keys only those it was started for: the section of a task is taken
 // with it, but nobody asked. What a claim adds wins.
-func environment(base, asked []string, g lock.Grant, more []string) []string {
+func environment(base, asked []string, g lease.Grant, more []string) []string {
 	if base == nil {
 		base = os.Environ()
 	}
@@ -92,7 +92,7 @@ func environment(base, asked []string, g lock.Grant, more []string) []string {
 	token := int64(0)
 	for _, k := range g.Keys {
 		name := cmp.Or(k.Name, k.Key)
-		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lock.CheckKey(a); return key == name }) {
+		if slices.ContainsFunc(asked, func(a string) bool { key, _ := lease.CheckKey(a); return key == name }) {
 			keys, leases, token = append(keys, k.Key), append(leases, k.Lease), max(token, k.Token)
 			names = append(names, name)
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -16,7 +16,7 @@ import (
 func ExampleRun() {
 	st := store.New(memstore.New())
 	res, err := runner.Run(context.Background(), st, runner.Options{
-		Acquire: lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "ci:7"},
+		Acquire: lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "ci:7"},
 		Command: []string{"sh", "-c", "echo holding $TASKLOCK_KEY; exit 3"},
 		Stdout:  os.Stdout,
 	})

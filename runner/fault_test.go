@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,12 +52,12 @@ func TestWrapperKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	var g lock.Grant
+	var g lease.Grant
 	eventually(t, "the next one is served", func() bool {
-		g, err = lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
+		g, err = lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
 		return err == nil
 	})
-	if len(g.TookOver) != 1 || g.TookOver[0].Why != lock.Dead {
+	if len(g.TookOver) != 1 || g.TookOver[0].Why != lease.Dead {
 		t.Errorf("%+v", g)
 	}
 }
@@ -87,7 +87,7 @@ func groupKeepsTheLock(t *testing.T) (refused int) {
 	m := meet(t, dir)
 	w.signal(syscall.SIGKILL)
 	eventually(t, "the next one is served", func() bool {
-		_, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
+		_, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
 		if err != nil {
 			refused++
 		}
@@ -107,19 +107,19 @@ func TestWrapperKilledWhileWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	g, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"})
+	g, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mark := filepath.Join(t.TempDir(), "ran")
 	w := prepare(t, config{Store: db, Wait: time.Minute, Command: []string{"touch", mark}}).run()
 	eventually(t, "a waiter", func() bool {
-		c, err := lock.Check(context.Background(), st, lock.CheckRequest{Key: "deploy"})
+		c, err := lease.Check(context.Background(), st, lease.CheckRequest{Key: "deploy"})
 		return err == nil && c.Lock != nil && c.Lock.Waiters == 1
 	})
 	w.signal(syscall.SIGKILL)
 	<-w.ended
-	if _, err := lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: "other", Lease: g.LeaseID}); err != nil {
+	if _, err := lease.Release(context.Background(), st, lease.ReleaseRequest{Owner: "other", Lease: g.LeaseID}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(200 * time.Millisecond)
@@ -128,7 +128,7 @@ func TestWrapperKilledWhileWaiting(t *testing.T) {
 	}
 	// Its ticket is as dead as it is.
 	eventually(t, "the next one is served", func() bool {
-		_, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
+		_, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next"})
 		return err == nil
 	})
 }
@@ -182,7 +182,7 @@ func TestWrapperStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "next", Wait: 2 * patience}); err != nil {
+	if _, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next", Wait: 2 * patience}); err != nil {
 		t.Fatal(err)
 	}
 	if !m.dead() {
@@ -260,7 +260,7 @@ func TestGroupStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+	if _, err := lease.Break(context.Background(), st, lease.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "end of the whole family", m.dead)

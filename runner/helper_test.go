@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -88,7 +88,7 @@ func wrapperMain(raw string) int {
 	st, err := openStore(c.Store)
 	must(err)
 	o := runner.Options{
-		Acquire: lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "tester", TTL: c.TTL, Wait: c.Wait},
+		Acquire: lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "tester", TTL: c.TTL, Wait: c.Wait},
 		Command: c.Command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Forward: true,
 		Guardian: guardianCommand(),
 	}

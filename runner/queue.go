@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -41,7 +41,7 @@ type WorkOptions struct {
 	Max     int           // stop after so many runs of the command; 0: no bound
 	Wait    bool          // stay when nothing is ready; else return
 	Retries int           // a task whose command fails goes back so many times, then it is failed
-	TTL     time.Duration // of the leases; 0: that of lock.Near
+	TTL     time.Duration // of the leases; 0: that of lease.Near
 	MaxHold time.Duration // a command that runs longer is stopped, which counts as failed; 0: no bound
 
 	// Grace is how long the task in hand may go on once the runner is to
@@ -133,9 +133,9 @@ type worker struct {
 	halt    context.CancelCauseFunc
 	present presence
 
-	section *lock.Lease // kept from task to task
-	in      string      // its name
-	fresh   bool        // nothing was found in it yet
+	section *lease.Lease // kept from task to task
+	in      string       // its name
+	fresh   bool         // nothing was found in it yet
 	runs    int
 	idling  bool
 	wants   *task.Closed // the section that is waited for, and why
@@ -154,28 +154,28 @@ const defaultGrace = 10 * time.Second
 
 func newWorker(st *store.Store, o WorkOptions) (*worker, error) {
 	if o.Name == "" {
-		o.Name = "r-" + lock.NewID()[:6]
+		o.Name = "r-" + lease.NewID()[:6]
 	}
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
 	if o.TTL == 0 {
-		o.TTL = lock.Near.Attached
+		o.TTL = lease.Near.Attached
 	}
-	if _, err := lock.CheckKey(o.Name); err != nil || strings.Contains(o.Name, "/") {
-		return nil, &lock.InvalidError{What: "name of a runner", Rule: "must be visible text without '/'"}
+	if _, err := lease.CheckKey(o.Name); err != nil || strings.Contains(o.Name, "/") {
+		return nil, &lease.InvalidError{What: "name of a runner", Rule: "must be visible text without '/'"}
 	}
 	switch {
 	case o.Max < 0 || o.Retries < 0:
-		return nil, &lock.InvalidError{What: "number of tasks or retries", Rule: "must not be negative"}
+		return nil, &lease.InvalidError{What: "number of tasks or retries", Rule: "must not be negative"}
 	case o.MaxHold < 0 || o.Grace < 0:
-		return nil, &lock.InvalidError{What: "max hold or grace", Rule: "must not be negative"}
+		return nil, &lease.InvalidError{What: "max hold or grace", Rule: "must not be negative"}
 	}
 	if _, err := (&Options{Command: o.Command, Dir: o.Dir}).check(); err != nil {
 		return nil, err
 	}
 	w := &worker{st: st, o: o, owner: o.Owner + "/" + o.Name}
-	return w, errors.Join(lock.CheckOwner(w.owner), lock.CheckTTL(o.TTL))
+	return w, errors.Join(lease.CheckOwner(w.owner), lease.CheckTTL(o.TTL))
 }
 
 // stoppable derives the two ways to stop from ctx and the signals.
@@ -284,8 +284,8 @@ func (w *worker) say(e Event, format string, args ...any) {
 
 // enter takes a section for as long as there is something to do in it.
 func (w *worker) enter(ctx context.Context, section string) error {
-	key := string(lock.Section) + ":" + section
-	lease, err := lock.Hold(context.WithoutCancel(ctx), w.st, lock.AcquireRequest{
+	key := string(lease.Section) + ":" + section
+	lease, err := lease.Hold(context.WithoutCancel(ctx), w.st, lease.AcquireRequest{
 		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
 	})
 	if err != nil {
@@ -307,9 +307,9 @@ func (w *worker) leaveSection(format string, args ...any) {
 	w.section = nil
 }
 
-func (w *worker) tookOver(e Event, t lock.TakenOver) {
+func (w *worker) tookOver(e Event, t lease.TakenOver) {
 	e.Event = "took over"
-	if t.Why == lock.Dead {
+	if t.Why == lease.Dead {
 		w.say(e, "Lock exists but its holder is dead (%s)", runnerOf(t.Owner, w.o.Owner))
 	} else {
 		w.say(e, "Lock exists but expired (held by %s)", runnerOf(t.Owner, w.o.Owner))
@@ -321,7 +321,7 @@ func (w *worker) tookOver(e Event, t lock.TakenOver) {
 const sessionPrefix = "runner:"
 
 // holderName is what people call whoever has a lock.
-func holderName(l lock.Info) string {
+func holderName(l lease.Info) string {
 	if name, ok := strings.CutPrefix(l.Session, sessionPrefix); ok {
 		return name
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -29,7 +29,7 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 			return false, nil
 		}
 		_, err := task.Next(w.soft, w.st, task.NextRequest{
-			Section: w.o.Section, Label: w.o.Label, Acquire: lock.AcquireRequest{Owner: w.owner},
+			Section: w.o.Section, Label: w.o.Label, Acquire: lease.AcquireRequest{Owner: w.owner},
 		})
 		switch {
 		case w.soft.Err() != nil:
@@ -91,8 +91,8 @@ func (w *worker) wanted(none *task.NothingReadyError) {
 	w.wants = &now
 }
 
-func (w *worker) stillLocked(l lock.Info) bool {
-	c, err := lock.Check(context.WithoutCancel(w.soft), w.st, lock.CheckRequest{Key: l.Key})
+func (w *worker) stillLocked(l lease.Info) bool {
+	c, err := lease.Check(context.WithoutCancel(w.soft), w.st, lease.CheckRequest{Key: l.Key})
 	return err == nil && c.Locked && c.Lock.Token == l.Token
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -54,7 +54,7 @@ func (e *RunningError) Error() string {
 
 // register writes the record, and deletes those of runners that are gone.
 func (w *worker) register(ctx context.Context) error {
-	w.present.name, w.present.id = w.o.Name, lock.NewID()
+	w.present.name, w.present.id = w.o.Name, lease.NewID()
 	rev, err := w.st.Update(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
 		if err := sweep(tx); err != nil {
 			return err
@@ -201,7 +201,7 @@ func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	for i := range out.Runners {
 		r := &out.Runners[i]
 		for _, t := range working.Tasks {
-			if lock.Uses(t.ClaimedBy, r.Owner) {
+			if lease.Uses(t.ClaimedBy, r.Owner) {
 				r.Tasks = append(r.Tasks, t.Task)
 			}
 		}
@@ -240,7 +240,7 @@ type StopResult struct {
 }
 
 // Stop asks runners to stop; they do so in their own time. One that is named
-// and does not run is a [lock.ErrNotFound].
+// and does not run is a [lease.ErrNotFound].
 func Stop(ctx context.Context, st *store.Store, r StopRequest) (StopResult, error) {
 	out := StopResult{}
 	err := tell(ctx, st, r.Name, r.DryRun, &out.Asked, func(rec *runnerRecord) { rec.StopBy = r.By })
@@ -307,10 +307,10 @@ func Wakeup(ctx context.Context, st *store.Store, r WakeupRequest) (WakeupResult
 		_, err := task.Do(ctx, st, task.DoRequest{
 			Verb: task.Unclaim, Tasks: []string{t.ID}, Owner: r.By, Reason: "its holder is " + string(t.Lock.State), DryRun: r.DryRun,
 		})
-		var owner *lock.OwnerError
+		var owner *lease.OwnerError
 		var state *task.StateError
 		switch {
-		case errors.As(err, &owner), errors.As(err, &state), errors.Is(err, lock.ErrNotFound), errors.Is(err, lock.ErrLost):
+		case errors.As(err, &owner), errors.As(err, &state), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrLost):
 			continue // someone was faster
 		case err != nil:
 			return out, err

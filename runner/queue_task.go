@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -21,7 +21,7 @@ import (
 type job struct {
 	w     *worker
 	task  task.Task
-	lease *lock.Lease // nil: nothing was claimed
+	lease *lease.Lease // nil: nothing was claimed
 	token int64
 	input *lateReader
 	out   *tail
@@ -40,7 +40,7 @@ func (w *worker) next() error {
 	defer abort(nil)
 	j := &job{w: w, abort: abort}
 	o := Options{
-		Acquire: lock.AcquireRequest{Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name},
+		Acquire: lease.AcquireRequest{Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name},
 		Claim:   j.claim,
 		Command: w.o.Command, Dir: w.o.Dir, Env: w.o.Env, Stdout: w.o.Stdout, Stderr: w.o.Stderr,
 		Guardian: w.o.Guardian,
@@ -65,7 +65,7 @@ func (w *worker) next() error {
 }
 
 // claim takes the next task, and its section before it.
-func (j *job) claim(ctx context.Context, r lock.AcquireRequest) (Claim, error) {
+func (j *job) claim(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
 	c, err := j.take(ctx, r)
 	if err != nil {
 		j.input.open(nil) // somebody may be reading
@@ -73,7 +73,7 @@ func (j *job) claim(ctx context.Context, r lock.AcquireRequest) (Claim, error) {
 	return c, err
 }
 
-func (j *job) take(ctx context.Context, r lock.AcquireRequest) (Claim, error) {
+func (j *job) take(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
 	w := j.w
 	for tries := 0; ; tries++ {
 		if w.soft.Err() != nil {
@@ -90,15 +90,15 @@ func (j *job) take(ctx context.Context, r lock.AcquireRequest) (Claim, error) {
 		if again {
 			w.say(Event{Event: "checking", Section: w.in}, "Checking for next task in %s...", w.in)
 		}
-		t, lease, err := task.HoldNext(ctx, w.st, req)
+		t, held, err := task.HoldNext(ctx, w.st, req)
 		var outside *task.SectionError
 		if errors.As(err, &outside) {
 			err = w.enter(ctx, outside.Section)
-			var held *lock.HeldError
-			if errors.As(err, &held) && tries > 0 {
+			var refused *lease.HeldError
+			if errors.As(err, &refused) && tries > 0 {
 				return Claim{}, &task.NothingReadyError{} // others queue for it
 			}
-			if err == nil || errors.As(err, &held) {
+			if err == nil || errors.As(err, &refused) {
 				continue
 			}
 		}
@@ -106,15 +106,15 @@ func (j *job) take(ctx context.Context, r lock.AcquireRequest) (Claim, error) {
 			return Claim{}, err
 		}
 		w.fresh, w.idling, w.wants = false, false, nil
-		j.took(t, lease, again)
-		return Claim{Lease: lease, Args: j.args(), Env: j.env(), Finish: j.finish}, nil
+		j.took(t, held, again)
+		return Claim{Lease: held, Args: j.args(), Env: j.env(), Finish: j.finish}, nil
 	}
 }
 
 // took notes what was claimed.
-func (j *job) took(t task.Task, lease *lock.Lease, again bool) {
-	j.task, j.lease = t, lease
-	for _, k := range lease.Grant().Keys {
+func (j *job) took(t task.Task, held *lease.Lease, again bool) {
+	j.task, j.lease = t, held
+	for _, k := range held.Grant().Keys {
 		if k.Key == t.ID {
 			j.token = k.Token
 		}
@@ -127,7 +127,7 @@ func (j *job) took(t task.Task, lease *lock.Lease, again bool) {
 	default:
 		j.say("starting", "Starting %q", t.Title)
 	}
-	for _, o := range lease.Grant().TookOver {
+	for _, o := range held.Grant().TookOver {
 		j.w.tookOver(j.event(""), o)
 	}
 	j.say("acquired", "Acquired lock on %s (%s, token %d)", t.Title, t.ID, j.token)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -64,7 +64,7 @@ func statusOf(t *testing.T, st *store.Store, id string) task.Info {
 // by the order of sections, and goes on to tasks without one.
 func TestWorkGoesElsewhere(t *testing.T) {
 	st := queue(t, task.New{Title: "a", Section: "A"}, task.New{Title: "b", Section: "B"}, task.New{Title: "c"}, task.New{Title: "d", Section: "B"})
-	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:A"}, Owner: "other"}); err != nil {
+	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:A"}, Owner: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func TestWorkGoesElsewhere(t *testing.T) {
 	if i := statusOf(t, st, "t1"); i.Status != task.Pending || i.Attempts != 0 {
 		t.Errorf("a is %s after %d attempts", i.Status, i.Attempts)
 	}
-	out, err := lock.List(t.Context(), st, lock.ListRequest{Owner: "me"})
+	out, err := lease.List(t.Context(), st, lease.ListRequest{Owner: "me"})
 	if err != nil || len(out.Locks) > 0 {
 		t.Errorf("left behind: %v, %v", out.Locks, err)
 	}
@@ -112,7 +112,7 @@ func TestWorkEndsAtOnce(t *testing.T) {
 		{Owner: "me", Command: []string{"true"}, Retries: -1},
 		{Owner: "me", Command: []string{"true"}, TTL: 1},
 	} {
-		var invalid *lock.InvalidError
+		var invalid *lease.InvalidError
 		if _, err := runner.Work(t.Context(), st, o); !errors.As(err, &invalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -162,31 +162,31 @@ func TestSectionOfTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "me/R", Process: p}); err != nil {
+	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "me/R", Process: p}); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := task.ClaimTasks(t.Context(), st, task.ClaimRequest{Tasks: []string{"t1"}, Acquire: lock.AcquireRequest{Owner: "me/R/x", Process: host.Self()}})
+	claim, err := task.ClaimTasks(t.Context(), st, task.ClaimRequest{Tasks: []string{"t1"}, Acquire: lease.AcquireRequest{Owner: "me/R/x", Process: host.Self()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = dead.Process.Kill()
 	_ = dead.Wait()
-	held := &lock.HeldError{}
+	held := &lease.HeldError{}
 	take := func() error {
-		_, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other"})
+		_, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "other"})
 		return err
 	}
 	if err := take(); !errors.As(err, &held) {
 		t.Errorf("the section was taken while its task is worked on: %v", err)
 	}
-	if out, err := lock.Cleanup(t.Context(), st, lock.CleanupRequest{By: "other"}); err != nil || len(out.Freed) > 0 {
+	if out, err := lease.Cleanup(t.Context(), st, lease.CleanupRequest{By: "other"}); err != nil || len(out.Freed) > 0 {
 		t.Errorf("cleanup freed %v, %v", out.Freed, err)
 	}
 	go func() {
 		time.Sleep(50 * time.Millisecond)
-		_, _ = lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: "me/R/x", Lease: claim.Grant.LeaseID})
+		_, _ = lease.Release(context.Background(), st, lease.ReleaseRequest{Owner: "me/R/x", Lease: claim.Grant.LeaseID})
 	}()
-	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience}); err != nil {
+	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience}); err != nil {
 		t.Fatal(err)
 	}
 }

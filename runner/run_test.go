@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -28,7 +28,7 @@ func keepers(t *testing.T, test func(t *testing.T, guardian []string)) {
 
 func options(guardian, command []string) runner.Options {
 	return runner.Options{
-		Acquire:  lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "tester", TTL: 30 * time.Second},
+		Acquire:  lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "tester", TTL: 30 * time.Second},
 		Command:  command,
 		Guardian: guardian,
 	}
@@ -77,7 +77,7 @@ func TestExitCodes(t *testing.T) {
 				if failed := errors.As(err, &start); failed == c.started {
 					t.Errorf("error %v", err)
 				}
-				h, err := lock.History(context.Background(), st, lock.HistoryRequest{})
+				h, err := lease.History(context.Background(), st, lease.HistoryRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func TestExitCodes(t *testing.T) {
 
 func free(t *testing.T, st *store.Store) {
 	t.Helper()
-	c, err := lock.Check(context.Background(), st, lock.CheckRequest{Key: "deploy"})
+	c, err := lease.Check(context.Background(), st, lease.CheckRequest{Key: "deploy"})
 	if err != nil || c.Locked {
 		t.Errorf("still locked: %+v, %v", c.Lock, err)
 	}
@@ -107,7 +107,7 @@ func TestBadOptions(t *testing.T) {
 	} {
 		o := options(guardianCommand(), []string{"true"})
 		change(&o)
-		var invalid *lock.InvalidError
+		var invalid *lease.InvalidError
 		if res, err := runner.Run(context.Background(), memory(), o); !errors.As(err, &invalid) || res.ExitCode != -1 {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
@@ -122,12 +122,12 @@ func TestBadOptions(t *testing.T) {
 func TestHeldPassesThrough(t *testing.T) {
 	keepers(t, func(t *testing.T, guardian []string) {
 		st := memory()
-		if _, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"}); err != nil {
+		if _, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"}); err != nil {
 			t.Fatal(err)
 		}
 		mark := filepath.Join(t.TempDir(), "ran")
 		res, err := runner.Run(context.Background(), st, options(guardian, []string{"touch", mark}))
-		var held *lock.HeldError
+		var held *lease.HeldError
 		if !errors.As(err, &held) || held.Owner != "other" || res.ExitCode != -1 {
 			t.Errorf("%+v, %v", res, err)
 		}
@@ -159,8 +159,8 @@ func TestEnvironment(t *testing.T) {
 		o := options(guardian, command)
 		o.Acquire.Keys = []string{"deploy", "a key"}
 		o.Env = []string{"PATH=" + os.Getenv("PATH"), "TASKLOCK_STORE=here", "TASKLOCK_TOKEN=old", "OTHER=x"}
-		var granted lock.Grant
-		o.Holding = func(g lock.Grant) { granted = g }
+		var granted lease.Grant
+		o.Holding = func(g lease.Grant) { granted = g }
 		ctx := context.Background()
 		done := start(t, ctx, st, o)
 		env := map[string]string{}
@@ -179,7 +179,7 @@ func TestEnvironment(t *testing.T) {
 			}
 			env[k] = v
 		}
-		held, err := lock.Check(ctx, st, lock.CheckRequest{Key: "deploy"})
+		held, err := lease.Check(ctx, st, lease.CheckRequest{Key: "deploy"})
 		if err != nil || !held.Locked {
 			t.Fatal(held, err)
 		}
@@ -195,11 +195,11 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("holder %q is not a child of its own", owner)
 		}
 		inside := env["TASKLOCK_OWNER"]
-		var refused *lock.OwnerError
-		if _, err := lock.Release(ctx, st, lock.ReleaseRequest{Owner: inside, Keys: []string{"deploy"}}); !errors.As(err, &refused) {
+		var refused *lease.OwnerError
+		if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: inside, Keys: []string{"deploy"}}); !errors.As(err, &refused) {
 			t.Errorf("release from inside: %v", err)
 		}
-		g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Owner: inside, Keys: []string{"deploy"}})
+		g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Owner: inside, Keys: []string{"deploy"}})
 		if err != nil || !g.Keys[0].Reentrant {
 			t.Errorf("use from inside: %+v, %v", g, err)
 		}

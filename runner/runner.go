@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -20,11 +20,11 @@ import (
 type Options struct {
 	// Acquire says what to hold. The holder is a child of its Owner. Process
 	// and Group are filled in.
-	Acquire lock.AcquireRequest
+	Acquire lease.AcquireRequest
 
-	// Claim, if set, takes the place of lock.Hold with Acquire, Process and
+	// Claim, if set, takes the place of lease.Hold with Acquire, Process and
 	// Group filled in: it may choose the keys.
-	Claim func(ctx context.Context, r lock.AcquireRequest) (Claim, error)
+	Claim func(ctx context.Context, r lease.AcquireRequest) (Claim, error)
 
 	Command []string // the program and its arguments; none: the claim has one
 	Dir     string   // empty: where we are
@@ -36,7 +36,7 @@ type Options struct {
 	Stdout, Stderr io.Writer
 
 	// Grace is the time between TERM and KILL. It is never longer than
-	// lock.Window allows, which is also what 0 means.
+	// lease.Window allows, which is also what 0 means.
 	Grace time.Duration
 
 	// Forward takes the signals of this process: while the lease is waited
@@ -50,7 +50,7 @@ type Options struct {
 
 	// Holding, if set, is called once the lease is there, before the command
 	// starts and has the terminal.
-	Holding func(lock.Grant)
+	Holding func(lease.Grant)
 
 	// Log is told about each step, for people. May be nil.
 	Log func(format string, args ...any)
@@ -58,7 +58,7 @@ type Options struct {
 
 // Claim is a lease together with what the command is to know about it.
 type Claim struct {
-	Lease *lock.Lease
+	Lease *lease.Lease
 	Args  []string // of the command, instead of those in Options; nil: those
 	Env   []string // added to the command's
 
@@ -75,7 +75,7 @@ type Claim struct {
 
 // Result tells how the command ended.
 type Result struct {
-	Grant lock.Grant // zero if nothing was granted
+	Grant lease.Grant // zero if nothing was granted
 
 	// ExitCode is the command's: 128+n when signal n ended it, 126 when it
 	// could not be started, 127 when it was not found, and for a signal that
@@ -83,7 +83,7 @@ type Result struct {
 	ExitCode int
 
 	// Lost is why the lease could not be kept to the end; it is a
-	// lock.ErrLost, and Run returns it as its error. The command is dead.
+	// lease.ErrLost, and Run returns it as its error. The command is dead.
 	Lost error
 }
 
@@ -108,7 +108,7 @@ var ErrGuardian = errors.New("the guardian of the command ended unexpectedly")
 // Run acquires the keys, runs the command while they are held, and releases
 // them when nothing of the command is left.
 //
-// Errors of the acquisition pass through as they are (*lock.HeldError and so
+// Errors of the acquisition pass through as they are (*lease.HeldError and so
 // on), and nothing has run then. A command that does not exist is a
 // [*StartError] without any lock taken. The end of ctx stops the command
 // (TERM, grace, KILL), releases, and returns the cause. An error besides a
@@ -213,9 +213,9 @@ func (s *session) acquire(ctx context.Context, st *store.Store) error {
 }
 
 // claimed takes the lease, by the options' own way if they have one.
-func (s *session) claimed(ctx context.Context, st *store.Store, r lock.AcquireRequest) (err error) {
+func (s *session) claimed(ctx context.Context, st *store.Store, r lease.AcquireRequest) (err error) {
 	if s.o.Claim == nil {
-		s.lease, err = lock.Hold(ctx, st, r)
+		s.lease, err = lease.Hold(ctx, st, r)
 		return err
 	}
 	c, err := s.o.Claim(ctx, r)

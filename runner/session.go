@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // session is one command under one lease, seen from the wrapper.
@@ -17,7 +17,7 @@ type session struct {
 	path   string
 	unfit  error // why the command of the claim cannot be started
 	keeper keeper
-	lease  *lock.Lease
+	lease  *lease.Lease
 	cancel context.CancelCauseFunc // of the lease's context
 
 	env      []string // from the claim
@@ -47,7 +47,7 @@ type window struct {
 
 func (s *session) window() window {
 	ttl := s.lease.TTL()
-	_, grace := lock.Window(ttl)
+	_, grace := lease.Window(ttl)
 	w := window{grace: grace, spare: ttl / 40, look: min(time.Second, ttl/30)}
 	if s.o.Grace > 0 {
 		w.grace = min(w.grace, s.o.Grace)
@@ -98,7 +98,7 @@ func (s *session) start() {
 	w := s.window()
 	s.trusted = now()
 	switch err := s.lease.Err(); {
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		s.lose(err)
 		return
 	case err != nil || s.unfit != nil: // the wait was ended in the moment of the grant
@@ -134,7 +134,7 @@ func (s *session) tell(o order) {
 // errs to safety.
 func (s *session) vouch() {
 	at := now()
-	if err := s.lease.Err(); errors.Is(err, lock.ErrLost) {
+	if err := s.lease.Err(); errors.Is(err, lease.ErrLost) {
 		s.lose(err)
 		return
 	}
@@ -147,7 +147,7 @@ func (s *session) vouch() {
 // lose ends the command because the lease is lost. The more time has passed
 // since the lease was last relied on, the less grace is left.
 func (s *session) lose(err error) {
-	if s.res.Lost != nil || !errors.Is(err, lock.ErrLost) {
+	if s.res.Lost != nil || !errors.Is(err, lease.ErrLost) {
 		return
 	}
 	s.lost(err)
@@ -212,7 +212,7 @@ func (s *session) orphaned() {
 		s.res.ExitCode = 128 + int(syscall.SIGKILL)
 	}
 	if !s.stopping {
-		if err := s.lease.Err(); errors.Is(err, lock.ErrLost) {
+		if err := s.lease.Err(); errors.Is(err, lease.ErrLost) {
 			s.lost(err)
 			return
 		}
@@ -231,7 +231,7 @@ func (s *session) fail(err error) error {
 // finish gives the lease back. Nothing runs under it any more.
 func (s *session) finish(ctx context.Context) (Result, error) {
 	defer s.cancel(nil)
-	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lock.ErrLost) {
+	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lease.ErrLost) {
 		s.lost(cause)
 		return s.res, s.err // its heartbeat has ended and there is nothing to give back
 	}
@@ -268,7 +268,7 @@ func (s *session) released(err error) {
 	switch {
 	case err == nil:
 		s.o.logf("released")
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		s.lost(err)
 	default:
 		s.fail(err)

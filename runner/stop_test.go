@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -52,12 +52,12 @@ func TestSignalEndsTheWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := lock.Acquire(context.Background(), st, lock.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"}); err != nil {
+	if _, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	w := prepare(t, config{Store: db, Wait: time.Minute, Command: []string{"true"}}).run()
 	eventually(t, "a waiter", func() bool {
-		c, err := lock.Check(context.Background(), st, lock.CheckRequest{Key: "deploy"})
+		c, err := lease.Check(context.Background(), st, lease.CheckRequest{Key: "deploy"})
 		return err == nil && c.Lock != nil && c.Lock.Waiters == 1
 	})
 	w.signal(syscall.SIGINT)
@@ -174,11 +174,11 @@ func TestBroken(t *testing.T) {
 		o.Acquire.TTL = 3 * time.Second
 		done := start(t, context.Background(), st, o)
 		child, grandchild := pidIn(t, dir+"/child"), pidIn(t, dir+"/grandchild")
-		if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+		if _, err := lease.Break(context.Background(), st, lease.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		r := <-done
-		if !errors.Is(r.err, lock.ErrLost) || !errors.Is(r.res.Lost, lock.ErrLost) || r.res.ExitCode != 137 {
+		if !errors.Is(r.err, lease.ErrLost) || !errors.Is(r.res.Lost, lease.ErrLost) || r.res.ExitCode != 137 {
 			t.Errorf("%+v", r)
 		}
 		if alive(child) || alive(grandchild) {
@@ -204,10 +204,10 @@ func TestBrokenBeyondTheGroup(t *testing.T) {
 				o.Acquire.TTL, o.Grace = 30*time.Minute, 100*time.Millisecond
 				done := start(t, context.Background(), st, o)
 				child, grandchild := pidIn(t, dir+"/child"), pidIn(t, dir+"/grandchild")
-				if _, err := lock.Break(context.Background(), st, lock.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+				if _, err := lease.Break(context.Background(), st, lease.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
-				if r := <-done; !errors.Is(r.err, lock.ErrLost) || !strings.Contains(r.err.Error(), "broken by admin: test") {
+				if r := <-done; !errors.Is(r.err, lease.ErrLost) || !strings.Contains(r.err.Error(), "broken by admin: test") {
 					t.Errorf("%+v", r)
 				}
 				if alive(child) || alive(grandchild) {
@@ -290,7 +290,7 @@ func TestStoreOutOfReach(t *testing.T) {
 					t.Errorf("worked on for %s after the lease", -left)
 				}
 				t.Logf("ended %s before the lease, Run %s before it", left, end.Sub(r.at))
-				if !errors.Is(r.res.Lost, lock.ErrLost) || r.res.ExitCode != 137 {
+				if !errors.Is(r.res.Lost, lease.ErrLost) || r.res.ExitCode != 137 {
 					t.Errorf("%+v", r)
 				}
 				for _, pid := range pids {

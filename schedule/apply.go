@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -90,7 +90,7 @@ func (r *ApplyRequest) normal() error {
 			return err
 		}
 		if seen[j.Name] {
-			return &lock.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
+			return &lease.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
 		}
 		seen[j.Name] = true
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -128,7 +128,7 @@ func TestRunsAtATime(t *testing.T) {
 		w := newWorldOn(t, store.New(drivertest.NewStrict(t, memstore.New())), Job{Name: "x", Cron: "* * * * * *", Overlap: OverlapAllow})
 		next := func() (claimed, error) {
 			time.Sleep(time.Second)
-			return claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Hour}, lock.AcquireRequest{Owner: "pod-1"})
+			return claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Hour}, lease.AcquireRequest{Owner: "pod-1"})
 		}
 		var all []claimed
 		for range MaxRuns {

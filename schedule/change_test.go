@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -80,7 +80,7 @@ func TestKeepAtAnyPace(t *testing.T) {
 		}
 	}
 	w := newWorld(t, Job{Name: "x", Cron: "@yearly", Keep: 10})
-	_, err := lock.Acquire(t.Context(), w.st, lock.AcquireRequest{Owner: "tester", Keys: []string{"job:x"}, TTL: time.Hour})
+	_, err := lease.Acquire(t.Context(), w.st, lease.AcquireRequest{Owner: "tester", Keys: []string{"job:x"}, TTL: time.Hour})
 	w.must(err)
 	for range 400 {
 		_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
@@ -105,7 +105,7 @@ func (w *world) claim(name string) claimed {
 
 func (w *world) claimDue(name string) claimed {
 	w.t.Helper()
-	c, err := claimNext(w.t.Context(), w.st, candidate{job: name, key: "job:" + name, ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-1"})
+	c, err := claimNext(w.t.Context(), w.st, candidate{job: name, key: "job:" + name, ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-1"})
 	w.must(err)
 	w.t.Cleanup(func() { _ = c.lease.Release(context.Background()) })
 	return c
@@ -122,7 +122,7 @@ func TestFinishAgain(t *testing.T) {
 			t.Errorf("%+v, %v", f, err)
 		}
 	}
-	if _, err := finish(t.Context(), w.st, c, ending{state: Failed}); !errors.Is(err, lock.ErrLost) {
+	if _, err := finish(t.Context(), w.st, c, ending{state: Failed}); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("another end: %v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestLeaseInDoubtIsRetried(t *testing.T) {
 	w := newWorld(t, Job{Name: "x", Cron: "@yearly", OnCrash: CrashRetry, MaxAttempts: 2})
 	for attempt, want := range []State{Claimed, Lost} {
 		c := w.claimAgain("x", attempt)
-		e := (&turn{claimed: c}).verdict(-1, &lock.LostError{Key: c.key, Token: c.fire.Token, Why: "silent"})
+		e := (&turn{claimed: c}).verdict(-1, &lease.LostError{Key: c.key, Token: c.fire.Token, Why: "silent"})
 		_, err := finish(t.Context(), w.st, c, e)
 		w.must(err)
 		if f := w.history("x")[0]; f.State != want || f.Attempt != attempt+1 {
@@ -158,7 +158,7 @@ func TestOverlapIsForbiddenWhileOneRuns(t *testing.T) {
 	_, err = Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
 	w.must(err)
 	var done *settled
-	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-2"})
+	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-2"})
 	if !errors.As(err, &done) || w.history("x")[0].State != Skipped {
 		t.Errorf("%v, %+v", err, w.history("x"))
 	}
@@ -176,7 +176,7 @@ func TestZoneOfANewerProgram(t *testing.T) {
 	})
 	w.must(err)
 	var zone *ZoneError
-	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-1"})
+	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-1"})
 	if !errors.As(err, &zone) || len(w.history("x")) != 0 {
 		t.Errorf("%v, %v", err, w.history("x"))
 	}
@@ -200,7 +200,7 @@ func TestPassOverTheNewest(t *testing.T) {
 		return nil
 	})
 	w.must(err)
-	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-1"})
+	_, err = claimNext(t.Context(), w.st, candidate{job: "x", key: "job:x", ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-1"})
 	if !errors.Is(err, errNothing) {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/fault"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -35,14 +35,14 @@ type claimed struct {
 	fire  Fire
 	job   Job
 	key   string
-	lease *lock.Lease
+	lease *lease.Lease
 	wrote plan // with the claim
 }
 
 // claimNext claims what is to be done next of a job, if anything: the record of
 // the fire time, the next one, and the lock in one commit. What can be decided
 // without a claim (a skip, a loss) is written instead.
-func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.AcquireRequest) (claimed, error) {
+func claimNext(ctx context.Context, st *store.Store, c candidate, r lease.AcquireRequest) (claimed, error) {
 	if fault.Bug("schedule_lock_only") {
 		return lockOnly(ctx, st, c, r)
 	}
@@ -71,7 +71,7 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lock.Acquire
 }
 
 // claimUnder claims, if the key is the right one for it.
-func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r lock.AcquireRequest) (claimed, error) {
+func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r lease.AcquireRequest) (claimed, error) {
 	var s situation
 	var p plan
 	out := claimed{key: key}
@@ -86,7 +86,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 		}
 		return "", nil
 	}
-	r.Then = func(tx *store.Tx, g *lock.Grant) error {
+	r.Then = func(tx *store.Tx, g *lease.Grant) error {
 		fire, err := p.write(tx, s, g)
 		if err == nil {
 			out.fire, out.job, out.wrote = *fire, s.job, p
@@ -94,8 +94,8 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 		return err
 	}
 	var err error
-	var held *lock.HeldError
-	if out.lease, err = lock.Hold(ctx, st, r); errors.As(err, &held) {
+	var held *lease.HeldError
+	if out.lease, err = lease.Hold(ctx, st, r); errors.As(err, &held) {
 		err = errBlocked // it waits for those who stand in line for the key
 	}
 	if err == nil {
@@ -205,10 +205,10 @@ func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, er
 			tx.Affirm()
 			return nil // by an attempt whose answer did not come
 		}
-		if err := lock.Fence(tx, c.key, f.Token); err != nil {
+		if err := lease.Fence(tx, c.key, f.Token); err != nil {
 			return err
 		}
-		if err := lock.WantEnd(tx, c.key); err != nil {
+		if err := lease.WantEnd(tx, c.key); err != nil {
 			return err
 		}
 		if !e.again {
@@ -216,7 +216,7 @@ func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, er
 				return err
 			}
 		}
-		return lock.ReleaseKey(tx, c.key, c.lease.Owner(), "")
+		return lease.ReleaseKey(tx, c.key, c.lease.Owner(), "")
 	})
 	return f, err
 }
@@ -290,7 +290,7 @@ func podOf(owner string) string {
 // lockOnly is a planted bug, and what most schedulers do: whoever gets the lock
 // at the time that its own clock says runs the job. A late pod runs a short job
 // a second time.
-func lockOnly(ctx context.Context, st *store.Store, c candidate, r lock.AcquireRequest) (claimed, error) {
+func lockOnly(ctx context.Context, st *store.Store, c candidate, r lease.AcquireRequest) (claimed, error) {
 	out := claimed{key: lockPrefix + c.job}
 	r.Keys, r.TTL = []string{out.key}, c.ttl
 	err := st.View(ctx, need(c.job), func(tx *store.Tx) error {
@@ -301,7 +301,7 @@ func lockOnly(ctx context.Context, st *store.Store, c candidate, r lock.AcquireR
 	if err != nil {
 		return out, err
 	}
-	if out.lease, err = lock.Hold(ctx, st, r); err != nil {
+	if out.lease, err = lease.Hold(ctx, st, r); err != nil {
 		return out, fmt.Errorf("%w: %w", errNothing, err)
 	}
 	out.fire = Fire{Job: c.job, At: c.at, RunID: runID(c.job, c.at), State: Claimed, Attempt: 1, Lease: out.lease.Grant().LeaseID, Token: out.lease.Token()}

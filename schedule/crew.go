@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -255,7 +255,7 @@ func (p *pod) slot() {
 }
 
 // await waits for a candidate and claims it.
-func (p *pod) await(ctx context.Context, r lock.AcquireRequest) (claimed, error) {
+func (p *pod) await(ctx context.Context, r lease.AcquireRequest) (claimed, error) {
 	var over <-chan time.Time
 	for {
 		if p.spare() {
@@ -302,7 +302,7 @@ func (p *pod) spare() bool {
 }
 
 // attempt claims a candidate that was taken, and says what came of it.
-func (p *pod) attempt(ctx context.Context, c candidate, r lock.AcquireRequest) (claimed, error) {
+func (p *pod) attempt(ctx context.Context, c candidate, r lease.AcquireRequest) (claimed, error) {
 	if p.rest() > 0 {
 		p.put(c)
 		return claimed{}, errRests

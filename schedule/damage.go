@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -161,7 +161,7 @@ func remake(tx *store.Tx, j Job) (dueRecord, error) {
 		r := run{At: f.Value.At, Attempt: f.Value.Attempt, Lease: f.Value.Lease, Key: d.key(f.Value.At)}
 		other := d
 		other.Each = !d.Each // how runs are locked may have changed since
-		lk, err := lock.Look(tx, other.key(r.At))
+		lk, err := lease.Look(tx, other.key(r.At))
 		if err != nil {
 			return d, err
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -26,7 +26,7 @@ func TestDamageStopsOneJob(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			w := newWorld(t, Job{Name: "a", Cron: "@every 1s", Misfire: MisfireOnce}, Job{Name: "b", Cron: "@every 1s", Misfire: MisfireOnce}, Job{Name: "c", Cron: "@every 1s", Misfire: MisfireOnce})
 			w.outage(3 * time.Second)
-			_, err := claimNext(t.Context(), w.st, candidate{job: "b", key: "job:b", ttl: time.Minute}, lock.AcquireRequest{Owner: "elsewhere"})
+			_, err := claimNext(t.Context(), w.st, candidate{job: "b", key: "job:b", ttl: time.Minute}, lease.AcquireRequest{Owner: "elsewhere"})
 			w.must(err)
 			w.spoil(key)
 			var log []string
@@ -100,7 +100,7 @@ func TestRemakeDue(t *testing.T) {
 			}))
 			return due
 		}
-		_, err := claimNext(t.Context(), w.st, candidate{job: "b", key: read().key(*read().At), ttl: time.Minute}, lock.AcquireRequest{Owner: "elsewhere"})
+		_, err := claimNext(t.Context(), w.st, candidate{job: "b", key: read().key(*read().At), ttl: time.Minute}, lease.AcquireRequest{Owner: "elsewhere"})
 		w.must(err)
 		ran := read().Running
 		w.spoil("due/b")
@@ -121,7 +121,7 @@ func TestRemakeDue(t *testing.T) {
 func TestEndWithDamage(t *testing.T) {
 	w := newWorld(t, Job{Name: "b", Cron: "* * * * *", Misfire: MisfireOnce})
 	w.outage(time.Minute)
-	c, err := claimNext(t.Context(), w.st, candidate{job: "b", key: "job:b", ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-1"})
+	c, err := claimNext(t.Context(), w.st, candidate{job: "b", key: "job:b", ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-1"})
 	w.must(err)
 	w.spoil("due/b")
 	_, err = finish(t.Context(), w.st, c, ending{state: Done})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -164,7 +164,7 @@ func (j Job) wrong(err error) error {
 }
 
 func (j Job) check() error {
-	bad := func(what, rule string) error { return &lock.InvalidError{What: what, Rule: rule} }
+	bad := func(what, rule string) error { return &lease.InvalidError{What: what, Rule: rule} }
 	switch {
 	case !slices.Contains([]Misfire{MisfireSkip, MisfireOnce, MisfireAll}, j.Misfire):
 		return bad("misfire "+short(string(j.Misfire)), "must be skip, once or all")
@@ -201,13 +201,13 @@ func (j Job) check() error {
 	if b, err := json.Marshal(j); err != nil || len(b) > maxDefinition {
 		return fmt.Errorf("%w: the definition has more than 48 KB", driver.ErrTooLarge)
 	}
-	return lock.CheckTTL(j.TTL)
+	return lease.CheckTTL(j.TTL)
 }
 
 // CheckName says whether a job may have that name.
 func CheckName(name string) error {
-	bad := &lock.InvalidError{What: "name of a job", Rule: fmt.Sprintf("must be visible text of at most %d bytes without '/' and '@', and not begin with %s", MaxName, lockPrefix)}
-	key, err := lock.CheckKey(lockPrefix + name)
+	bad := &lease.InvalidError{What: "name of a job", Rule: fmt.Sprintf("must be visible text of at most %d bytes without '/' and '@', and not begin with %s", MaxName, lockPrefix)}
+	key, err := lease.CheckKey(lockPrefix + name)
 	if err != nil || name == "" || len(name) > MaxName || strings.ContainsAny(name, "/@") || strings.HasPrefix(name, lockPrefix) || key != lockPrefix+name {
 		return bad
 	}

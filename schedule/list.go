@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -191,7 +191,7 @@ type Stats struct {
 // History returns what became of fire times.
 func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
 	if r.Limit < 0 {
-		return HistoryResult{}, &lock.InvalidError{What: "limit", Rule: "must not be negative"}
+		return HistoryResult{}, &lease.InvalidError{What: "limit", Rule: "must not be negative"}
 	}
 	if r.Job != "" {
 		if err := CheckName(r.Job); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -41,7 +41,7 @@ func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, f
 
 // note writes a line of history, which also is the commit's receipt.
 func note(tx *store.Tx, event, name, by string) error {
-	return lock.Log(tx, lock.Event{Event: "job " + event, Keys: []string{lockPrefix + name}, Owner: by})
+	return lease.Log(tx, lease.Event{Event: "job " + event, Keys: []string{lockPrefix + name}, Owner: by})
 }
 
 // remove deletes a job. What runs goes on; its end is still written.

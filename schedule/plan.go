@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -295,9 +295,9 @@ func look(tx *store.Tx, c candidate) (situation, error) {
 	for _, r := range s.due.Running {
 		keys = append(keys, r.Key)
 	}
-	want := lock.WantPeek
+	want := lease.WantPeek
 	if !s.due.Each {
-		want, keys = lock.WantLook, append(keys, lockPrefix+name)
+		want, keys = lease.WantLook, append(keys, lockPrefix+name)
 	}
 	if err := want(tx, keys...); err != nil {
 		return s, err
@@ -317,9 +317,9 @@ func (s *situation) locks(tx *store.Tx) error {
 			s.dead = append(s.dead, death{run: r, why: "its pod gave it up, or its lock was broken"})
 		case lk.LeaseID != r.Lease:
 			s.dead = append(s.dead, death{run: r, why: "its lock was taken away"})
-		case lk.State == lock.Dead:
+		case lk.State == lease.Dead:
 			s.dead = append(s.dead, death{r, "its pod died", true})
-		case lk.State == lock.Expired:
+		case lk.State == lease.Expired:
 			s.dead = append(s.dead, death{r, "its pod was silent for longer than the ttl", true})
 		case !s.due.Each: // perhaps under a lock of its own, from when runs could overlap
 			s.held = &holder{owner: podOf(lk.Owner), since: lk.AcquiredAt}
@@ -331,8 +331,8 @@ func (s *situation) locks(tx *store.Tx) error {
 		}
 		return nil
 	}
-	lk, err := lock.Look(tx, lockPrefix+s.due.Job)
-	if err == nil && lk != nil && lk.State == lock.Held {
+	lk, err := lease.Look(tx, lockPrefix+s.due.Job)
+	if err == nil && lk != nil && lk.State == lease.Held {
 		s.held = &holder{owner: podOf(lk.Owner), since: lk.AcquiredAt}
 	}
 	return err
@@ -340,19 +340,19 @@ func (s *situation) locks(tx *store.Tx) error {
 
 // run looks at the lock of a run. Where runs may overlap they may be many, and one
 // that goes on is not guarded: its end changes what is due. One that does not is.
-func (s *situation) run(tx *store.Tx, r run) (*lock.Info, error) {
+func (s *situation) run(tx *store.Tx, r run) (*lease.Info, error) {
 	if s.due.Each {
-		lk, err := lock.Peek(tx, r.Key)
-		if err != nil || lk != nil && lk.LeaseID == r.Lease && lk.State == lock.Held {
+		lk, err := lease.Peek(tx, r.Key)
+		if err != nil || lk != nil && lk.LeaseID == r.Lease && lk.State == lease.Held {
 			return lk, err
 		}
 	}
-	return lock.Look(tx, r.Key)
+	return lease.Look(tx, r.Key)
 }
 
 // write carries out a plan. A claim is written with the lease that was granted
 // for it in the same transaction.
-func (p plan) write(tx *store.Tx, s situation, g *lock.Grant) (*Fire, error) {
+func (p plan) write(tx *store.Tx, s situation, g *lease.Grant) (*Fire, error) {
 	for _, d := range p.lost {
 		if err := p.writeLost(tx, s, d, g); err != nil {
 			return nil, err
@@ -400,7 +400,7 @@ func putSkipped(tx *store.Tx, records []Fire) error {
 	return nil
 }
 
-func (p plan) writeClaim(tx *store.Tx, s situation, g *lock.Grant) (Fire, error) {
+func (p plan) writeClaim(tx *store.Tx, s situation, g *lease.Grant) (Fire, error) {
 	c := p.claim
 	before, err := getFire(tx, s.job.Name, c.at)
 	if err != nil {
@@ -420,7 +420,7 @@ func (p plan) writeClaim(tx *store.Tx, s situation, g *lock.Grant) (Fire, error)
 }
 
 // writeLost ends a run of a dead pod, and frees its lock unless g has it now.
-func (p plan) writeLost(tx *store.Tx, s situation, d death, g *lock.Grant) error {
+func (p plan) writeLost(tx *store.Tx, s situation, d death, g *lease.Grant) error {
 	f, err := getFire(tx, s.due.Job, d.run.At)
 	if err != nil {
 		return err
@@ -435,5 +435,5 @@ func (p plan) writeLost(tx *store.Tx, s situation, d death, g *lock.Grant) error
 	if !d.stuck || g != nil && g.Keys[0].Key == d.run.Key {
 		return nil
 	}
-	return lock.ReleaseKey(tx, d.run.Key, "scheduler", d.why)
+	return lease.ReleaseKey(tx, d.run.Key, "scheduler", d.why)
 }

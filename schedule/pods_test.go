@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -236,7 +236,7 @@ func testTakenAway(t *testing.T, pods int) {
 		mu.Unlock()
 		if f.Attempt == 1 {
 			time.Sleep(3 * breath) // the pod sleeps by then
-			_, err := lock.Break(context.Background(), w.st, lock.BreakRequest{Keys: []string{"job:" + f.Job}, By: "tester", Reason: "test"})
+			_, err := lease.Break(context.Background(), w.st, lease.BreakRequest{Keys: []string{"job:" + f.Job}, By: "tester", Reason: "test"})
 			return err
 		}
 		return nil

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -15,7 +15,7 @@ const (
 	jobKind    = "job/"
 	dueKind    = "due/"
 	fireKind   = "fire/"
-	lockPrefix = string(lock.Job) + ":"
+	lockPrefix = string(lease.Job) + ":"
 )
 
 // dueRecord is what a pod must know about a job to sleep: when it fires next,

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -78,7 +78,7 @@ func (w *world) everything(name string, slowly func(func())) {
 		var c claimed
 		var err error
 		slowly(func() {
-			c, err = claimNext(ctx, w.st, candidate{job: name, key: "job:" + name, ttl: time.Minute}, lock.AcquireRequest{Owner: "pod-1"})
+			c, err = claimNext(ctx, w.st, candidate{job: name, key: "job:" + name, ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-1"})
 		})
 		var done *settled
 		switch {

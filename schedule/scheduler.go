@@ -16,7 +16,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -29,7 +29,7 @@ type Scheduler struct {
 }
 
 // Handler does the work of a fire time. Its context ends when the lease is
-// lost, with a cause that is [lock.ErrLost], when the job's MaxRun is over, and
+// lost, with a cause that is [lease.ErrLost], when the job's MaxRun is over, and
 // when the scheduler stops and its grace is over. An error makes the fire
 // failed.
 type Handler func(ctx context.Context, f Fire) error
@@ -150,19 +150,19 @@ func (s *Scheduler) newPod(opt *Options) (*pod, error) {
 	if opt != nil {
 		p.o = *opt
 	}
-	p.o.Pod = orElse(p.o.Pod, fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, lock.NewID()))
+	p.o.Pod = orElse(p.o.Pod, fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, lease.NewID()))
 	p.o.MaxRunning = orElse(p.o.MaxRunning, defaultRunning)
 	p.o.Grace = orElse(p.o.Grace, defaultGrace)
 	switch {
 	case p.o.MaxRunning < 0:
-		return nil, &lock.InvalidError{What: "number of runs at a time", Rule: "must not be negative"}
+		return nil, &lease.InvalidError{What: "number of runs at a time", Rule: "must not be negative"}
 	case p.o.Grace < 0:
-		return nil, &lock.InvalidError{What: "grace " + p.o.Grace.String(), Rule: "must not be negative"}
+		return nil, &lease.InvalidError{What: "grace " + p.o.Grace.String(), Rule: "must not be negative"}
 	case podOf(p.o.Pod) != p.o.Pod:
-		return nil, &lock.InvalidError{What: "name of a pod", Rule: "must not hold '/'"}
+		return nil, &lease.InvalidError{What: "name of a pod", Rule: "must not hold '/'"}
 	}
 	p.crew.init()
-	return p, lock.CheckOwner(p.o.Pod)
+	return p, lease.CheckOwner(p.o.Pod)
 }
 
 // stoppable derives the two ways to stop from ctx and the signals.
@@ -259,7 +259,7 @@ func (p *pod) sleep(v view) {
 	}
 	p.poked = false
 	p.mu.Unlock()
-	if err := lock.Await(ctx, p.st, v.keys, v.sleep, driver.Guard{Key: dueKind, Rev: v.rev}); err != nil && ctx.Err() == nil {
+	if err := lease.Await(ctx, p.st, v.keys, v.sleep, driver.Guard{Key: dueKind, Rev: v.rev}); err != nil && ctx.Err() == nil {
 		p.pause(time.Second)
 	}
 }
@@ -334,7 +334,7 @@ func (p *pod) elsewhere(tx *store.Tx, dues []store.Entry[dueRecord], v *view) er
 		rand.Shuffle(len(v.keys), func(i, j int) { v.keys[i], v.keys[j] = v.keys[j], v.keys[i] })
 		v.keys, v.sleep = v.keys[:maxWatched], time.Second
 	}
-	return lock.WantLook(tx, v.keys...)
+	return lease.WantLook(tx, v.keys...)
 }
 
 // sort tells what can be claimed now from what comes later.
@@ -342,11 +342,11 @@ func (p *pod) sort(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 	now := clock(tx)
 	dead := map[string]bool{}
 	for _, key := range v.keys {
-		lk, err := lock.Look(tx, key)
+		lk, err := lease.Look(tx, key)
 		if err != nil {
 			return err
 		}
-		dead[key] = lk == nil || lk.State != lock.Held
+		dead[key] = lk == nil || lk.State != lease.Held
 	}
 	for _, e := range dues {
 		d := e.Value

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 )
@@ -39,7 +39,7 @@ func (p *pod) turn() (retire bool, err error) {
 	t := &turn{p: p, abort: abort}
 	cmds := p.o.Commands
 	res, err := runner.Run(ctx, p.st, runner.Options{
-		Acquire: lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler"},
+		Acquire: lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler"},
 		Claim:   t.claim,
 		Dir:     cmds.Dir, Env: cmds.Env, Stdout: t.out.stream(cmds.Stdout), Stderr: t.out.stream(cmds.Stderr),
 		Guardian: cmds.Guardian,
@@ -52,7 +52,7 @@ func (p *pod) turn() (retire bool, err error) {
 	return false, nil
 }
 
-func (t *turn) claim(ctx context.Context, r lock.AcquireRequest) (runner.Claim, error) {
+func (t *turn) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
 	c, err := t.p.await(ctx, r)
 	if err != nil {
 		return runner.Claim{}, err
@@ -123,7 +123,7 @@ func (t *turn) verdict(code int, err error) ending {
 		e.state, e.why, e.again = Lost, "stopped: "+errStopped.Error(), again
 	case errors.Is(err, errMaxRun):
 		e.state, e.why = Failed, fmt.Sprintf("%v %s", errMaxRun, t.job.MaxRun)
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		e.state, e.why, e.again = Lost, err.Error(), again
 	case errors.As(err, &start):
 		e.state, e.why = Failed, err.Error()
@@ -201,7 +201,7 @@ func (p *pod) handle(c candidate) {
 	defer p.leave()
 	ctx, abort := context.WithCancelCause(p.hard)
 	defer abort(nil)
-	got, err := p.attempt(ctx, c, lock.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
+	got, err := p.attempt(ctx, c, lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
 	if err != nil {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -45,7 +45,7 @@ type AddResult struct {
 // Add puts new tasks on the list.
 func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) {
 	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
-		return AddResult{}, &lock.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
+		return AddResult{}, &lease.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
 	}
 	for i := range r.Tasks {
 		if err := r.Tasks[i].check(); err != nil {
@@ -101,7 +101,7 @@ func (n *New) check() (err error) {
 		return err
 	}
 	if len(n.DependsOn) > MaxDepends {
-		return &lock.InvalidError{What: "dependencies", Rule: fmt.Sprintf("at most %d", MaxDepends)}
+		return &lease.InvalidError{What: "dependencies", Rule: fmt.Sprintf("at most %d", MaxDepends)}
 	}
 	return checkTexts(n.Title, n.Description)
 }
@@ -109,33 +109,33 @@ func (n *New) check() (err error) {
 func checkTexts(title, description string) error {
 	switch {
 	case title == "":
-		return &lock.InvalidError{What: "title", Rule: "must not be empty"}
+		return &lease.InvalidError{What: "title", Rule: "must not be empty"}
 	case len(title) > MaxTitle:
-		return &lock.InvalidError{What: "title", Rule: fmt.Sprintf("has %d bytes, at most %d", len(title), MaxTitle)}
+		return &lease.InvalidError{What: "title", Rule: fmt.Sprintf("has %d bytes, at most %d", len(title), MaxTitle)}
 	case strings.ContainsAny(title, "\n\r") || !utf8.ValidString(title) || strings.ContainsRune(title, 0):
-		return &lock.InvalidError{What: "title", Rule: "must be one line of valid text"}
+		return &lease.InvalidError{What: "title", Rule: "must be one line of valid text"}
 	case len(description) > MaxDescription:
-		return &lock.InvalidError{What: "description", Rule: fmt.Sprintf("has %d bytes, at most %d", len(description), MaxDescription)}
+		return &lease.InvalidError{What: "description", Rule: fmt.Sprintf("has %d bytes, at most %d", len(description), MaxDescription)}
 	case !utf8.ValidString(description) || strings.ContainsRune(description, 0):
-		return &lock.InvalidError{What: "description", Rule: "must be valid text"}
+		return &lease.InvalidError{What: "description", Rule: "must be valid text"}
 	}
 	return nil
 }
 
 func checkPriority(p int) error {
 	if p < 1 || p > 999 {
-		return &lock.InvalidError{What: "priority", Rule: "must be high, medium, low, or a number from 1 (first) to 999"}
+		return &lease.InvalidError{What: "priority", Rule: "must be high, medium, low, or a number from 1 (first) to 999"}
 	}
 	return nil
 }
 
 func checkLabels(labels []string) error {
 	if len(labels) > MaxLabels {
-		return &lock.InvalidError{What: "labels", Rule: fmt.Sprintf("at most %d", MaxLabels)}
+		return &lease.InvalidError{What: "labels", Rule: fmt.Sprintf("at most %d", MaxLabels)}
 	}
 	for _, l := range labels {
 		if l == "" || len(l) > 100 || !utf8.ValidString(l) || strings.ContainsAny(l, ",\n\r\x00") {
-			return &lock.InvalidError{What: "label", Rule: "must have 1 to 100 bytes, no comma and no line break"}
+			return &lease.InvalidError{What: "label", Rule: "must have 1 to 100 bytes, no comma and no line break"}
 		}
 	}
 	return nil
@@ -151,7 +151,7 @@ func checkAliases(aliases []string) (out []string, err error) {
 		out = append(out, key)
 	}
 	if out = once(out); len(out) > MaxAliases {
-		return nil, &lock.InvalidError{What: "aliases", Rule: fmt.Sprintf("%d of one task, at most %d", len(out), MaxAliases)}
+		return nil, &lease.InvalidError{What: "aliases", Rule: fmt.Sprintf("%d of one task, at most %d", len(out), MaxAliases)}
 	}
 	return out, nil
 }
@@ -168,12 +168,12 @@ func once(labels []string) (out []string) {
 
 // checkID normalises an id: a key that names a task.
 func checkID(id string) (string, error) {
-	key, err := lock.CheckKey(id)
+	key, err := lease.CheckKey(id)
 	if err != nil {
 		return "", err
 	}
-	if kind, _ := lock.KindOf(key); kind != lock.Task {
-		return "", &lock.InvalidError{What: "id " + strconv.Quote(id), Rule: "must not begin with section:, job: or path:"}
+	if kind, _ := lease.KindOf(key); kind != lease.Task {
+		return "", &lease.InvalidError{What: "id " + strconv.Quote(id), Rule: "must not begin with section:, job: or path:"}
 	}
 	return key, nil
 }
@@ -203,8 +203,8 @@ func prefetch(tx *store.Tx, list []New) error {
 			return err
 		}
 		keys = append(keys, taskKind+id, archiveKind+id)
-		keys = append(keys, lock.NeedNames(id, append([]string{n.Title}, n.Aliases...))...)
-		keys = append(keys, lock.NeedLook(id).Keys...)
+		keys = append(keys, lease.NeedNames(id, append([]string{n.Title}, n.Aliases...))...)
+		keys = append(keys, lease.NeedLook(id).Keys...)
 	}
 	return tx.Want(keys...)
 }
@@ -283,7 +283,7 @@ func link(tx *store.Tx, t *Task, dep Task) error {
 		return nil
 	}
 	if len(t.DependsOn) >= MaxDepends || len(dep.Dependents) >= maxBatch {
-		return &lock.InvalidError{What: "dependencies of " + t.ID, Rule: fmt.Sprintf("at most %d, and at most %d tasks on one", MaxDepends, maxBatch)}
+		return &lease.InvalidError{What: "dependencies of " + t.ID, Rule: fmt.Sprintf("at most %d, and at most %d tasks on one", MaxDepends, maxBatch)}
 	}
 	if err := fits(tx, *t, dep); err != nil {
 		return err
@@ -392,7 +392,7 @@ func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, f
 		return 0, st.View(ctx, need, fn)
 	}
 	for {
-		rev, err := lock.Update(ctx, st, need, fn)
+		rev, err := lease.Update(ctx, st, need, fn)
 		var b *bulky
 		if !errors.As(err, &b) {
 			return rev, err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -38,7 +38,7 @@ type AdoptRequest struct {
 // Adopt puts tasks on the list, or into the archive, as they were elsewhere.
 func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AddResult, error) {
 	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
-		return AddResult{}, &lock.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
+		return AddResult{}, &lease.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
 	}
 	return adopt(ctx, st, r, nil)
 }
@@ -85,11 +85,11 @@ func (p *Past) check() error {
 	}
 	switch {
 	case !slices.Contains(Statuses, p.Status):
-		return &lock.InvalidError{What: "status", Rule: fmt.Sprintf("there is none that is called %q", p.Status)}
+		return &lease.InvalidError{What: "status", Rule: fmt.Sprintf("there is none that is called %q", p.Status)}
 	case p.Archived && p.Status.Open():
-		return &lock.InvalidError{What: "status", Rule: "only completed, failed and skipped tasks are archived"}
+		return &lease.InvalidError{What: "status", Rule: "only completed, failed and skipped tasks are archived"}
 	case p.Archived && p.ID == "":
-		return &lock.InvalidError{What: "id", Rule: "an archived task has one"}
+		return &lease.InvalidError{What: "id", Rule: "an archived task has one"}
 	}
 	if err := checkReason(p.BlockedReason+p.Progress, p.Result); err != nil {
 		return err
@@ -108,13 +108,13 @@ func (p Past) put(tx *store.Tx, by string, earlier []Task) (t Task, made bool, e
 	if n.DependsOn, done, err = notArchived(tx, n.DependsOn); err != nil {
 		return t, false, err
 	}
-	var lk *lock.Info
+	var lk *lease.Info
 	if p.HeldBy != "" {
-		if lk, err = lock.Look(tx, p.ID); err != nil {
+		if lk, err = lease.Look(tx, p.ID); err != nil {
 			return t, false, err
 		}
 	}
-	claimed := lk != nil && lk.State == lock.Held && lk.Owner == p.HeldBy
+	claimed := lk != nil && lk.State == lease.Held && lk.Owner == p.HeldBy
 	if claimed {
 		n.Section = "" // it enters the section with its lock, which was taken with that of the section: see [WithinNew]
 	}
@@ -210,7 +210,7 @@ func (r *AdoptRequest) log(tx *store.Tx, added []Task) error {
 	}
 	for _, how := range order {
 		for some := range slices.Chunk(as[how], 100) {
-			if err := lock.Log(tx, lock.Event{Event: "task imported", Keys: some, Owner: r.By, Why: how, Reason: r.From}); err != nil {
+			if err := lease.Log(tx, lease.Event{Event: "task imported", Keys: some, Owner: r.By, Why: how, Reason: r.From}); err != nil {
 				return err
 			}
 		}

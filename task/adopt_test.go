@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -15,11 +15,11 @@ func TestAdopt(t *testing.T) {
 	since := time.Now().Add(-72 * time.Hour).UTC().Truncate(time.Second)
 	w.must(ignore(task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "UI/Web", New: true})))
 	w.must(ignore(task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "UI", New: true})))
-	acquire := lock.AcquireRequest{
+	acquire := lease.AcquireRequest{
 		Keys: []string{"t5"}, Owner: "runner-1", ID: "import-1", Worktree: "/w", Within: task.WithinNew("UI/Web"),
-		Origin: &lock.Origin{Host: "elsewhere", PID: host.Self().PID, Since: since},
+		Origin: &lease.Origin{Host: "elsewhere", PID: host.Self().PID, Since: since},
 	}
-	w.must(ignore(lock.Acquire(w.ctx, w.st, acquire)))
+	w.must(ignore(lease.Acquire(w.ctx, w.st, acquire)))
 	past := []task.Past{
 		{New: task.New{ID: "t3", Title: "old"}, Status: task.Completed, Archived: true, CompletedBy: "b", CompletedAt: since},
 		{New: task.New{ID: "t5", Title: "now", Section: "UI/Web", DependsOn: []string{"t3"}}, Status: task.InProgress, HeldBy: "runner-1"},
@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 	if now.Status != task.InProgress || now.ClaimedBy != "runner-1" || now.Lock == nil || now.Stalled || len(now.WaitsFor) > 0 {
 		t.Errorf("%+v", now)
 	}
-	if l := now.Lock; !l.AcquiredAt.Equal(since) || l.Host != "elsewhere" || l.PID != host.Self().PID || l.Worktree != "/w" || l.State != lock.Held {
+	if l := now.Lock; !l.AcquiredAt.Equal(since) || l.Host != "elsewhere" || l.PID != host.Self().PID || l.Worktree != "/w" || l.State != lease.Held {
 		t.Errorf("%+v", l)
 	}
 	if got := w.show("t7"); got.CompletedBy != "a" || got.Result.Commits[0] != "c" || got.CompletedAt == nil {
@@ -47,20 +47,20 @@ func TestAdopt(t *testing.T) {
 	}
 	_, err = task.Adopt(w.ctx, w.st, task.AdoptRequest{Tasks: past[:1], By: "me"})
 	equal(w, "why", as[*task.StateError](w, err).Why, "exists already")
-	events, err := lock.History(w.ctx, w.st, lock.HistoryRequest{Key: "t7"})
+	events, err := lease.History(w.ctx, w.st, lease.HistoryRequest{Key: "t7"})
 	w.must(err)
 	equal(w, "event", events.Events[0].Event+" "+events.Events[0].Why, "task imported as completed")
 
 	// The lock and that of the section leave together.
-	w.must(ignore(lock.Release(w.ctx, w.st, lock.ReleaseRequest{Keys: []string{"t5"}, Owner: "runner-1"})))
-	left, err := lock.List(w.ctx, w.st, lock.ListRequest{})
+	w.must(ignore(lease.Release(w.ctx, w.st, lease.ReleaseRequest{Keys: []string{"t5"}, Owner: "runner-1"})))
+	left, err := lease.List(w.ctx, w.st, lease.ListRequest{})
 	w.must(err)
 	equal(w, "locks", len(left.Locks), 0)
 	// What has been given back is not taken again by the same import.
-	_, err = lock.Acquire(w.ctx, w.st, acquire)
-	w.want(err, lock.ErrLost)
+	_, err = lease.Acquire(w.ctx, w.st, acquire)
+	w.want(err, lease.ErrLost)
 
-	w.must(ignore(lock.Acquire(w.ctx, w.st, lock.AcquireRequest{Keys: []string{"t3"}, Owner: "x"})))
+	w.must(ignore(lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Keys: []string{"t3"}, Owner: "x"})))
 	freed, err := task.FreeArchived(w.ctx, w.st, "me", false)
 	if err != nil || len(freed) != 1 || freed[0] != "t3" {
 		t.Errorf("%v, %v", freed, err)
@@ -82,5 +82,5 @@ func TestDigitsOfAUUID(t *testing.T) {
 	equal(w, "id", w.show("12345678").ID, id)
 	equal(w, "id", w.show("12345").ID, "t12345")
 	_, err := task.Show(w.ctx, w.st, "t1234")
-	w.want(err, lock.ErrNotFound)
+	w.want(err, lease.ErrNotFound)
 }

@@ -5,15 +5,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
 // Within names the section lock around a task's lock: whoever locks a task of
 // an exclusive section locks the section too. It is the Within of every
-// [lock.AcquireRequest] that a user makes.
+// [lease.AcquireRequest] that a user makes.
 func Within(tx *store.Tx, key string) (string, error) {
-	if kind, _ := lock.KindOf(key); kind != lock.Task {
+	if kind, _ := lease.KindOf(key); kind != lease.Task {
 		return "", nil
 	}
 	t, err := getTask(tx, key)
@@ -27,22 +27,22 @@ func Within(tx *store.Tx, key string) (string, error) {
 	return sectionLock(t.Value.Section), nil
 }
 
-func sectionLock(section string) string { return string(lock.Section) + ":" + section }
+func sectionLock(section string) string { return string(lease.Section) + ":" + section }
 
 // ClaimRequest takes tasks for a worker: all of them or none.
 type ClaimRequest struct {
-	Tasks   []string            // ids, beginnings of ids, or titles
-	Acquire lock.AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
+	Tasks   []string             // ids, beginnings of ids, or titles
+	Acquire lease.AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
 }
 
 // ClaimResult is the grant with the tasks as claimed.
 type ClaimResult struct {
-	Tasks []Task     `json:"tasks"`
-	Grant lock.Grant `json:"grant"`
+	Tasks []Task      `json:"tasks"`
+	Grant lease.Grant `json:"grant"`
 }
 
 // ClaimTasks takes the locks and sets the status in one commit. The error is
-// a [*lock.HeldError] if someone else works on one of them or in its section,
+// a [*lease.HeldError] if someone else works on one of them or in its section,
 // and a [*StateError] if a task cannot be claimed now.
 func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResult, error) {
 	ids, err := resolve(ctx, st, r.Tasks)
@@ -53,7 +53,7 @@ func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResu
 	a := r.Acquire
 	a.Keys, a.Exact = ids, true
 	a.Within, a.Then = claimHooks(ids, &out.Tasks, a.Owner, a.Worktree)
-	out.Grant, err = lock.Acquire(ctx, st, a)
+	out.Grant, err = lease.Acquire(ctx, st, a)
 	if err != nil {
 		return ClaimResult{}, err
 	}
@@ -61,7 +61,7 @@ func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResu
 }
 
 // HoldTasks is ClaimTasks for a process that renews its claim itself.
-func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *lock.Lease, error) {
+func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *lease.Lease, error) {
 	ids, err := resolve(ctx, st, r.Tasks)
 	if err != nil {
 		return nil, nil, err
@@ -70,14 +70,14 @@ func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *l
 	a := r.Acquire
 	a.Keys, a.Exact = ids, true
 	a.Within, a.Then = claimHooks(ids, &claimed, "", a.Worktree)
-	lease, err := lock.Hold(ctx, st, a)
+	lease, err := lease.Hold(ctx, st, a)
 	return claimed, lease, err
 }
 
 // claimHooks makes an acquisition a claim: before it waits it sees whether the
 // tasks can be claimed at all, and with the grant it writes the status.
 func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
-	within func(*store.Tx, string) (string, error), then func(*store.Tx, *lock.Grant) error,
+	within func(*store.Tx, string) (string, error), then func(*store.Tx, *lease.Grant) error,
 ) {
 	within = func(tx *store.Tx, key string) (string, error) {
 		t, err := mustTask(tx, key)
@@ -89,7 +89,7 @@ func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 		}
 		return Within(tx, key)
 	}
-	then = func(tx *store.Tx, g *lock.Grant) error {
+	then = func(tx *store.Tx, g *lease.Grant) error {
 		*claimed = nil
 		for _, id := range ids {
 			t, err := claimOne(tx, id, g.Owner, worktree)
@@ -123,13 +123,13 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
-	lk, err := lock.Look(tx, id)
+	lk, err := lease.Look(tx, id)
 	if err != nil {
 		return Task{}, err
 	}
 	t := before.clone()
 	if t.Status == InProgress && t.ClaimLease == lk.LeaseID {
-		if !lock.Uses(owner, t.ClaimedBy) && !lock.Uses(t.ClaimedBy, owner) {
+		if !lease.Uses(owner, t.ClaimedBy) && !lease.Uses(t.ClaimedBy, owner) {
 			return Task{}, siblings(t, lk) // both use the lock of their parent
 		}
 		return t, nil // claimed before: the same request again, or re-entrant
@@ -146,8 +146,8 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 }
 
 // siblings refuses a task that another child of the lock's owner claimed.
-func siblings(t Task, lk *lock.Info) error {
-	return &lock.HeldError{
+func siblings(t Task, lk *lease.Info) error {
+	return &lease.HeldError{
 		Key: t.ID, Owner: t.ClaimedBy, Lease: lk.LeaseID, Token: lk.Token, Since: *t.ClaimedAt, Until: lk.ExpiresAt.Time,
 		LastSeen: lk.HeartbeatAt, Host: lk.Host, PID: lk.PID, Reason: lk.Reason, Worktree: t.Worktree,
 	}
@@ -167,7 +167,7 @@ func resolve(ctx context.Context, st *store.Store, refs []string) (ids []string,
 
 // effective is a task's status as its lock has it: a claim whose lock is not
 // there any more counts as pending.
-func effective(t Task, lk *lock.Info) Status {
+func effective(t Task, lk *lease.Info) Status {
 	if t.Status == InProgress && (lk == nil || lk.LeaseID != t.ClaimLease) {
 		return Pending
 	}

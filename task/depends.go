@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -158,12 +158,12 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 		if err != nil {
 			return err
 		}
-		lk, err := lock.Look(tx, before.ID)
+		lk, err := lease.Look(tx, before.ID)
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lock.Held && !lock.Uses(r.Owner, lk.Owner) {
-			return &lock.OwnerError{Key: before.ID, Owner: lk.Owner, Caller: r.Owner}
+		if lk != nil && lk.State == lease.Held && !lease.Uses(r.Owner, lk.Owner) {
+			return &lease.OwnerError{Key: before.ID, Owner: lk.Owner, Caller: r.Owner}
 		}
 		t := before.clone()
 		if err := r.apply(tx, &t, lk); err != nil {
@@ -181,7 +181,7 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 	return out, err
 }
 
-func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
+func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 	if r.Title != nil {
 		t.Title = strings.TrimSpace(*r.Title)
 	}
@@ -198,10 +198,10 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lock.Info) error {
 		t.Labels = once(*r.Labels)
 	}
 	if r.Section != nil && *r.Section != t.Section {
-		if lk != nil && lk.State == lock.Held {
+		if lk != nil && lk.State == lease.Held {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "cannot change its section while it is held by " + lk.Owner}
 		}
-		if err := lock.ReleaseKey(tx, t.ID, r.Owner, "moved"); err != nil { // it has expired
+		if err := lease.ReleaseKey(tx, t.ID, r.Owner, "moved"); err != nil { // it has expired
 			return err
 		}
 		if t.Section = *r.Section; t.Section != "" {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -37,7 +37,7 @@ func DoAndNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest)
 
 // DoAndHoldNext is DoAndNext for a process that renews its claim itself; see
 // [HoldNext].
-func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *lock.Lease, err error) {
+func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *lease.Lease, err error) {
 	n.hold = true
 	done, next, err = n.after(ctx, st, d)
 	return done, next, n.lease, err
@@ -48,7 +48,7 @@ func (r *NextRequest) after(ctx context.Context, st *store.Store, d DoRequest) (
 		return DoResult{}, nil, err
 	}
 	if r.Wait != 0 {
-		return DoResult{}, nil, &lock.InvalidError{What: "wait", Rule: "does not go with a claim that is part of another commit"}
+		return DoResult{}, nil, &lease.InvalidError{What: "wait", Rule: "does not go with a claim that is part of another commit"}
 	}
 	r.Claim, r.Acquire.DryRun = true, d.DryRun
 	for {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -17,7 +17,7 @@ import (
 // doNext completes a task and returns what was claimed in its place, or nil.
 func (w *world) doNext(owner string, token int64, id string) (*task.NextResult, error) {
 	d := task.DoRequest{Verb: task.Complete, Tasks: []string{id}, Owner: owner, Token: token}
-	_, next, err := task.DoAndNext(w.ctx, w.st, d, task.NextRequest{Acquire: lock.AcquireRequest{Owner: owner}})
+	_, next, err := task.DoAndNext(w.ctx, w.st, d, task.NextRequest{Acquire: lease.AcquireRequest{Owner: owner}})
 	return next, err
 }
 
@@ -83,15 +83,15 @@ func TestDoAndNextRefused(t *testing.T) {
 		"not yours": func() error { _, err := w.doNext("A", 0, "a"); return err },
 		"no task":   func() error { _, err := w.doNext("A", 0, "z"); return err },
 		"a wait": func() error {
-			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Wait: 1, Acquire: lock.AcquireRequest{Owner: "A"}})
+			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Wait: 1, Acquire: lease.AcquireRequest{Owner: "A"}})
 			return err
 		},
 		"no section": func() error {
-			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Section: "none", Acquire: lock.AcquireRequest{Owner: "A"}})
+			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Section: "none", Acquire: lease.AcquireRequest{Owner: "A"}})
 			return err
 		},
 		"dry": func() error {
-			_, next, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A", DryRun: true}, task.NextRequest{Acquire: lock.AcquireRequest{Owner: "A"}})
+			_, next, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A", DryRun: true}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A"}})
 			if err != nil || next == nil || next.Task.ID != "c" {
 				t.Errorf("%+v, %v", next, err)
 			}
@@ -113,7 +113,7 @@ func TestDoAndNextBehindAWaiter(t *testing.T) {
 		last := w.claim("A", "s1")
 		got := make(chan error, 1)
 		go func() {
-			_, err := w.tryAcquire(lock.AcquireRequest{Owner: "B", Keys: []string{"section:S"}, Wait: lock.MaxTTL})
+			_, err := w.tryAcquire(lease.AcquireRequest{Owner: "B", Keys: []string{"section:S"}, Wait: lease.MaxTTL})
 			got <- err
 		}()
 		w.settle()
@@ -133,7 +133,7 @@ func TestDoAndNextOnce(t *testing.T) {
 	w.add(in("", "a"), in("", "b"), in("", "c"))
 	w.claim("A", "a")
 	ask := func() (task.DoResult, *task.NextResult, error) {
-		return task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}, task.NextRequest{Acquire: lock.AcquireRequest{Owner: "A", ID: "r1"}})
+		return task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A", ID: "r1"}})
 	}
 	for i := range 3 {
 		done, next, err := ask()

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -59,7 +59,7 @@ type ImportRequest struct {
 // sections that exist stay as they are.
 func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, error) {
 	if len(r.Data) > MaxFile {
-		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("has %d bytes, at most %d", len(r.Data), MaxFile)}
+		return AddResult{}, &lease.InvalidError{What: "file", Rule: fmt.Sprintf("has %d bytes, at most %d", len(r.Data), MaxFile)}
 	}
 	read := readJSON
 	if r.Format == "markdown" {
@@ -67,10 +67,10 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	}
 	list, groups, err := read(r.Data)
 	if err != nil {
-		return AddResult{}, &lock.InvalidError{What: "file", Rule: err.Error()}
+		return AddResult{}, &lease.InvalidError{What: "file", Rule: err.Error()}
 	}
 	if len(list) == 0 || len(list) > maxBatch {
-		return AddResult{}, &lock.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
+		return AddResult{}, &lease.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
 	}
 	out, err := adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, DryRun: r.DryRun}, groups)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
@@ -103,7 +103,7 @@ func TestProgressIsASignOfLife(t *testing.T) {
 	if err != nil || i.Progress != "half" || !i.Lock.ExpiresAt.After(c.Grant.ExpiresAt.Time) || i.Token != c.Grant.Token {
 		t.Fatalf("%+v %v", i, err)
 	}
-	if _, err := task.Progress(ctx, st, task.ProgressRequest{Task: "t1", Owner: "B", Note: "no"}); !errors.Is(err, lock.ErrLost) {
+	if _, err := task.Progress(ctx, st, task.ProgressRequest{Task: "t1", Owner: "B", Note: "no"}); !errors.Is(err, lease.ErrLost) {
 		t.Fatal(err)
 	}
 }

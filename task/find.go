@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -52,7 +52,7 @@ func findAll(tx *store.Tx, refs []string) ([]Task, error) {
 		out = append(out, t)
 	}
 	if len(out) == 0 {
-		return nil, &lock.InvalidError{What: "task", Rule: "at least one is needed"}
+		return nil, &lease.InvalidError{What: "task", Rule: "at least one is needed"}
 	}
 	return out, nil
 }
@@ -103,7 +103,7 @@ func byName(tx *store.Tx, refs, ids, archived []string) error {
 			}
 			missing = cmp.Or(missing, err)
 		}
-		found, err := lock.Named(tx, ref)
+		found, err := lease.Named(tx, ref)
 		if missing = cmp.Or(missing, err); len(found) == 1 {
 			ids[i] = found[0]
 		} else if len(found) > 1 {
@@ -163,7 +163,7 @@ func findExact(tx *store.Tx, ref string) (Task, error) {
 
 // exact returns the ids that ref may be in full.
 func exact(ref string) []string {
-	key, err := lock.CheckKey(ref)
+	key, err := lease.CheckKey(ref)
 	if err != nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -28,7 +28,7 @@ type NothingReadyError struct {
 // works on.
 type Closed struct {
 	Task Task
-	Lock lock.Info // of the section
+	Lock lease.Info // of the section
 }
 
 func (e *NothingReadyError) Error() string {
@@ -66,29 +66,29 @@ func (e *SectionError) Error() string {
 // takes no exclusive section on the way unless the request says so: where the next task lies in one that
 // the owner does not hold the error is a [*SectionError], so that a worker can
 // take the section first and keep it from task to task.
-func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lock.Lease, error) {
+func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lease.Lease, error) {
 	r.Claim, r.hold = true, true
 	out, err := r.next(ctx, st)
 	return out.Task, r.lease, err
 }
 
 // acquire takes what a claim asks for, for this process or for its owner.
-func (r *NextRequest) acquire(ctx context.Context, st *store.Store, a lock.AcquireRequest) (lock.Grant, error) {
+func (r *NextRequest) acquire(ctx context.Context, st *store.Store, a lease.AcquireRequest) (lease.Grant, error) {
 	if !r.hold {
-		return lock.Acquire(ctx, st, a)
+		return lease.Acquire(ctx, st, a)
 	}
-	lease, err := lock.Hold(ctx, st, a)
+	held, err := lease.Hold(ctx, st, a)
 	if err != nil {
-		return lock.Grant{}, err
+		return lease.Grant{}, err
 	}
-	r.lease = lease
-	return lease.Grant(), nil
+	r.lease = held
+	return held.Grant(), nil
 }
 
 // closedSection is one that someone else works in.
 type closedSection struct {
 	name string
-	by   lock.Info
+	by   lease.Info
 }
 
 // openings finds in closed sections what could be done there.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -68,7 +68,7 @@ func TestValidation(t *testing.T) {
 		"empty section":    func() error { return w.section(task.SectionRequest{New: true}) },
 	} {
 		w.unchanged(name, func() {
-			var invalid *lock.InvalidError
+			var invalid *lease.InvalidError
 			if err := err(); !errors.As(err, &invalid) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -88,7 +88,7 @@ func TestValidation(t *testing.T) {
 				return err
 			},
 		} {
-			if err := err(); !errors.Is(err, lock.ErrNotFound) {
+			if err := err(); !errors.Is(err, lease.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestDryRun(t *testing.T) {
 		added, err := task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{{Title: "x", Section: "new", DependsOn: []string{"a"}}}, DryRun: true})
 		w.must(err)
 		equal(w, "sections", added.Sections, []string{"new"})
-		_, err = task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lock.AcquireRequest{Owner: "A", DryRun: true}})
+		_, err = task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lease.AcquireRequest{Owner: "A", DryRun: true}})
 		w.must(err)
 		out, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a", "c"}, Owner: "A", DryRun: true})
 		w.must(err)
@@ -133,7 +133,7 @@ func TestDryRun(t *testing.T) {
 		w.must(err)
 		_, err = task.Import(w.ctx, w.st, task.ImportRequest{Data: []byte("- [ ] x"), Format: "markdown", DryRun: true})
 		w.must(err)
-		_, err = task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: "A", DryRun: true}})
+		_, err = task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A", DryRun: true}})
 		w.must(err)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -15,20 +15,20 @@ import (
 // Info is a task with what its lock says.
 type Info struct {
 	Task
-	Token   int64      `json:"token,omitempty"` // of its claim
-	Lock    *lock.Info `json:"lock,omitempty"`  // whoever holds it, claimed or not
-	Ready   bool       `json:"ready"`
-	Stalled bool       `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
+	Token   int64       `json:"token,omitempty"` // of its claim
+	Lock    *lease.Info `json:"lock,omitempty"`  // whoever holds it, claimed or not
+	Ready   bool        `json:"ready"`
+	Stalled bool        `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
 }
 
 // newInfo shows the status as the lock has it.
-func newInfo(t Task, lk *lock.Info) Info {
+func newInfo(t Task, lk *lease.Info) Info {
 	i := Info{Task: t, Lock: lk}
 	i.Status = effective(t, lk)
 	if t.Status == InProgress && i.Status == Pending {
 		i.release()
 	}
-	held := lk != nil && lk.State == lock.Held
+	held := lk != nil && lk.State == lease.Held
 	i.Ready = i.ready() && !held
 	i.Stalled = i.Status == InProgress && !held
 	if i.Status == InProgress {
@@ -69,10 +69,10 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	}
 	out := ListResult{Tasks: []Info{}}
 	need := driver.Query{Ranges: []driver.Range{{Prefix: kind}, {Prefix: sectionKind}}}
-	need.Ranges = append(need.Ranges, lock.Everything.Ranges...)
+	need.Ranges = append(need.Ranges, lease.Everything.Ranges...)
 	err := st.View(ctx, need, func(tx *store.Tx) error {
 		out.Tasks = out.Tasks[:0]
-		locks, err := lock.Locks(tx)
+		locks, err := lease.Locks(tx)
 		if err != nil {
 			return err
 		}
@@ -106,14 +106,14 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 
 // ranks returns the order of the sections, and which of them are skipped, wait
 // for others, or are held by someone else.
-func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lock.Info) (rank map[string]int, closed map[string]bool, err error) {
+func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[string]int, closed map[string]bool, err error) {
 	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
 		waits, err := s.waits(tx)
 		missing = cmp.Or(missing, err)
 		lk := find1(locks, sectionLock(s.Name))
-		held := lk != nil && !s.Shared && lk.State == lock.Held && !lock.Uses(r.Caller, lk.Owner)
+		held := lk != nil && !s.Shared && lk.State == lease.Held && !lease.Uses(r.Caller, lk.Owner)
 		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
 	}
 	return rank, closed, missing
@@ -124,7 +124,7 @@ func (r *ListRequest) matches(i Info, now time.Time) bool {
 	case len(r.Status) > 0 && !slices.Contains(r.Status, i.Status),
 		r.Section != "" && i.Section != r.Section,
 		r.Label != "" && !slices.Contains(i.Labels, r.Label),
-		r.Owner != "" && (i.ClaimedBy == "" || !lock.Uses(i.ClaimedBy, r.Owner)),
+		r.Owner != "" && (i.ClaimedBy == "" || !lease.Uses(i.ClaimedBy, r.Owner)),
 		r.Ready && !i.Ready,
 		r.Stalled && !i.Stalled,
 		r.Older > 0 && !(i.Status == InProgress && now.Sub(i.Lock.HeartbeatAt) > r.Older):
@@ -153,7 +153,7 @@ func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 		if err != nil {
 			return err
 		}
-		lk, err := lock.Look(tx, t.ID)
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}

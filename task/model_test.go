@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -80,7 +80,7 @@ func (m *model) acquire(name, owner string, asked []string) string {
 	keys := slices.Clone(asked)
 	ttl := time.Duration(0)
 	for _, k := range asked {
-		ttl = max(ttl, lock.DefaultTTL(k))
+		ttl = max(ttl, lease.DefaultTTL(k))
 		if outer := m.around(k); outer != "" {
 			keys = append(keys, outer)
 		}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -13,7 +13,7 @@ import (
 func wantNames(tx *store.Tx, found []Task) error {
 	var keys []string
 	for _, t := range found {
-		keys = append(keys, lock.NeedNames(t.ID, t.names())...)
+		keys = append(keys, lease.NeedNames(t.ID, t.names())...)
 	}
 	return tx.Want(keys...)
 }
@@ -22,15 +22,15 @@ func wantNames(tx *store.Tx, found []Task) error {
 // records of a store from before there was an index. A task that cannot be
 // read is passed over: it has no name until it is mended.
 func IndexNames(records []driver.Record) ([]driver.Write, error) {
-	var all []lock.NamedTask
+	var all []lease.NamedTask
 	for _, rec := range records {
 		if !strings.HasPrefix(rec.Key, taskKind) {
 			continue
 		}
 		e, err := store.DecodeAt[Task](time.Time{}, rec)
 		if t := e.Value; err == nil && taskKind+t.ID == rec.Key {
-			all = append(all, lock.NamedTask{ID: t.ID, Names: t.names()})
+			all = append(all, lease.NamedTask{ID: t.ID, Names: t.names()})
 		}
 	}
-	return lock.IndexNames(all, records)
+	return lease.IndexNames(all, records)
 }

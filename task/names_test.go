@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -24,7 +24,7 @@ func (w *world) rename(id string, r task.EditRequest) error {
 
 func (w *world) locked(key string, want bool) {
 	w.Helper()
-	c, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: key})
+	c, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: key})
 	w.must(err)
 	if c.Locked != want {
 		w.Errorf("check %s: %v, want %v", key, c.Locked, want)
@@ -46,9 +46,9 @@ func TestEveryNameIsOneLock(t *testing.T) {
 			w.refused("t1", "carol", other)
 			w.locked(other, true)
 			w.must(w.renew("alice", other))
-			as[*lock.OwnerError](w, w.release("carol", other))
+			as[*lease.OwnerError](w, w.release("carol", other))
 			_, err := w.tryClaim("bob", other)
-			as[*lock.HeldError](w, err)
+			as[*lease.HeldError](w, err)
 		}
 		w.must(w.release("alice", names[len(names)-1]))
 		w.locked(name, false)
@@ -87,10 +87,10 @@ func TestNamesCountFromTheCommitThatGivesThem(t *testing.T) {
 	}
 	aliases := strings.Split("a b c d e f g h i", " ")
 	_, err = task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{{Title: "x", Aliases: aliases}}})
-	as[*lock.InvalidError](w, err)
+	as[*lease.InvalidError](w, err)
 	w.add(task.New{Title: "x", Aliases: append(aliases[:8], "a")})
-	as[*lock.InvalidError](w, w.rename("x", task.EditRequest{Alias: []string{"i"}}))
-	as[*lock.InvalidError](w, w.rename("x", task.EditRequest{Alias: []string{"section:S"}}))
+	as[*lease.InvalidError](w, w.rename("x", task.EditRequest{Alias: []string{"i"}}))
+	as[*lease.InvalidError](w, w.rename("x", task.EditRequest{Alias: []string{"section:S"}}))
 }
 
 // Whoever locked a name before a task bore it keeps others out of the task.
@@ -99,7 +99,7 @@ func TestAnOlderLockOnAName(t *testing.T) {
 		w.acquire("alice", "deploy")
 		w.add(task.New{Title: "deploy"})
 		_, err := w.tryClaim("bob", "t1")
-		if held := as[*lock.HeldError](w, err); held.Key != "deploy" || held.Owner != "alice" {
+		if held := as[*lease.HeldError](w, err); held.Key != "deploy" || held.Owner != "alice" {
 			t.Errorf("%+v", held)
 		}
 		w.refused("deploy", "carol", "1")
@@ -126,7 +126,7 @@ func TestAnOlderLockOnAName(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		w.claim("bob", "deploy")
 		w.holds("t1 bob")
-		w.want(w.renew("alice", "deploy"), lock.ErrLost)
+		w.want(w.renew("alice", "deploy"), lease.ErrLost)
 	})
 	bubble(t, func(w *world) { // its holder may claim it
 		w.acquire("alice", "deploy")
@@ -142,8 +142,8 @@ func TestAnOlderLockOnAName(t *testing.T) {
 		w.claim("alice/one", "t1")
 		for _, name := range []string{"deploy", "1", "t1"} {
 			w.refused("t1", "alice/two", name)
-			_, err := lock.Hold(w.ctx, w.st, lock.AcquireRequest{Owner: "alice", Keys: []string{name}})
-			as[*lock.HeldError](w, err)
+			_, err := lease.Hold(w.ctx, w.st, lease.AcquireRequest{Owner: "alice", Keys: []string{name}})
+			as[*lease.HeldError](w, err)
 			if g := w.acquire("alice/one", name); !g.Keys[0].Reentrant && g.Keys[0].Key != "t1" {
 				t.Errorf("%s: %+v", name, g)
 			}
@@ -155,7 +155,7 @@ func TestAnOlderLockOnAName(t *testing.T) {
 		w.acquire("alice", "deploy")
 		w.acquire("test", "x")
 		w.unchanged("a name that is locked", func() {
-			as[*lock.BusyError](w, w.rename("x", task.EditRequest{Alias: []string{"deploy"}}))
+			as[*lease.BusyError](w, w.rename("x", task.EditRequest{Alias: []string{"deploy"}}))
 		})
 		w.must(w.release("test", "x"))
 		w.must(w.rename("x", task.EditRequest{Alias: []string{"deploy"}}))
@@ -167,9 +167,9 @@ func TestAnOlderLockOnAName(t *testing.T) {
 func TestANameIsGivenWhileSomebodyWaits(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.acquire("alice", "deploy")
-		got := make(chan lock.Grant, 1)
+		got := make(chan lease.Grant, 1)
 		go func() {
-			g, err := w.tryAcquire(lock.AcquireRequest{Owner: "bob", Keys: []string{"deploy"}, Wait: time.Hour})
+			g, err := w.tryAcquire(lease.AcquireRequest{Owner: "bob", Keys: []string{"deploy"}, Wait: time.Hour})
 			if err != nil {
 				t.Error(err)
 			}
@@ -193,13 +193,13 @@ func TestANameIsGivenWhileSomebodyWaits(t *testing.T) {
 func TestAmbiguousNames(t *testing.T) {
 	w := newWorld(t)
 	w.add(task.New{Title: "Fix bug"}, task.New{Title: "Fix bug"}, task.New{ID: "x", Title: "1"}, task.New{ID: "y", Title: "x"})
-	_, err := w.tryAcquire(lock.AcquireRequest{Owner: "a", Keys: []string{"Fix bug"}})
-	if e := as[*lock.AmbiguousError](w, err); !slices.Equal(e.IDs, []string{"t1", "t2"}) {
+	_, err := w.tryAcquire(lease.AcquireRequest{Owner: "a", Keys: []string{"Fix bug"}})
+	if e := as[*lease.AmbiguousError](w, err); !slices.Equal(e.IDs, []string{"t1", "t2"}) {
 		t.Errorf("%+v", e)
 	}
 	as[*task.AmbiguousError](w, w.do(task.Skip, "a", 0, "Fix bug"))
-	_, err = lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "Fix bug"})
-	as[*lock.AmbiguousError](w, err)
+	_, err = lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "Fix bug"})
+	as[*lease.AmbiguousError](w, err)
 	w.acquire("a", "x") // an id comes before a title,
 	w.acquire("b", "1") // and so does a number
 	w.holds("x a", "t1 b")
@@ -213,8 +213,8 @@ func TestAmbiguousNames(t *testing.T) {
 	for range 6 {
 		ids = append(ids, w.add(many(10, func(int) task.New { return task.New{Title: "TODO"} })...)...)
 	}
-	_, err = w.tryAcquire(lock.AcquireRequest{Owner: "a", Keys: []string{"TODO"}})
-	as[*lock.AmbiguousError](w, err)
+	_, err = w.tryAcquire(lease.AcquireRequest{Owner: "a", Keys: []string{"TODO"}})
+	as[*lease.AmbiguousError](w, err)
 	for _, id := range ids {
 		_, err = task.Delete(w.ctx, w.st, task.RemoveRequest{Tasks: []string{id}})
 		w.must(err)
@@ -231,8 +231,8 @@ func TestTitlesThatAreNoKeys(t *testing.T) {
 	w.acquire("alice", "section:Core")
 	w.holds("section:Core alice")
 	for _, key := range []string{"Section:Core", "section: Core", "SECTION :Core"} {
-		_, err := w.tryAcquire(lock.AcquireRequest{Owner: "a", Keys: []string{key}})
-		if e := as[*lock.InvalidError](w, err); !strings.Contains(e.Rule, "did you mean section:Core") {
+		_, err := w.tryAcquire(lease.AcquireRequest{Owner: "a", Keys: []string{key}})
+		if e := as[*lease.InvalidError](w, err); !strings.Contains(e.Rule, "did you mean section:Core") {
 			t.Errorf("%v", e)
 		}
 	}
@@ -246,9 +246,9 @@ func TestADamagedName(t *testing.T) {
 	w.mem.asleep = true
 	_, err := w.mem.Store.Commit(w.ctx, driver.Batch{Writes: []driver.Write{{Key: "name/one", Value: []byte(`{"tasks":[]}`)}}})
 	w.must(err)
-	_, err = w.tryAcquire(lock.AcquireRequest{Owner: "a", Keys: []string{"one"}})
+	_, err = w.tryAcquire(lease.AcquireRequest{Owner: "a", Keys: []string{"one"}})
 	w.want(err, driver.ErrDamaged)
-	_, err = lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "one"})
+	_, err = lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "one"})
 	w.want(err, driver.ErrDamaged)
 	w.acquire("a", "two")
 	w.acquire("a", "three")
@@ -311,8 +311,8 @@ func TestManyNamesAmongLocks(t *testing.T) {
 	_, err := task.Add(w.ctx, store.New(f), task.AddRequest{Tasks: list})
 	w.must(err)
 	equal(w, "commits of others", commits, 1)
-	_, err = task.ClaimTasks(w.ctx, st, task.ClaimRequest{Tasks: []string{"t501"}, Acquire: lock.AcquireRequest{Owner: "bob"}})
-	if held := as[*lock.HeldError](w, err); held.Key != "n500" {
+	_, err = task.ClaimTasks(w.ctx, st, task.ClaimRequest{Tasks: []string{"t501"}, Acquire: lease.AcquireRequest{Owner: "bob"}})
+	if held := as[*lease.HeldError](w, err); held.Key != "n500" {
 		t.Errorf("%+v", held)
 	}
 	w.refused("n500", "bob", "501")
@@ -326,7 +326,7 @@ func TestManyNamesAmongLocks(t *testing.T) {
 func TestGuardsOfNames(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.mem.asleep = true
-		names := strings.Fields("a b c d e f g h i j k l m n o p")[:lock.MaxKeys]
+		names := strings.Fields("a b c d e f g h i j k l m n o p")[:lease.MaxKeys]
 		for _, n := range names {
 			w.acquire("old", n)
 		}
@@ -336,11 +336,11 @@ func TestGuardsOfNames(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		f := &frugal{Store: w.mem, t: t}
 		st := store.New(f)
-		_, err := lock.Acquire(w.ctx, st, lock.AcquireRequest{Owner: "new", Keys: names, Within: task.Within})
+		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "new", Keys: names, Within: task.Within})
 		w.must(err)
-		_, err = lock.Renew(w.ctx, st, lock.RenewRequest{Owner: "new", Keys: names})
+		_, err = lease.Renew(w.ctx, st, lease.RenewRequest{Owner: "new", Keys: names})
 		w.must(err)
-		_, err = lock.Release(w.ctx, st, lock.ReleaseRequest{Owner: "new", Keys: names})
+		_, err = lease.Release(w.ctx, st, lease.ReleaseRequest{Owner: "new", Keys: names})
 		w.must(err)
 		t.Logf("%d guards at most", f.most)
 	})
@@ -368,9 +368,9 @@ func TestALockReadsNoList(t *testing.T) {
 	st := store.New(c)
 	for _, key := range []string{"plain", "t17", "18", "task 1.19"} {
 		*c = counting{Store: w.mem}
-		_, err := lock.Acquire(w.ctx, st, lock.AcquireRequest{Owner: "a", Keys: []string{key}, Within: task.Within})
+		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "a", Keys: []string{key}, Within: task.Within})
 		w.must(err)
-		_, err = lock.Release(w.ctx, st, lock.ReleaseRequest{Owner: "a", Keys: []string{key}})
+		_, err = lease.Release(w.ctx, st, lease.ReleaseRequest{Owner: "a", Keys: []string{key}})
 		w.must(err)
 		if c.ranges > 1 || c.asked > 40 || c.got > 24 { // one range is the history's, now and then
 			t.Errorf("%s: asked for %d records and %d ranges, got %d", key, c.asked, c.ranges, c.got)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -22,13 +22,13 @@ type NextRequest struct {
 
 	WithSection bool // with HoldNext: take an exclusive section together with the task
 
-	Acquire lock.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
+	Acquire lease.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
 	Waiting func() // if set, told when the wait begins
 
 	first *first // see DoAndNext
 	hold  bool   // see HoldNext
-	lease *lock.Lease
+	lease *lease.Lease
 	apart map[string]bool // exclusive sections that the last look found free
 	taken map[string]bool // keys that others hold, were faster to take, or wait for
 	holds []driver.Guard  // of those that others hold
@@ -36,8 +36,8 @@ type NextRequest struct {
 
 // NextResult is the task, and with Claim the grant.
 type NextResult struct {
-	Task  Task        `json:"task"`
-	Grant *lock.Grant `json:"grant,omitempty"`
+	Task  Task         `json:"task"`
+	Grant *lease.Grant `json:"grant,omitempty"`
 }
 
 // candidates is how many ready tasks one look reads, and looks closely at a
@@ -125,12 +125,12 @@ func value(out *NextResult) NextResult {
 
 // again returns what the same request got before.
 func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, error) {
-	keys, err := lock.Granted(ctx, st, r.Acquire.Owner, r.Acquire.ID)
+	keys, err := lease.Granted(ctx, st, r.Acquire.Owner, r.Acquire.ID)
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
 	for _, key := range keys {
-		if kind, _ := lock.KindOf(key); kind == lock.Task {
+		if kind, _ := lease.KindOf(key); kind == lease.Task {
 			r.first = nil // it is in the commit that granted this
 			return r.claim(ctx, st, key, "")
 		}
@@ -150,16 +150,16 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	if r.first.refused() {
 		return nil, err
 	}
-	var held *lock.HeldError
+	var held *lease.HeldError
 	var state *StateError
-	var invalid *lock.InvalidError
+	var invalid *lease.InvalidError
 	switch {
 	case errors.As(err, &held):
 		taken := cmp.Or(held.Asked, held.Key)
 		if r.taken[taken] = true; taken != sectionLock(t.Section) { // it may be held under another name
 			r.taken[t.ID] = true
 		}
-	case errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lock.ErrNotFound):
+	case errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lease.ErrNotFound):
 		r.taken[t.ID] = true
 	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
 		return r.again(ctx, st)
@@ -175,7 +175,7 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section st
 	a.Keys, a.Need = []string{id}, []string{taskKind + id}
 	if section != "" {
 		a.Need = append(a.Need, sectionKind+section)
-		a.Need = append(a.Need, lock.NeedLook(sectionLock(section)).Keys...)
+		a.Need = append(a.Need, lease.NeedLook(sectionLock(section)).Keys...)
 	}
 	var claimed []Task
 	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
@@ -194,7 +194,7 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section st
 func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
 	if r.first != nil {
-		need.Keys = append(needFind(r.first.Tasks), lock.NeedLook(r.first.Tasks...).Keys...)
+		need.Keys = append(needFind(r.first.Tasks), lease.NeedLook(r.first.Tasks...).Keys...)
 	}
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, false
@@ -263,7 +263,7 @@ func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
 			locks = append(locks, sectionLock(s.Name))
 		}
 	}
-	if missing = cmp.Or(missing, lock.WantLook(tx, locks...)); missing != nil {
+	if missing = cmp.Or(missing, lease.WantLook(tx, locks...)); missing != nil {
 		return nil, missing
 	}
 	if r.Section != "" && len(out) == 0 && !slices.ContainsFunc(all, func(s Section) bool { return s.Name == r.Section }) {
@@ -274,18 +274,18 @@ func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
 }
 
 // sectionHolder returns the live lock that keeps the caller out of a section.
-func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lock.Info, error) {
+func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) {
 	if s.Name == "" || s.Shared {
 		return nil, nil
 	}
-	lk, err := lock.Look(tx, sectionLock(s.Name))
+	lk, err := lease.Look(tx, sectionLock(s.Name))
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case lk == nil || lk.State != lock.Held:
+	case lk == nil || lk.State != lease.Held:
 		r.apart[s.Name] = true
-	case !lock.Uses(r.Acquire.Owner, lk.Owner):
+	case !lease.Uses(r.Acquire.Owner, lk.Owner):
 		return lk, nil
 	}
 	return nil, nil
@@ -307,7 +307,7 @@ func (r *NextRequest) free(tx *store.Tx, recs []driver.Record, limit int) (out [
 	for n := limit / 4; len(ids) > 0 && len(out) == 0; n *= 4 {
 		some := ids[:min(n, len(ids))]
 		ids = ids[len(some):]
-		if err := cmp.Or(tx.Want(taskKeys(some)...), lock.WantLook(tx, some...)); err != nil {
+		if err := cmp.Or(tx.Want(taskKeys(some)...), lease.WantLook(tx, some...)); err != nil {
 			return nil, err
 		}
 		for _, id := range some {
@@ -335,9 +335,9 @@ func (r *NextRequest) free(tx *store.Tx, recs []driver.Record, limit int) (out [
 
 // holder returns a live lock on a task, the caller's own too: what it works on
 // already is not next.
-func holder(tx *store.Tx, id string) (*lock.Info, error) {
-	lk, err := lock.Look(tx, id)
-	if err != nil || lk == nil || lk.State != lock.Held {
+func holder(tx *store.Tx, id string) (*lease.Info, error) {
+	lk, err := lease.Look(tx, id)
+	if err != nil || lk == nil || lk.State != lease.Held {
 		return nil, err
 	}
 	return lk, nil

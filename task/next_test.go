@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -54,7 +54,7 @@ func TestNextKeepsTheOrderAmongMany(t *testing.T) {
 	w.must(w.section(task.SectionRequest{Name: "early", New: true, Shared: ptr(true), Priority: ptr(task.High)}))
 	w.add(many(40, func(i int) task.New { return task.New{ID: fmt.Sprint("e", i), Title: "x", Section: "early"} })...)
 	w.add(task.New{ID: "wanted", Title: "x", Section: "early", Labels: []string{"L"}}, task.New{ID: "late", Title: "x", Labels: []string{"L"}})
-	out, err := task.Next(w.ctx, w.st, task.NextRequest{Label: "L", Acquire: lock.AcquireRequest{Owner: "A"}})
+	out, err := task.Next(w.ctx, w.st, task.NextRequest{Label: "L", Acquire: lease.AcquireRequest{Owner: "A"}})
 	w.must(err)
 	equal(w, "with the label", out.Task.ID, "wanted")
 	for i := range 40 {
@@ -113,8 +113,8 @@ func TestNextBehindAWaiter(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.add(in("S", "a"), in("S", "b"), in("", "c"))
 		w.acquire("B", "section:S")
-		_, err := w.tryAcquire(lock.AcquireRequest{Owner: "C", Keys: []string{"a"}, Wait: time.Second})
-		as[*lock.HeldError](w, err) // C's place stays for some time
+		_, err := w.tryAcquire(lease.AcquireRequest{Owner: "C", Keys: []string{"a"}, Wait: time.Second})
+		as[*lease.HeldError](w, err) // C's place stays for some time
 		w.must(w.release("B", "section:S"))
 		w.nextIs("A", "c")
 		w.nextIs("A", "")
@@ -159,7 +159,7 @@ func TestNextWaits(t *testing.T) {
 					var out task.NextResult
 					out, err = task.Next(w.ctx, w.st, task.NextRequest{
 						Claim: true, Wait: wait, Waiting: func() { told++ },
-						Acquire: lock.AcquireRequest{Owner: "A"},
+						Acquire: lease.AcquireRequest{Owner: "A"},
 					})
 					id, took = out.Task.ID, time.Since(start)
 				}()
@@ -188,7 +188,7 @@ func TestNextOnce(t *testing.T) {
 	w := newWorld(t)
 	w.add(in("S", "a"), in("S", "b"), in("", "c"))
 	ask := func() (task.NextResult, error) {
-		return task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: "A", ID: "r1"}})
+		return task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A", ID: "r1"}})
 	}
 	first, err := ask()
 	w.must(err)
@@ -199,14 +199,14 @@ func TestNextOnce(t *testing.T) {
 	}
 	w.must(w.do(task.Complete, "A", 0, first.Task.ID))
 	_, err = ask() // it has had its effect
-	w.want(err, lock.ErrLost)
+	w.want(err, lease.ErrLost)
 
 	// The same request twice at the same time has one effect too.
 	var wg sync.WaitGroup
 	got := make([]string, 8)
 	for i := range got {
 		wg.Go(func() {
-			out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: "A", ID: "r2"}})
+			out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A", ID: "r2"}})
 			if err != nil {
 				t.Error(err)
 			}

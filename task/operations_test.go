@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -37,13 +37,13 @@ func (p *property) key() string {
 }
 
 // request names the next one.
-func (p *property) request(owner string) lock.AcquireRequest {
+func (p *property) request(owner string) lease.AcquireRequest {
 	p.n++
-	return lock.AcquireRequest{Owner: owner, ID: fmt.Sprint("r", p.n)}
+	return lease.AcquireRequest{Owner: owner, ID: fmt.Sprint("r", p.n)}
 }
 
 // granted tells the model the tokens.
-func (p *property) granted(g lock.Grant) {
+func (p *property) granted(g lease.Grant) {
 	for _, k := range g.Keys {
 		p.tokens = append(p.tokens, k.Token)
 		lk := p.model.locks[k.Key]
@@ -182,7 +182,7 @@ func (p *property) acquire() (string, error) {
 	owner, keys := p.owner(), p.keys()
 	r := p.request(owner)
 	r.Keys, r.Within = keys, task.Within
-	g, err := lock.Acquire(ctx, p.st, r)
+	g, err := lease.Acquire(ctx, p.st, r)
 	want := p.model.acquire(owner+"/"+r.ID, owner, keys)
 	p.granted(g)
 	return want, err
@@ -190,13 +190,13 @@ func (p *property) acquire() (string, error) {
 
 func (p *property) release() (string, error) {
 	owner, keys := p.owner(), p.keys()
-	_, err := lock.Release(ctx, p.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
+	_, err := lease.Release(ctx, p.st, lease.ReleaseRequest{Owner: owner, Keys: keys})
 	return p.model.release(owner, keys), err
 }
 
 func (p *property) renew() (string, error) {
 	owner, key := p.owner(), p.key()
-	_, err := lock.Renew(ctx, p.st, lock.RenewRequest{Owner: owner, Keys: []string{key}})
+	_, err := lease.Renew(ctx, p.st, lease.RenewRequest{Owner: owner, Keys: []string{key}})
 	l := p.model.leases[p.model.locks[key].lease]
 	if l == nil || !related(owner, l.owner) {
 		return "lost", err
@@ -207,7 +207,7 @@ func (p *property) renew() (string, error) {
 
 func (p *property) breakKey() (string, error) {
 	key := p.key()
-	_, err := lock.Break(ctx, p.st, lock.BreakRequest{Keys: []string{key}, By: "admin"})
+	_, err := lease.Break(ctx, p.st, lease.BreakRequest{Keys: []string{key}, By: "admin"})
 	if l := p.model.leases[p.model.locks[key].lease]; l != nil {
 		p.model.end(l, maps.Clone(l.keys))
 	}
@@ -220,7 +220,7 @@ func (p *property) time() (string, error) {
 }
 
 func (p *property) cleanup() (string, error) {
-	_, err := lock.Cleanup(ctx, p.st, lock.CleanupRequest{By: "admin"})
+	_, err := lease.Cleanup(ctx, p.st, lease.CleanupRequest{By: "admin"})
 	var over []*modelLease
 	for _, l := range p.model.leases {
 		if !p.model.live(l) {
@@ -235,7 +235,7 @@ func (p *property) cleanup() (string, error) {
 
 func (p *property) endSession() (string, error) {
 	owner := p.owner()
-	_, err := lock.Release(ctx, p.st, lock.ReleaseRequest{Owner: owner, All: true})
+	_, err := lease.Release(ctx, p.st, lease.ReleaseRequest{Owner: owner, All: true})
 	for _, l := range p.model.leases {
 		if child(l.owner, owner) {
 			p.model.end(l, maps.Clone(l.keys))

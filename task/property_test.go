@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/task"
@@ -128,11 +128,11 @@ func kind(err error) string {
 		is   func() bool
 	}{
 		{"", func() bool { return err == nil }},
-		{"held", func() bool { return errors.As(err, new(*lock.HeldError)) }},
-		{"owner", func() bool { return errors.As(err, new(*lock.OwnerError)) }},
-		{"in use", func() bool { return errors.As(err, new(*lock.InUseError)) }},
-		{"lost", func() bool { return errors.Is(err, lock.ErrLost) }},
-		{"not found", func() bool { return errors.Is(err, lock.ErrNotFound) }},
+		{"held", func() bool { return errors.As(err, new(*lease.HeldError)) }},
+		{"owner", func() bool { return errors.As(err, new(*lease.OwnerError)) }},
+		{"in use", func() bool { return errors.As(err, new(*lease.InUseError)) }},
+		{"lost", func() bool { return errors.Is(err, lease.ErrLost) }},
+		{"not found", func() bool { return errors.Is(err, lease.ErrNotFound) }},
 		{"state", func() bool { return errors.As(err, new(*task.StateError)) }},
 		{"busy", func() bool { return errors.As(err, new(*task.BusyError)) }},
 		{"cycle", func() bool { return errors.As(err, new(*task.CycleError)) }},
@@ -151,7 +151,7 @@ func (p *property) compare() {
 	if err != nil {
 		p.Fatal(err)
 	}
-	locks, err := lock.List(ctx, p.st, lock.ListRequest{})
+	locks, err := lease.List(ctx, p.st, lease.ListRequest{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -173,9 +173,9 @@ func (p *property) compare() {
 	}
 	for key, lk := range m.locks {
 		l := m.leases[lk.lease]
-		state := lock.Held
+		state := lease.Held
 		if !m.live(l) {
-			state = lock.Expired
+			state = lease.Expired
 		}
 		want = append(want, fmt.Sprintf("%s %s %s until %s", key, l.name, state, l.seen.Add(l.ttl).Format(time.TimeOnly)))
 	}

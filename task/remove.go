@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -26,12 +26,12 @@ type RemoveRequest struct {
 // refused.
 func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
 	return r.run(ctx, st, "delete", func(tx *store.Tx, t Task, all []string) error {
-		lk, err := lock.Look(tx, t.ID)
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lock.Held {
-			return &BusyError{Holders: []lock.Info{*lk}}
+		if lk != nil && lk.State == lease.Held {
+			return &BusyError{Holders: []lease.Info{*lk}}
 		}
 		if rest := without(t.Dependents, all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " depend on it"}
@@ -50,12 +50,12 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, e
 		if rest := without(waiting(t, func(id string) Task { e, _ := getTask(tx, id); return e.Value }), all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " wait for it"}
 		}
-		lk, err := lock.Look(tx, t.ID)
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lock.Held && !lock.Uses(r.By, lk.Owner) && !r.Force {
-			return &BusyError{Holders: []lock.Info{*lk}}
+		if lk != nil && lk.State == lease.Held && !lease.Uses(r.By, lk.Owner) && !r.Force {
+			return &BusyError{Holders: []lease.Info{*lk}}
 		}
 		t.release()
 		return tx.Put(archiveKind+t.ID, t)
@@ -77,7 +77,7 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 		ids, shown := idsOf(found), slices.Clone(found)
 		var names []string
 		for _, t := range found {
-			names = append(names, lock.NeedNames(t.ID, t.names())...)
+			names = append(names, lease.NeedNames(t.ID, t.names())...)
 		}
 		if err := cmp.Or(withTexts(tx, pointersTo(shown)...), tx.Want(names...)); err != nil {
 			return err
@@ -98,14 +98,14 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 			if err := reindex(tx, t, Task{}); err != nil {
 				return err
 			}
-			if err := lock.SetNames(tx, t.ID, t.names(), nil); err != nil {
+			if err := lease.SetNames(tx, t.ID, t.names(), nil); err != nil {
 				return err
 			}
 			tx.Delete(taskKind + t.ID)
 			if t.LongText && verb == "delete" {
 				tx.Delete(textKind + t.ID)
 			}
-			if err := lock.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
+			if err := lease.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
 				return err
 			}
 			if err := log(tx, verb, t.ID, r.By, t.Status, t.Status, ""); err != nil {
@@ -141,15 +141,15 @@ func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
 func (r *RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err error) {
 	const most = 200
 	for some := range slices.Chunk(closed, most) {
-		if err := lock.WantLook(tx, idsOf(some)...); err != nil {
+		if err := lease.WantLook(tx, idsOf(some)...); err != nil {
 			return nil, err
 		}
 		for _, t := range some {
-			lk, err := lock.Look(tx, t.ID)
+			lk, err := lease.Look(tx, t.ID)
 			if err != nil {
 				return nil, err
 			}
-			if lk == nil || lk.State != lock.Held || lock.Uses(r.By, lk.Owner) || r.Force {
+			if lk == nil || lk.State != lease.Held || lease.Uses(r.By, lk.Owner) || r.Force {
 				out = append(out, t)
 			}
 		}
@@ -185,18 +185,18 @@ func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (fr
 		var now []string
 		_, err := update(ctx, st, dry, driver.Query{}, func(tx *store.Tx) error {
 			now = nil
-			if err := lock.WantEnd(tx, some...); err != nil {
+			if err := lease.WantEnd(tx, some...); err != nil {
 				return err
 			}
 			for _, id := range some {
-				lk, err := lock.Look(tx, id)
+				lk, err := lease.Look(tx, id)
 				if err != nil {
 					return err
 				}
 				if lk == nil {
 					continue
 				}
-				if err := lock.ReleaseKey(tx, id, by, "archived"); err != nil {
+				if err := lease.ReleaseKey(tx, id, by, "archived"); err != nil {
 					return err
 				}
 				now = append(now, id)
@@ -213,9 +213,9 @@ func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (fr
 
 // lockedInArchive returns the archived tasks that have a lock.
 func lockedInArchive(ctx context.Context, st *store.Store) (ids []string, err error) {
-	err = st.View(ctx, lock.Everything, func(tx *store.Tx) error {
+	err = st.View(ctx, lease.Everything, func(tx *store.Tx) error {
 		ids = nil
-		locks, err := lock.Locks(tx)
+		locks, err := lease.Locks(tx)
 		if err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func NextNumber(ctx context.Context, st *store.Store, dry bool) (n int64, err er
 		if err != nil {
 			return err
 		}
-		return lock.Log(tx, lock.Event{Event: "id drawn", Keys: []string{fmt.Sprintf("t%d", n)}})
+		return lease.Log(tx, lease.Event{Event: "id drawn", Keys: []string{fmt.Sprintf("t%d", n)}})
 	})
 	return n, err
 }
@@ -261,7 +261,7 @@ func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err err
 func SetNumber(ctx context.Context, st *store.Store, n int64, dry bool) (next int64, err error) {
 	return liftNumber(ctx, st, dry, func(unused int64) (int64, error) {
 		if n < unused {
-			return 0, &lock.InvalidError{What: fmt.Sprintf("number %d", n), Rule: fmt.Sprintf("was given out, or may have been: the next that was not is %d", unused)}
+			return 0, &lease.InvalidError{What: fmt.Sprintf("number %d", n), Rule: fmt.Sprintf("was given out, or may have been: the next that was not is %d", unused)}
 		}
 		return n, nil
 	})

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -135,7 +135,7 @@ func TestNamesOfTasks(t *testing.T) {
 	long := strings.Repeat("x", 511) // no child has room behind it
 	w.add(task.New{ID: long, Title: "long"})
 	_, err = task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{{Title: "x", Parent: long}}})
-	as[*lock.InvalidError](w, err)
+	as[*lease.InvalidError](w, err)
 }
 
 // A closed task may have been locked again: archiving it frees nobody's lock but

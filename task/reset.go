@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -22,7 +22,7 @@ type ResetRequest struct {
 }
 
 // BusyError lists who works on what a change would undo.
-type BusyError = lock.BusyError
+type BusyError = lease.BusyError
 
 // ResetTasks makes tasks pending again. The tasks to reset are found inside
 // the transaction, so none is missed and a reader never sees half of it.
@@ -43,7 +43,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 			}
 		}
 		if len(found) > maxBatch {
-			return &lock.InvalidError{What: "reset", Rule: fmt.Sprintf("would touch %d tasks, at most %d at once", len(found), maxBatch)}
+			return &lease.InvalidError{What: "reset", Rule: fmt.Sprintf("would touch %d tasks, at most %d at once", len(found), maxBatch)}
 		}
 		if err := r.free(tx, found); err != nil {
 			return err
@@ -123,27 +123,27 @@ func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
 	if err := wantChange(tx, found); err != nil {
 		return err
 	}
-	var held []lock.Info
+	var held []lease.Info
 	var end []string
 	for _, t := range found {
-		lk, err := lock.Look(tx, t.ID)
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}
 		if lk == nil {
 			continue
 		}
-		if lk.State == lock.Held {
+		if lk.State == lease.Held {
 			held = append(held, *lk)
 		}
-		if r.Force || lk.State != lock.Held {
+		if r.Force || lk.State != lease.Held {
 			end = append(end, t.ID)
 		}
 	}
 	if len(held) > 0 && !r.Force {
 		return &BusyError{Holders: held}
 	}
-	return lock.BreakKeys(tx, end, r.By, r.Reason, r.Force)
+	return lease.BreakKeys(tx, end, r.By, r.Reason, r.Force)
 }
 
 func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {

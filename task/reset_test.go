@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -48,8 +48,8 @@ func TestResetOfWhatIsHeld(t *testing.T) {
 		w.status(id, task.Pending)
 	}
 	w.ready("a")
-	w.want(w.do(task.Complete, "B", tokenC, "c"), lock.ErrLost)
-	w.want(w.renew("C", "b"), lock.ErrLost)
+	w.want(w.do(task.Complete, "B", tokenC, "c"), lease.ErrLost)
+	w.want(w.renew("C", "b"), lease.ErrLost)
 	w.must(w.do(task.Complete, "B", tokenOther, "other"))
 }
 
@@ -61,13 +61,13 @@ func TestResetForgetsTokens(t *testing.T) {
 	w.must(w.do(task.Complete, "A", token, "a"))
 	_, err := w.reset(task.ResetRequest{Tasks: []string{"a"}})
 	w.must(err)
-	w.want(w.do(task.Complete, "A", token, "a"), lock.ErrLost)
+	w.want(w.do(task.Complete, "A", token, "a"), lease.ErrLost)
 
 	token = w.claim("A", "a")
 	w.must(w.do(task.Unclaim, "A", token, "a"))
 	_, err = w.reset(task.ResetRequest{Tasks: []string{"a"}}) // of a pending task
 	w.must(err)
-	w.want(w.do(task.Unclaim, "A", token, "a"), lock.ErrLost)
+	w.want(w.do(task.Unclaim, "A", token, "a"), lease.ErrLost)
 	equal(w, "attempts", w.show("a").Attempts, 0)
 }
 
@@ -91,8 +91,8 @@ func TestResetAfterExpiry(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		_, err := w.reset(task.ResetRequest{Tasks: []string{"a"}}) // no force is needed
 		w.must(err)
-		w.want(w.do(task.Complete, "A", token, "a"), lock.ErrLost)
-		w.want(w.renew("A", "a"), lock.ErrLost)
+		w.want(w.do(task.Complete, "A", token, "a"), lease.ErrLost)
+		w.want(w.renew("A", "a"), lease.ErrLost)
 	})
 }
 

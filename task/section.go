@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -38,13 +38,13 @@ func getSection(tx *store.Tx, name string) (store.Entry[Section], error) {
 
 // checkSection normalises a section's name, as its lock's key is.
 func checkSection(name string) (string, error) {
-	key, err := lock.CheckKey(sectionLock(name))
+	key, err := lease.CheckKey(sectionLock(name))
 	if err != nil {
 		return "", err
 	}
-	_, name = lock.KindOf(key)
+	_, name = lease.KindOf(key)
 	if strings.HasPrefix(name, noSection) {
-		return "", &lock.InvalidError{What: "section", Rule: "must not begin with '-'"}
+		return "", &lease.InvalidError{What: "section", Rule: "must not begin with '-'"}
 	}
 	return name, nil
 }
@@ -56,14 +56,14 @@ func enterSection(tx *store.Tx, section, id, by string) (made bool, err error) {
 	if made, err = ensureSection(tx, section); err != nil {
 		return false, err
 	}
-	lk, err := lock.Look(tx, id)
+	lk, err := lease.Look(tx, id)
 	switch {
 	case err != nil || lk == nil:
 		return made, err
-	case lk.State == lock.Held:
-		return false, &BusyError{Holders: []lock.Info{*lk}}
+	case lk.State == lease.Held:
+		return false, &BusyError{Holders: []lease.Info{*lk}}
 	}
-	return made, lock.ReleaseKey(tx, id, by, "enters section "+section)
+	return made, lease.ReleaseKey(tx, id, by, "enters section "+section)
 }
 
 // ensureSection makes a section that is named for the first time.
@@ -131,7 +131,7 @@ func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section
 		if err := tx.Put(sectionKind+r.Name, out); err != nil {
 			return err
 		}
-		return lock.Log(tx, lock.Event{Event: "section changed", Keys: []string{sectionLock(r.Name)}, Owner: r.By})
+		return lease.Log(tx, lease.Event{Event: "section changed", Keys: []string{sectionLock(r.Name)}, Owner: r.By})
 	})
 	return out, err
 }
@@ -144,7 +144,7 @@ func (r *SectionRequest) apply(tx *store.Tx, s *Section) error {
 		s.Priority = *r.Priority
 	}
 	if r.Shared != nil && *r.Shared != s.Shared {
-		if lk, err := lock.Look(tx, sectionLock(s.Name)); err != nil || lk != nil && lk.State == lock.Held {
+		if lk, err := lease.Look(tx, sectionLock(s.Name)); err != nil || lk != nil && lk.State == lease.Held {
 			if err == nil {
 				err = &StateError{ID: "section " + s.Name, Why: "is held by " + lk.Owner}
 			}
@@ -193,7 +193,7 @@ func vacate(tx *store.Tx, section, by string) error {
 		}
 	}
 	tx.GuardKind(openKind) // a task may come meanwhile, and be claimed
-	if err := lock.WantEnd(tx, ids...); err != nil {
+	if err := lease.WantEnd(tx, ids...); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -295,7 +295,7 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 		}
 	}
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: taskKind}}}
-	need.Ranges = append(need.Ranges, lock.Everything.Ranges...)
+	need.Ranges = append(need.Ranges, lease.Everything.Ranges...)
 	err := st.View(ctx, need, func(tx *store.Tx) error {
 		out.Sections = out.Sections[:0]
 		all, err := sections(tx)
@@ -306,7 +306,7 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 		if err != nil {
 			return err
 		}
-		locks, err := lock.Locks(tx)
+		locks, err := lease.Locks(tx)
 		if err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 					info.Tasks[effective(t, find1(locks, t.ID))]++
 				}
 			}
-			if lk := find1(locks, sectionLock(s.Name)); lk != nil && lk.State == lock.Held {
+			if lk := find1(locks, sectionLock(s.Name)); lk != nil && lk.State == lease.Held {
 				info.LockedBy = lk.Owner
 			}
 			info.WaitsFor, err = s.waits(tx)
@@ -339,7 +339,7 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 	return out, err
 }
 
-func find1(locks map[string]lock.Info, key string) *lock.Info {
+func find1(locks map[string]lease.Info, key string) *lease.Info {
 	if lk, ok := locks[key]; ok {
 		return &lk
 	}
@@ -384,7 +384,7 @@ func DeleteSection(ctx context.Context, st *store.Store, name, by string, dry bo
 		}
 		tx.GuardKind(openKind) // a task may come meanwhile
 		tx.Delete(sectionKind + name)
-		return lock.Log(tx, lock.Event{Event: "section deleted", Keys: []string{sectionLock(name)}, Owner: by})
+		return lease.Log(tx, lease.Event{Event: "section deleted", Keys: []string{sectionLock(name)}, Owner: by})
 	})
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -56,7 +56,7 @@ func TestNobodyEntersWithALock(t *testing.T) {
 		w.add(in("", "c"))
 		w.acquire("A", "c")
 		w.unchanged("a move", func() {
-			as[*lock.OwnerError](w, w.move("c", "S"))
+			as[*lease.OwnerError](w, w.move("c", "S"))
 			as[*task.StateError](w, func() error {
 				_, err := task.Edit(w.ctx, w.st, task.EditRequest{Task: "c", Owner: "A", Section: ptr("S")})
 				return err
@@ -64,14 +64,14 @@ func TestNobodyEntersWithALock(t *testing.T) {
 		})
 		time.Sleep(2 * time.Hour) // what is over ends for good: no late renewal
 		w.must(w.move("c", "S"))
-		w.want(w.renew("A", "c"), lock.ErrLost)
+		w.want(w.renew("A", "c"), lease.ErrLost)
 		w.add(in("S", "a"))
-		w.want(w.renew("A", "a"), lock.ErrLost)
+		w.want(w.renew("A", "a"), lease.ErrLost)
 
 		w.claim("A", "a")
 		time.Sleep(3 * time.Hour)
 		w.must(w.move("a", "T"))
-		w.want(w.renew("A", "a"), lock.ErrLost)
+		w.want(w.renew("A", "a"), lease.ErrLost)
 	})
 	bubble(t, func(w *world) {
 		w.must(w.section(task.SectionRequest{Name: "S", New: true, Shared: ptr(true)}))
@@ -79,7 +79,7 @@ func TestNobodyEntersWithALock(t *testing.T) {
 		w.claim("A", "a")
 		time.Sleep(2 * time.Hour)
 		w.must(w.section(task.SectionRequest{Name: "S", Shared: ptr(false)}))
-		w.want(w.renew("A", "a"), lock.ErrLost)
+		w.want(w.renew("A", "a"), lease.ErrLost)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestSectionNamesAreNormalised(t *testing.T) {
 	out, err := task.Sections(w.ctx, w.st, apart)
 	w.must(err)
 	equal(w, "locked by", out.Sections[0].LockedBy, "A")
-	_, err = task.Next(w.ctx, w.st, task.NextRequest{Section: apart, Acquire: lock.AcquireRequest{Owner: "A"}})
+	_, err = task.Next(w.ctx, w.st, task.NextRequest{Section: apart, Acquire: lease.AcquireRequest{Owner: "A"}})
 	w.must(err)
 	w.must(w.section(task.SectionRequest{Name: apart, Priority: ptr(1)}))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -31,7 +31,7 @@ func TestThousandTasksAtOnce(t *testing.T) {
 		}
 	}
 	_, err := task.Add(w.ctx, w.st, task.AddRequest{Tasks: make([]task.New, 1001)})
-	as[*lock.InvalidError](w, err)
+	as[*lease.InvalidError](w, err)
 	w.claim("A", "t1000")
 	w.claim("A", "p_500")
 }
@@ -58,7 +58,7 @@ func TestChainOfAThousand(t *testing.T) {
 	w.add(in("S", "last", "c999"))
 	w.unchanged("a cascade that is too large", func() {
 		_, err := w.reset(task.ResetRequest{Tasks: []string{"c0"}, Cascade: true, Force: true})
-		as[*lock.InvalidError](w, err)
+		as[*lease.InvalidError](w, err)
 		if want := "reset: would touch 1001 tasks, at most 1000 at once"; err.Error() != want {
 			t.Errorf("%q, want %q", err, want)
 		}

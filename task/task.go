@@ -1,5 +1,5 @@
 // Package task keeps a list of work that many workers share. It stands on
-// package lock and puts every change of a task into the same commit as the
+// package lease and puts every change of a task into the same commit as the
 // change of its lock.
 //
 // # Guarantee
@@ -7,7 +7,7 @@
 // A claim is lock, section lock and status in one commit; a completion is
 // fence, status and release in one commit. Two workers never get the same
 // task, and what a worker reports after its claim was taken over is refused
-// with [lock.ErrLost] and changes nothing. Batches are all or nothing.
+// with [lease.ErrLost] and changes nothing. Batches are all or nothing.
 //
 // # Limit
 //
@@ -23,7 +23,7 @@
 //	ready/<section>/<priority>-<created>-<id>   open tasks whose dependencies are met, in the order of [Next]
 //	open/<section>/<id>  open tasks of a section, ready or not
 //	counter/<name>       the next number for ids
-//	name/<name>          the tasks with that id, number, title or alias; see package lock
+//	name/<name>          the tasks with that id, number, title or alias; see package lease
 //
 // A dependency is written in both tasks, and each task lists those that are
 // still open, so that a completion finds what it makes ready without a scan.
@@ -35,7 +35,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -136,8 +136,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("no %s %q", e.What, e.Ref)
 }
 
-// Is makes it a lock.ErrNotFound.
-func (e *NotFoundError) Is(target error) bool { return target == lock.ErrNotFound }
+// Is makes it a lease.ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == lease.ErrNotFound }
 
 // AmbiguousError: several tasks answer to that name.
 type AmbiguousError struct {
@@ -174,7 +174,7 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 func save(tx *store.Tx, before Task, after *Task) error {
 	after.UpdatedAt = tx.Now().UTC()
 	if !slices.Equal(before.names(), after.names()) {
-		if err := lock.SetNames(tx, after.ID, before.names(), after.names()); err != nil {
+		if err := lease.SetNames(tx, after.ID, before.names(), after.names()); err != nil {
 			return err
 		}
 	}
@@ -276,7 +276,7 @@ func logAll(tx *store.Tx, verb Verb, ids []string, by string, from, to Status, r
 		why = string(to)
 	}
 	for some := range slices.Chunk(ids, 100) {
-		if err := lock.Log(tx, lock.Event{Event: "task " + string(verb), Keys: some, Owner: by, Why: why, Reason: reason}); err != nil {
+		if err := lease.Log(tx, lease.Event{Event: "task " + string(verb), Keys: some, Owner: by, Why: why, Reason: reason}); err != nil {
 			return err
 		}
 	}

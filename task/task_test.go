@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
@@ -24,11 +24,11 @@ func addTasks(t *testing.T, st *store.Store, list ...task.New) []task.Task {
 }
 
 func claim(st *store.Store, owner, id string) (task.ClaimResult, error) {
-	return task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: []string{id}, Acquire: lock.AcquireRequest{Owner: owner}})
+	return task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: []string{id}, Acquire: lease.AcquireRequest{Owner: owner}})
 }
 
 func next(st *store.Store, owner string) (task.NextResult, error) {
-	return task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: owner}})
+	return task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: owner}})
 }
 
 func do(st *store.Store, verb task.Verb, owner, id string, token int64) error {
@@ -42,7 +42,7 @@ func TestTwoRunnersSameSection(t *testing.T) {
 	addTasks(t, st, task.New{Title: "Task 1", Section: "Backend"}, task.New{Title: "Task 2", Section: "Backend"})
 
 	// A keeps the section while it works there.
-	section, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{"section:Backend"}, Owner: "A"})
+	section, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{"section:Backend"}, Owner: "A"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestTwoRunnersSameSection(t *testing.T) {
 		t.Fatalf("A got %v, %v", first.Task, err)
 	}
 	// B wants Task 2: it has no lock, but its section is A's.
-	var held *lock.HeldError
+	var held *lease.HeldError
 	if _, err := claim(st, "B", "Task 2"); !errors.As(err, &held) || held.Key != "section:Backend" || held.Owner != "A" {
 		t.Fatalf("B: %v", err)
 	}
@@ -69,20 +69,20 @@ func TestTwoRunnersSameSection(t *testing.T) {
 		t.Fatalf("B: %v", err)
 	}
 	// The section cannot be given back while a task in it is held.
-	var used *lock.InUseError
-	if _, err := lock.Release(ctx, st, lock.ReleaseRequest{Owner: "A", Keys: []string{"section:Backend"}}); !errors.As(err, &used) {
+	var used *lease.InUseError
+	if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: "A", Keys: []string{"section:Backend"}}); !errors.As(err, &used) {
 		t.Fatalf("release of the section: %v", err)
 	}
 	if err := do(st, task.Complete, "A", "t2", second.Grant.Token); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.Release(ctx, st, lock.ReleaseRequest{Owner: "A", Lease: section.LeaseID}); err != nil {
+	if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: "A", Lease: section.LeaseID}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next(st, "B"); !errors.Is(err, task.ErrNothingReady) {
 		t.Fatalf("B: %v", err)
 	}
-	if l, _ := lock.List(ctx, st, lock.ListRequest{}); len(l.Locks) != 0 {
+	if l, _ := lease.List(ctx, st, lease.ListRequest{}); len(l.Locks) != 0 {
 		t.Fatalf("left: %+v", l.Locks)
 	}
 }
@@ -106,14 +106,14 @@ func TestSectionComesAndGoesWithTheTask(t *testing.T) {
 	if err := do(st, task.Complete, "A", "t1", a.Grant.Keys[1].Token); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ := lock.Check(ctx, st, lock.CheckRequest{Key: "section:S"}); !c.Locked {
+	if c, _ := lease.Check(ctx, st, lease.CheckRequest{Key: "section:S"}); !c.Locked {
 		t.Fatal("section was given back while t2 is held")
 	}
 	// Whoever loses the section loses the tasks in it.
-	if _, err := lock.Break(ctx, st, lock.BreakRequest{Keys: []string{"section:S"}, By: "admin", Reason: "test"}); err != nil {
+	if _, err := lease.Break(ctx, st, lease.BreakRequest{Keys: []string{"section:S"}, By: "admin", Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := do(st, task.Complete, "A", "t2", b.Grant.Keys[1].Token); !errors.Is(err, lock.ErrLost) {
+	if err := do(st, task.Complete, "A", "t2", b.Grant.Keys[1].Token); !errors.Is(err, lease.ErrLost) {
 		t.Fatalf("complete after the section was broken: %v", err)
 	}
 	i, err := task.Show(ctx, st, "two")
@@ -126,7 +126,7 @@ func TestSectionComesAndGoesWithTheTask(t *testing.T) {
 	if err := do(st, task.Unclaim, "B", "t2", 0); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := lock.List(ctx, st, lock.ListRequest{}); len(l.Locks) != 0 {
+	if l, _ := lease.List(ctx, st, lease.ListRequest{}); len(l.Locks) != 0 {
 		t.Fatalf("left: %+v", l.Locks)
 	}
 }
@@ -161,7 +161,7 @@ func TestLifeOfATask(t *testing.T) {
 	if err != nil || len(out.Tasks) != 2 {
 		t.Fatalf("%+v %v", out, err)
 	}
-	if err := do(st, task.Complete, "B", "t2", n.Grant.Token); !errors.Is(err, lock.ErrLost) {
+	if err := do(st, task.Complete, "B", "t2", n.Grant.Token); !errors.Is(err, lease.ErrLost) {
 		t.Fatalf("complete after the reset: %v", err)
 	}
 	if _, err := claim(st, "B", "deploy"); !errors.As(err, &state) {
@@ -177,7 +177,7 @@ func TestNextIsIdempotent(t *testing.T) {
 	st := store.New(memstore.New())
 	addTasks(t, st, task.New{Title: "one"}, task.New{Title: "two"})
 	ask := func() task.NextResult {
-		n, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: "A", ID: "r1", TTL: time.Minute}})
+		n, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A", ID: "r1", TTL: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}

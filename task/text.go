@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -100,7 +100,7 @@ func pointersTo(list []Task) (out []*Task) {
 // the task, but what it waits for could never be completed.
 func checkPlace(section, id string) error {
 	if n := len(section) + len(id); n > maxPlace {
-		return &lock.InvalidError{What: "section and id", Rule: fmt.Sprintf("have %d bytes together, at most %d", n, maxPlace)}
+		return &lease.InvalidError{What: "section and id", Rule: fmt.Sprintf("have %d bytes together, at most %d", n, maxPlace)}
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func fits(tx *store.Tx, t, dep Task) error {
 		size += other.Value.size()
 	}
 	if size > maxSpread {
-		return &lock.InvalidError{What: "dependencies on " + dep.ID, Rule: fmt.Sprintf(
+		return &lease.InvalidError{What: "dependencies on " + dep.ID, Rule: fmt.Sprintf(
 			"the %d tasks that depend on it have %d bytes, at most %d: put a task between it and some of them", len(dep.Dependents)+1, size, maxSpread)}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (t Task) size() int {
 		}
 	}
 	if t.Result != nil {
-		n += lock.MaxText
+		n += lease.MaxText
 	}
 	return n
 }

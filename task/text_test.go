@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -74,7 +74,7 @@ func TestLongText(t *testing.T) {
 	if !w.has("text/a") || strings.Contains(w.mem.dump()["task/a"], "xxx") {
 		t.Error("the text is in the task's record")
 	}
-	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: "A"}})
+	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A"}})
 	w.must(err)
 	equal(w, "text of the claim", out.Task.Description, long("x"))
 	did, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"})
@@ -121,11 +121,11 @@ func TestBoundsOfACompletion(t *testing.T) {
 	section, id := strings.Repeat("s", 450), strings.Repeat("i", 451)
 	w.unchanged("an id and a section that are too long", func() {
 		_, err := task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{in(section, id, "hub")}})
-		as[*lock.InvalidError](w, err)
+		as[*lease.InvalidError](w, err)
 	})
 	w.add(in(section, id[:450], "hub"))
 	w.add(in("", id[:451]))
-	as[*lock.InvalidError](w, w.move(id[:451], section))
+	as[*lease.InvalidError](w, w.move(id[:451], section))
 
 	w.mem.asleep = true
 	labels := []string{}
@@ -137,7 +137,7 @@ func TestBoundsOfACompletion(t *testing.T) {
 		n := in("", fmt.Sprint("d", i), "hub")
 		n.Labels = labels
 		if _, err := task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{n}}); err != nil {
-			as[*lock.InvalidError](w, err)
+			as[*lease.InvalidError](w, err)
 			refused = true
 			break
 		}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tasklock/tasklock/internal/fault"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -37,7 +37,7 @@ type DoResult struct {
 
 // Do carries out any verb but claim and reset. A task that someone works on
 // can be changed by its holder only: with an old token the error is
-// [lock.ErrLost], from someone else a [*lock.OwnerError]. Repeating it with the
+// [lease.ErrLost], from someone else a [*lease.OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
 func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err error) {
 	if err := r.check(); err != nil {
@@ -55,10 +55,10 @@ func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err er
 
 func (r *DoRequest) check() error {
 	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
-		return &lock.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
+		return &lease.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
 	}
 	if r.Token != 0 && len(r.Tasks) != 1 {
-		return &lock.InvalidError{What: "token", Rule: "goes with exactly one task"}
+		return &lease.InvalidError{What: "token", Rule: "goes with exactly one task"}
 	}
 	return checkReason(r.Reason, r.Result)
 }
@@ -93,10 +93,10 @@ func checkReason(reason string, r *Result) error {
 		text += r.Summary + strings.Join(r.Commits, "") + strings.Join(r.Tests, "")
 	}
 	switch {
-	case len(text) > lock.MaxText:
-		return &lock.InvalidError{What: "reason or result", Rule: "is longer than 4096 bytes"}
+	case len(text) > lease.MaxText:
+		return &lease.InvalidError{What: "reason or result", Rule: "is longer than 4096 bytes"}
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return &lock.InvalidError{What: "reason or result", Rule: "must be valid text"}
+		return &lease.InvalidError{What: "reason or result", Rule: "must be valid text"}
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func wantChange(tx *store.Tx, found []Task) error {
 	for _, t := range found {
 		around = append(around, taskKeys(slices.Concat(t.DependsOn, t.Dependents))...)
 	}
-	return cmp.Or(tx.Want(around...), lock.WantEnd(tx, idsOf(found)...))
+	return cmp.Or(tx.Want(around...), lease.WantEnd(tx, idsOf(found)...))
 }
 
 func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
@@ -116,7 +116,7 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 		tx.Affirm()
 		return before, true, nil
 	}
-	lk, err := lock.Look(tx, before.ID)
+	lk, err := lease.Look(tx, before.ID)
 	if err != nil {
 		return Task{}, false, err
 	}
@@ -136,7 +136,7 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 		t.Attempts--
 	}
 	r.describe(tx, &t)
-	if err := lock.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
+	if err := lease.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
 		return Task{}, false, err
 	}
 	if err := save(tx, before, &t); err != nil {
@@ -149,18 +149,18 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 }
 
 // may says whether the caller may change the task, and by which token.
-func (r *DoRequest) may(tx *store.Tx, t Task, lk *lock.Info) (int64, error) {
+func (r *DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 	switch {
 	case fault.Bug("complete_unfenced"):
 		return r.Token, nil
 	case r.Token != 0:
-		return r.Token, lock.FenceLease(tx, t.ID, r.Token, r.Lease)
+		return r.Token, lease.FenceLease(tx, t.ID, r.Token, r.Lease)
 	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:
-		return 0, &lock.LostError{Key: t.ID, Why: "the claim has ended"}
-	case lk == nil, lk.State != lock.Held && !lock.Related(r.Owner, lk.Owner):
+		return 0, &lease.LostError{Key: t.ID, Why: "the claim has ended"}
+	case lk == nil, lk.State != lease.Held && !lease.Related(r.Owner, lk.Owner):
 		return 0, nil
-	case !lock.Related(r.Owner, lk.Owner):
-		return 0, &lock.OwnerError{Key: t.ID, Owner: lk.Owner, Caller: r.Owner}
+	case !lease.Related(r.Owner, lk.Owner):
+		return 0, &lease.OwnerError{Key: t.ID, Owner: lk.Owner, Caller: r.Owner}
 	}
 	return lk.Token, nil
 }
@@ -262,19 +262,19 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 		if err != nil {
 			return err
 		}
-		lk, err := lock.Look(tx, before.ID)
+		lk, err := lease.Look(tx, before.ID)
 		if err != nil {
 			return err
 		}
 		if r.Token != 0 {
-			err = lock.FenceLease(tx, before.ID, r.Token, r.Lease)
-		} else if lk == nil || !lock.Related(r.Owner, lk.Owner) {
-			err = lock.NotHeld(tx, before.ID, r.Owner)
+			err = lease.FenceLease(tx, before.ID, r.Token, r.Lease)
+		} else if lk == nil || !lease.Related(r.Owner, lk.Owner) {
+			err = lease.NotHeld(tx, before.ID, r.Owner)
 		}
 		if err != nil {
 			return err
 		}
-		if err := lock.RenewKey(tx, before.ID, lk.Owner, worktree); err != nil {
+		if err := lease.RenewKey(tx, before.ID, lk.Owner, worktree); err != nil {
 			return err
 		}
 		t = before.clone()

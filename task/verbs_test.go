@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -122,9 +122,9 @@ func TestWhoMay(t *testing.T) {
 					refusal := func(err error) {
 						switch c.want {
 						case "lost":
-							w.want(err, lock.ErrLost)
+							w.want(err, lease.ErrLost)
 						case "owner":
-							as[*lock.OwnerError](w, err)
+							as[*lease.OwnerError](w, err)
 						case "state":
 							as[*task.StateError](w, err)
 						}
@@ -142,7 +142,7 @@ func TestWhoMay(t *testing.T) {
 							if verb == task.Fail {
 								other = task.Complete
 							}
-							w.want(w.do(other, c.owner, token, "a"), lock.ErrLost)
+							w.want(w.do(other, c.owner, token, "a"), lease.ErrLost)
 						})
 					}
 				})
@@ -169,7 +169,7 @@ func TestEffectiveStatus(t *testing.T) {
 		"locked by another": {func(w *world) { time.Sleep(2 * time.Hour); w.acquire("B", "a") }, task.Pending, false},
 		"claimed over":      {func(w *world) { takeOver(w, 0) }, task.InProgress, false},
 		"session ended": {func(w *world) {
-			_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "A", All: true})
+			_, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "A", All: true})
 			w.must(err)
 		}, task.Pending, false},
 	} {
@@ -217,9 +217,9 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 	w.add(in("S", "a"), in("", "b"), in("", "c", "b"))
 	w.claim("B", "b")
 	w.unchanged("a batch that is refused in part", func() {
-		as[*lock.OwnerError](w, w.do(task.Complete, "A", 0, "a", "b"))
+		as[*lease.OwnerError](w, w.do(task.Complete, "A", 0, "a", "b"))
 		_, err := w.tryClaim("A", "a", "b")
-		as[*lock.HeldError](w, err)
+		as[*lease.HeldError](w, err)
 		_, err = w.tryClaim("A", "a", "c")
 		as[*task.StateError](w, err)
 		_, err = w.reset(task.ResetRequest{Tasks: []string{"a", "b"}})
@@ -229,8 +229,8 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 		_, err = task.Add(w.ctx, w.st, task.AddRequest{Tasks: []task.New{in("new", "x"), in("", "b")}})
 		as[*task.StateError](w, err)
 		as[*task.NotFoundError](w, w.do(task.Complete, "A", 0, "a", "nothing"))
-		as[*lock.InvalidError](w, w.do(task.Complete, "A", 7, "a", "b"))
-		as[*lock.InvalidError](w, w.do(task.Complete, "A", 0))
+		as[*lease.InvalidError](w, w.do(task.Complete, "A", 7, "a", "b"))
+		as[*lease.InvalidError](w, w.do(task.Complete, "A", 0))
 	})
 	w.must(w.do(task.Complete, "B", 0, "a", "b", "c", "a")) // a chain, and one of them twice
 	w.holds()
@@ -253,7 +253,7 @@ func TestAnswersAreTheRecords(t *testing.T) {
 				return out.Tasks[0], nil
 			}},
 			{"claim", func() (task.Task, error) {
-				out, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lock.AcquireRequest{Owner: "A"}})
+				out, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lease.AcquireRequest{Owner: "A"}})
 				w.must(err)
 				return out.Tasks[0], nil
 			}},

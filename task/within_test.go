@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -56,7 +56,7 @@ func TestBatchOverTwoSections(t *testing.T) {
 	w.holds("a A", "b A", "section:S A")
 	w.claim("B", "d")
 	_, err := w.tryClaim("A", "b", "d")
-	as[*lock.HeldError](w, err)
+	as[*lease.HeldError](w, err)
 	w.must(w.do(task.Complete, "A", 0, "a", "b"))
 	w.holds("d B", "section:T B")
 }
@@ -87,13 +87,13 @@ func TestSectionInUseCannotBeReleased(t *testing.T) {
 	held := w.acquire("A", "section:S", "section:T")
 	w.claim("A/x", "a")
 	w.unchanged("a refused release", func() {
-		used := as[*lock.InUseError](w, w.release("A", "section:S"))
+		used := as[*lease.InUseError](w, w.release("A", "section:S"))
 		equal(w, "in use", used.Inside, []string{"a"})
-		as[*lock.InUseError](w, w.release("A", "section:S", "section:T"))
-		_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "A", Lease: held.LeaseID})
-		as[*lock.InUseError](w, err)
-		as[*lock.OwnerError](w, w.release("B", "section:S"))
-		as[*lock.OwnerError](w, w.release("A/x", "section:S"))
+		as[*lease.InUseError](w, w.release("A", "section:S", "section:T"))
+		_, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "A", Lease: held.LeaseID})
+		as[*lease.InUseError](w, err)
+		as[*lease.OwnerError](w, w.release("B", "section:S"))
+		as[*lease.OwnerError](w, w.release("A/x", "section:S"))
 	})
 	w.must(w.release("A", "section:T")) // nobody is in there
 	w.must(w.release("A", "section:S", "a"))
@@ -135,13 +135,13 @@ func TestLossOfTheSection(t *testing.T) {
 		"by a task":  func(w *world) { time.Sleep(3 * time.Hour); w.acquire("B", "b") },
 		"cleaned up": func(w *world) {
 			time.Sleep(3 * time.Hour)
-			out, err := lock.Cleanup(w.ctx, w.st, lock.CleanupRequest{By: "admin"})
+			out, err := lease.Cleanup(w.ctx, w.st, lease.CleanupRequest{By: "admin"})
 			w.must(err)
 			equal(w, "freed", len(out.Freed), 2)
 			w.holds()
 		},
 		"session end": func(w *world) {
-			out, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: "A", All: true})
+			out, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "A", All: true})
 			w.must(err)
 			equal(w, "released", len(out.Released), 2)
 			w.holds()
@@ -153,8 +153,8 @@ func TestLossOfTheSection(t *testing.T) {
 				w.acquire("A", "section:S")
 				token := w.claim("A/x", "a")
 				lose(w)
-				w.want(w.do(task.Complete, "A/x", token, "a"), lock.ErrLost)
-				w.want(w.renew("A/x", "a"), lock.ErrLost)
+				w.want(w.do(task.Complete, "A/x", token, "a"), lease.ErrLost)
+				w.want(w.renew("A/x", "a"), lease.ErrLost)
 				w.status("a", task.Pending)
 			})
 		})
@@ -169,10 +169,10 @@ func TestLeaseOfTheSectionDropped(t *testing.T) {
 		section := w.acquire("A", "section:S")
 		token := w.claim("A/x", "a")
 		w.drop("lease/" + section.LeaseID)
-		w.want(w.renew("A/x", "a"), lock.ErrLost)
+		w.want(w.renew("A/x", "a"), lease.ErrLost)
 		w.acquire("B", "section:S")
 		w.holds("section:S B")
-		w.want(w.do(task.Complete, "A/x", token, "a"), lock.ErrLost)
+		w.want(w.do(task.Complete, "A/x", token, "a"), lease.ErrLost)
 	})
 	bubble(t, func(w *world) { // its owner comes back to the task
 		w.add(in("S", "a"))
@@ -187,19 +187,19 @@ func TestLeaseOfTheSectionDropped(t *testing.T) {
 func TestHeartbeatOfATaskKeepsItsSection(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.add(in("S", "a"), in("S", "b"))
-		section, err := w.tryAcquire(lock.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 30 * time.Minute})
+		section, err := w.tryAcquire(lease.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 30 * time.Minute})
 		w.must(err)
 		w.claim("A/x", "a")
 		for range 20 {
 			time.Sleep(20 * time.Minute)
-			out, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: "A/x", Keys: []string{"a"}})
+			out, err := lease.Renew(w.ctx, w.st, lease.RenewRequest{Owner: "A/x", Keys: []string{"a"}})
 			w.must(err)
 			// The task ends with its section, which has the shorter ttl.
 			equal(w, "window", out.Leases[0].ExpiresAt.Time, time.Now().UTC().Add(30*time.Minute))
 		}
 		w.refused("section:S", "B", "b")
 		w.must(w.renew("A", "section:S"))
-		if c, _ := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "section:S"}); c.Lock.LeaseID != section.LeaseID {
+		if c, _ := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "section:S"}); c.Lock.LeaseID != section.LeaseID {
 			t.Error("another lease has the section")
 		}
 	})
@@ -210,17 +210,17 @@ func TestHeartbeatOfATaskKeepsItsSection(t *testing.T) {
 func TestAClaimLeavesItsSectionAsItIs(t *testing.T) {
 	near(t, func(w *world) {
 		w.add(in("S", "a"), in("S", "b"))
-		_, err := w.tryAcquire(lock.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 3 * time.Hour})
+		_, err := w.tryAcquire(lease.AcquireRequest{Owner: "A", Keys: []string{"section:S"}, TTL: 3 * time.Hour})
 		w.must(err)
 		for _, c := range []struct {
 			id  string
 			ttl time.Duration
 		}{{"a", time.Minute}, {"b", 5 * time.Hour}} {
 			_, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{
-				Tasks: []string{c.id}, Acquire: lock.AcquireRequest{Owner: "A", TTL: c.ttl, Process: host.Self()},
+				Tasks: []string{c.id}, Acquire: lease.AcquireRequest{Owner: "A", TTL: c.ttl, Process: host.Self()},
 			})
 			w.must(err)
-			out, err := lock.Check(w.ctx, w.st, lock.CheckRequest{Key: "section:S"})
+			out, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "section:S"})
 			w.must(err)
 			equal(w, "section around "+c.id, out.Lock.ExpiresAt.Time, time.Now().UTC().Add(max(c.ttl, 3*time.Hour)))
 			equal(w, "its process", out.Lock.PID, 0)
@@ -233,7 +233,7 @@ func TestAClaimLeavesItsSectionAsItIs(t *testing.T) {
 func TestOthersGiveNoLife(t *testing.T) {
 	for name, meddle := range map[string]func(w *world){
 		"break":   func(w *world) { w.breakKey("a") },
-		"cleanup": func(w *world) { _, _ = lock.Cleanup(w.ctx, w.st, lock.CleanupRequest{By: "admin"}) },
+		"cleanup": func(w *world) { _, _ = lease.Cleanup(w.ctx, w.st, lease.CleanupRequest{By: "admin"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -260,14 +260,14 @@ func TestOthersGiveNoLife(t *testing.T) {
 func TestHoldWithin(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.add(in("S", "a"), in("S", "b"))
-		hold := func(owner, id string) (*lock.Lease, error) {
-			_, l, err := task.HoldTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{id}, Acquire: lock.AcquireRequest{Owner: owner}})
+		hold := func(owner, id string) (*lease.Lease, error) {
+			_, l, err := task.HoldTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{id}, Acquire: lease.AcquireRequest{Owner: owner}})
 			return l, err
 		}
 		l, err := hold("A", "a")
 		w.must(err)
 		_, err = hold("A", "b") // another holder of the same parent
-		as[*lock.HeldError](w, err)
+		as[*lease.HeldError](w, err)
 		inner, err := hold(l.Owner(), "b")
 		w.must(err)
 		time.Sleep(24 * time.Hour)
@@ -279,8 +279,8 @@ func TestHoldWithin(t *testing.T) {
 		w.must(inner.Err())
 		w.breakKey("section:S")
 		time.Sleep(10 * time.Minute)
-		w.want(inner.Err(), lock.ErrLost)
-		w.want(inner.Release(w.ctx), lock.ErrLost)
+		w.want(inner.Err(), lease.ErrLost)
+		w.want(inner.Release(w.ctx), lease.ErrLost)
 		w.holds()
 	})
 }
@@ -295,7 +295,7 @@ func TestWaitWithin(t *testing.T) {
 			go func() {
 				_, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{
 					Tasks:   []string{"b"},
-					Acquire: lock.AcquireRequest{Owner: owner, Wait: time.Hour},
+					Acquire: lease.AcquireRequest{Owner: owner, Wait: time.Hour},
 				})
 				got <- err
 			}()
@@ -325,7 +325,7 @@ func TestWaitForATaskThatMoves(t *testing.T) {
 			w.acquire("B", "section:T")
 			got := make(chan error, 1)
 			go func() {
-				_, err := w.tryAcquire(lock.AcquireRequest{Owner: "C", Keys: []string{"a"}, ID: id, Wait: time.Hour})
+				_, err := w.tryAcquire(lease.AcquireRequest{Owner: "C", Keys: []string{"a"}, ID: id, Wait: time.Hour})
 				got <- err
 			}()
 			w.settle()
@@ -348,7 +348,7 @@ func TestSiblingsUnderTheirParentsLock(t *testing.T) {
 	w.acquire("P", "a")
 	w.claim("P/x", "a")
 	_, err := w.tryClaim("P/y", "a")
-	if held := as[*lock.HeldError](w, err); held.Owner != "P/x" {
+	if held := as[*lease.HeldError](w, err); held.Owner != "P/x" {
 		t.Errorf("held by %s", held.Owner)
 	}
 	w.claim("P", "a")   // the parent

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -125,12 +125,12 @@ func (w *world) claim(owner string, ids ...string) int64 {
 	return token(g, ids[len(ids)-1])
 }
 
-func (w *world) tryClaim(owner string, ids ...string) (lock.Grant, error) {
-	out, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: ids, Acquire: lock.AcquireRequest{Owner: owner}})
+func (w *world) tryClaim(owner string, ids ...string) (lease.Grant, error) {
+	out, err := task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: ids, Acquire: lease.AcquireRequest{Owner: owner}})
 	return out.Grant, err
 }
 
-func token(g lock.Grant, key string) int64 {
+func token(g lease.Grant, key string) int64 {
 	for _, k := range g.Keys {
 		if k.Key == key {
 			return k.Token
@@ -140,40 +140,40 @@ func token(g lock.Grant, key string) int64 {
 }
 
 // acquire is what the command of that name does.
-func (w *world) acquire(owner string, keys ...string) lock.Grant {
+func (w *world) acquire(owner string, keys ...string) lease.Grant {
 	w.Helper()
-	g, err := w.tryAcquire(lock.AcquireRequest{Owner: owner, Keys: keys})
+	g, err := w.tryAcquire(lease.AcquireRequest{Owner: owner, Keys: keys})
 	w.must(err)
 	return g
 }
 
-func (w *world) tryAcquire(r lock.AcquireRequest) (lock.Grant, error) {
+func (w *world) tryAcquire(r lease.AcquireRequest) (lease.Grant, error) {
 	r.Within = task.Within
-	return lock.Acquire(w.ctx, w.st, r)
+	return lease.Acquire(w.ctx, w.st, r)
 }
 
 // refused requires that the owner cannot have the keys now, because of key.
 func (w *world) refused(because, owner string, keys ...string) {
 	w.Helper()
-	_, err := w.tryAcquire(lock.AcquireRequest{Owner: owner, Keys: keys})
-	if held := as[*lock.HeldError](w, err); held.Key != because {
+	_, err := w.tryAcquire(lease.AcquireRequest{Owner: owner, Keys: keys})
+	if held := as[*lease.HeldError](w, err); held.Key != because {
 		w.Errorf("refused because of %s, want %s", held.Key, because)
 	}
 }
 
 func (w *world) release(owner string, keys ...string) error {
-	_, err := lock.Release(w.ctx, w.st, lock.ReleaseRequest{Owner: owner, Keys: keys})
+	_, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: owner, Keys: keys})
 	return err
 }
 
 func (w *world) renew(owner string, keys ...string) error {
-	_, err := lock.Renew(w.ctx, w.st, lock.RenewRequest{Owner: owner, Keys: keys})
+	_, err := lease.Renew(w.ctx, w.st, lease.RenewRequest{Owner: owner, Keys: keys})
 	return err
 }
 
 func (w *world) breakKey(key string) {
 	w.Helper()
-	_, err := lock.Break(w.ctx, w.st, lock.BreakRequest{Keys: []string{key}, By: "admin", Reason: "test"})
+	_, err := lease.Break(w.ctx, w.st, lease.BreakRequest{Keys: []string{key}, By: "admin", Reason: "test"})
 	w.must(err)
 }
 
@@ -192,7 +192,7 @@ func (w *world) reset(r task.ResetRequest) (ids []string, err error) {
 }
 
 func (w *world) next(owner string) (string, error) {
-	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lock.AcquireRequest{Owner: owner}})
+	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: owner}})
 	return out.Task.ID, err
 }
 
@@ -238,11 +238,11 @@ func (w *world) list(r task.ListRequest) (ids []string) {
 // holds is "key:owner" for every live lock.
 func (w *world) holds(want ...string) {
 	w.Helper()
-	out, err := lock.List(w.ctx, w.st, lock.ListRequest{})
+	out, err := lease.List(w.ctx, w.st, lease.ListRequest{})
 	w.must(err)
 	got := []string{}
 	for _, l := range out.Locks {
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			got = append(got, l.Key+" "+l.Owner)
 		}
 	}

@@ -20,7 +20,7 @@
 //
 // Nothing here fails or waits: a fact that cannot be read is absent, and the
 // chain goes on. What was given on purpose is taken as it is; whether it can
-// be an owner is for package lock to say.
+// be an owner is for package lease to say.
 package agent
 
 import (
@@ -32,7 +32,7 @@ import (
 	"sync"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // Input is what the caller said about itself.
@@ -99,7 +99,7 @@ type machine struct {
 var thisMachine = machine{
 	name: host.Name, boot: host.BootID, user: userName,
 	terminal: host.Terminal, sessionStart: host.SessionStart,
-	process: sync.OnceValue(func() string { return fmt.Sprintf("%s-%d-%s", segment(host.Name()), os.Getpid(), lock.NewID()) }),
+	process: sync.OnceValue(func() string { return fmt.Sprintf("%s-%d-%s", segment(host.Name()), os.Getpid(), lease.NewID()) }),
 	above:   notesAbove,
 	harness: func() int { pid, _, _ := nearest(); return pid },
 }
@@ -127,7 +127,7 @@ func identify(in Input, m machine) Identity {
 			break
 		}
 	}
-	if chosen := or(inherited, in.Config); id.Source == FromHarness && !partOf(id.Owner, chosen) && lock.CheckOwner(chosen) == nil {
+	if chosen := or(inherited, in.Config); id.Source == FromHarness && !partOf(id.Owner, chosen) && lease.CheckOwner(chosen) == nil {
 		id.Label = chosen // the name of a person, say: it is worth showing
 	}
 	id.PID = seen.pid(id.Owner, m.harness)

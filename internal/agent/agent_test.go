@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 func fixed(s string) func() string { return func() string { return s } }
@@ -178,7 +178,7 @@ func TestChain(t *testing.T) {
 			if again := identify(Input{Flag: c.flag, Config: c.config, Env: func(k string) string { return c.env[k] }}, c.m); again.Warning != id.Warning {
 				t.Errorf("the next warning is %q after %q", again.Warning, id.Warning)
 			}
-			if err := lock.CheckOwner(id.Owner); err != nil {
+			if err := lease.CheckOwner(id.Owner); err != nil {
 				t.Error(err)
 			}
 			checkChain(t, id)
@@ -211,7 +211,7 @@ func TestHugeIDsStayOwners(t *testing.T) {
 			return ""
 		}
 		id := identify(Input{Env: env}, desk)
-		if err := lock.CheckOwner(id.Owner); err != nil || strings.Contains(id.Owner, "/") {
+		if err := lease.CheckOwner(id.Owner); err != nil || strings.Contains(id.Owner, "/") {
 			t.Errorf("%s: %q: %v", v, id.Owner, err)
 		}
 	}
@@ -272,7 +272,7 @@ func FuzzSegment(f *testing.F) {
 		if id == "" {
 			return
 		}
-		if s := segment(id); strings.Contains(s, "/") || lock.CheckOwner(s) != nil {
+		if s := segment(id); strings.Contains(s, "/") || lease.CheckOwner(s) != nil {
 			t.Errorf("segment(%q) = %q", id, s)
 		}
 	})

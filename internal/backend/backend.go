@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/cli"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/filestore"
@@ -122,7 +122,7 @@ func Split(url string) (scheme, place string, err error) {
 		place = ""
 	}
 	if place == "" {
-		return "", "", &lock.InvalidError{What: "store " + scheme + ":", Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE, postgres://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or a path"} // the rest may hold a password
+		return "", "", &lease.InvalidError{What: "store " + scheme + ":", Rule: "must be sqlite:PATH, file:FOLDER, git:REMOTE, postgres://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or a path"} // the rest may hold a password
 	}
 	return scheme, place, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -22,9 +22,9 @@ type leaseOptions struct {
 
 func (o *leaseOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL, none: true}
-	o.maxHold = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
-	o.wait = durationFlag{max: lock.MaxTTL}
+	o.ttl = durationFlag{min: lease.MinTTL, max: lease.MaxTTL, none: true}
+	o.maxHold = durationFlag{min: lease.MinTTL, max: 365 * 24 * time.Hour}
+	o.wait = durationFlag{max: lease.MaxTTL}
 	f.Var(&o.ttl, "ttl", "the lock ends after so long without a heartbeat; none: only release ends it")
 	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
 	f.Var(&o.wait, "wait", "how long to wait for the keys")
@@ -37,23 +37,23 @@ func (o *leaseOptions) flags(cmd *cobra.Command) {
 
 // request turns the flags into a request. Where nothing else was said,
 // attached holders have a ttl of their own, and a coding agent does not wait.
-func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.AcquireRequest, error) {
+func (o *leaseOptions) request(a *App, keys []string, attached bool) (lease.AcquireRequest, error) {
 	for _, k := range keys {
-		if _, err := lock.CheckKey(k); err != nil {
-			return lock.AcquireRequest{}, err
+		if _, err := lease.CheckKey(k); err != nil {
+			return lease.AcquireRequest{}, err
 		}
 	}
 	cfg, err := a.Config()
 	if err != nil {
-		return lock.AcquireRequest{}, err
+		return lease.AcquireRequest{}, err
 	}
 	id := a.Identity()
 	if !attached { // whoever is attached needs no name that lasts
 		if id, err = a.holder(); err != nil {
-			return lock.AcquireRequest{}, err
+			return lease.AcquireRequest{}, err
 		}
 	}
-	r := lock.AcquireRequest{
+	r := lease.AcquireRequest{
 		Keys: keys, Owner: id.Owner, ID: o.requestID, Session: id.Session, Label: id.Label,
 		TTL: o.ttl.value, MaxHold: o.maxHold.value, Wait: o.wait.value,
 		Reason: o.reason, Worktree: o.worktree, DryRun: a.DryRun,
@@ -68,7 +68,7 @@ func (o *leaseOptions) request(a *App, keys []string, attached bool) (lock.Acqui
 
 // again is the command line that goes on from here: the same flags, and a wait
 // that the caller can afford.
-func (o *leaseOptions) again(a *App, verb string, keys []string, r lock.AcquireRequest) []string {
+func (o *leaseOptions) again(a *App, verb string, keys []string, r lease.AcquireRequest) []string {
 	words := append([]string{verb}, keys...)
 	wait := cmp.Or(a.wait, r.Wait)
 	if wait == 0 {
@@ -179,11 +179,11 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	w := a.waiting(req.Wait)
-	req.Waiting = func(h lock.HeldError) {
+	req.Waiting = func(h lease.HeldError) {
 		signals.listen()
 		w.update(h)
 	}
-	g, err := lock.Acquire(ctx, st, req)
+	g, err := lease.Acquire(ctx, st, req)
 	w.end(err == nil, len(g.TookOver) > 0)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -193,7 +193,7 @@ func (o *acquireOptions) run(ctx context.Context, a *App, keys []string) error {
 }
 
 // grant prints what was taken, in at most three lines.
-func (p *printer) grant(g lock.Grant, dry bool) {
+func (p *printer) grant(g lease.Grant, dry bool) {
 	verb := "Acquired"
 	if dry {
 		verb = "Would acquire"

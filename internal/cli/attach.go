@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -45,13 +45,13 @@ func (o *acquireOptions) actor(owner string) (string, error) {
 func (o *acquireOptions) attached(a *App) bool { return o.attach && !a.DryRun }
 
 // hold is acquire --attach.
-func (o *acquireOptions) hold(ctx context.Context, a *App, st *store.Store, req lock.AcquireRequest) error {
+func (o *acquireOptions) hold(ctx context.Context, a *App, st *store.Store, req lease.AcquireRequest) error {
 	if req.ID != "" {
-		req.Then = lock.Once(req.Owner, req.ID)
+		req.Then = lease.Once(req.Owner, req.ID)
 	}
-	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
+	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lease.HeldError)) (*taken, error) {
 		req.Waiting = waiting
-		lease, err := lock.Hold(ctx, st, req)
+		lease, err := lease.Hold(ctx, st, req)
 		if err != nil {
 			return nil, err
 		}
@@ -67,8 +67,8 @@ func (o *acquireOptions) holdTasks(ctx context.Context, a *App, st *store.Store,
 		return err
 	}
 	a.retry = o.again(a, "tasks", append([]string{"claim"}, refs...), req)
-	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
-		req.Waiting = func(h lock.HeldError) {
+	return a.attach(ctx, req.Wait, func(ctx context.Context, waiting func(lease.HeldError)) (*taken, error) {
+		req.Waiting = func(h lease.HeldError) {
 			a.learnTitles(ctx, st, refs)
 			waiting(h)
 		}
@@ -84,10 +84,10 @@ func (o *acquireOptions) holdTasks(ctx context.Context, a *App, st *store.Store,
 // holdNext is next --claim --attach.
 func (o *nextOptions) holdNext(ctx context.Context, a *App, st *store.Store, r task.NextRequest) error {
 	r.WithSection = true
-	return a.attach(ctx, 0, func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error) {
+	return a.attach(ctx, 0, func(ctx context.Context, waiting func(lease.HeldError)) (*taken, error) {
 		r.Waiting = func() {
 			o.tellWait(a, r.Wait)
-			waiting(lock.HeldError{})
+			waiting(lease.HeldError{})
 		}
 		t, lease, err := task.HoldNext(ctx, st, r)
 		if err != nil {
@@ -102,7 +102,7 @@ func (o *nextOptions) holdNext(ctx context.Context, a *App, st *store.Store, r t
 
 // taken is what an attached command has taken, and how it says so.
 type taken struct {
-	lease *lock.Lease
+	lease *lease.Lease
 	data  any
 	text  func(*printer)
 }
@@ -120,18 +120,18 @@ func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) err
 	defer signals.stop()
 	signals.listen()
 	in := listenTo(a.Stdin)
-	lease, err := a.take(ctx, in, wait, take)
+	held, err := a.take(ctx, in, wait, take)
 	if err != nil {
 		return err
 	}
-	if err = a.hold(in, lease); errors.Is(err, lock.ErrLost) {
+	if err = a.hold(in, held); errors.Is(err, lease.ErrLost) {
 		a.says = "lost" // and nothing is asked of the store any more: the client must hear of it now
 		return err
 	}
 	a.says = ""
-	gone := lease.Release(ctx)
+	gone := held.Release(ctx)
 	switch {
-	case errors.Is(gone, lock.ErrLost):
+	case errors.Is(gone, lease.ErrLost):
 		a.says = "lost"
 		return gone
 	case gone != nil:
@@ -139,21 +139,21 @@ func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) err
 	case err != nil:
 		return err // nobody listens
 	}
-	out := gaveBack(lease.Grant())
+	out := gaveBack(held.Grant())
 	a.says = "released"
 	return a.answer(newReleaseData(out), func(p *printer) { p.released("Released", "", out, false) })
 }
 
 // takeFunc acquires, and tells about the wait.
-type takeFunc func(ctx context.Context, waiting func(lock.HeldError)) (*taken, error)
+type takeFunc func(ctx context.Context, waiting func(lease.HeldError)) (*taken, error)
 
 // take acquires and says so. A client that is gone before that leaves the queue.
-func (a *App) take(ctx context.Context, in *input, wait time.Duration, take takeFunc) (*lock.Lease, error) {
+func (a *App) take(ctx context.Context, in *input, wait time.Duration, take takeFunc) (*lease.Lease, error) {
 	ctx, leave := context.WithCancelCause(ctx)
 	var once sync.Once
 	w := a.waiting(wait)
 	silence := a.answerWhileWaiting(in)
-	got, err := take(ctx, func(h lock.HeldError) {
+	got, err := take(ctx, func(h lease.HeldError) {
 		once.Do(func() { // input that was at its end from the start is no reason not to try
 			context.AfterFunc(in.ended, func() { leave(&signalError{os.Interrupt}) })
 		})
@@ -222,7 +222,7 @@ func (w withLeft) MarshalJSON() ([]byte, error) {
 }
 
 // hold answers until the lease is lost or no longer wanted.
-func (a *App) hold(in *input, lease *lock.Lease) error {
+func (a *App) hold(in *input, lease *lease.Lease) error {
 	a.says = "held"
 	for {
 		select {
@@ -243,8 +243,8 @@ func (a *App) hold(in *input, lease *lock.Lease) error {
 }
 
 // lost is nil unless the lease is.
-func lost(l *lock.Lease) error {
-	if err := l.Err(); errors.Is(err, lock.ErrLost) {
+func lost(l *lease.Lease) error {
+	if err := l.Err(); errors.Is(err, lease.ErrLost) {
 		return err
 	}
 	return nil
@@ -252,10 +252,10 @@ func lost(l *lock.Lease) error {
 
 // gaveBack is what the end of an attached holder gave back: nothing that a
 // parent had before.
-func gaveBack(g lock.Grant) (out lock.ReleaseResult) {
+func gaveBack(g lease.Grant) (out lease.ReleaseResult) {
 	for _, k := range g.Keys {
 		if !k.Reentrant {
-			out.Released = append(out.Released, lock.Released{Key: k.Key, Owner: g.Owner, Token: k.Token})
+			out.Released = append(out.Released, lease.Released{Key: k.Key, Owner: g.Owner, Token: k.Token})
 		}
 	}
 	return out

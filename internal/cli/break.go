@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type breakOptions struct {
@@ -49,7 +49,7 @@ func (o *breakOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := lock.Break(ctx, st, lock.BreakRequest{
+	out, err := lease.Break(ctx, st, lease.BreakRequest{
 		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, DryRun: a.DryRun,
 	})
 	if err != nil {

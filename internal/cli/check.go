@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 )
 
 type checkOptions struct {
@@ -50,14 +50,14 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 	if err != nil {
 		return err
 	}
-	r := lock.CheckRequest{Key: key, Token: o.token, Latest: o.latest}
+	r := lease.CheckRequest{Key: key, Token: o.token, Latest: o.latest}
 	switch {
 	case o.mine:
 		r.Mine = a.Identity().Owner
 	case o.lease != "":
 		r.Lease, r.Owner = o.lease, a.Identity().Owner
 	}
-	out, err := lock.Check(ctx, st, r)
+	out, err := lease.Check(ctx, st, r)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (o *checkOptions) run(ctx context.Context, a *App, key string) error {
 		switch {
 		case out.Locked && out.Lock.Key != out.Key:
 			as := "as part of " // another path
-			if kind, _ := lock.KindOf(out.Key); kind == lock.Task {
+			if kind, _ := lease.KindOf(out.Key); kind == lease.Task {
 				as = "as " // a name that was locked before the task had it
 			}
 			p.line("%s is locked %s%s by %s, token %d, %s.", out.Key, as, out.Lock.Key, out.Lock.Owner, out.Lock.Token, p.ends(out.Lock.ExpiresAt))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 )
@@ -33,7 +33,7 @@ func (f *staleFlag) String() string { return "" }
 
 func (f *staleFlag) Set(s string) error {
 	n, err := strconv.ParseFloat(s, 64)
-	if limit := lock.MaxTTL.Minutes(); err != nil || !(n >= 0 && n <= limit) {
+	if limit := lease.MaxTTL.Minutes(); err != nil || !(n >= 0 && n <= limit) {
 		return fmt.Errorf("must be a number of minutes between 0 and %g", limit)
 	}
 	f.minutes, f.given = n, true
@@ -88,13 +88,13 @@ func (o *cleanupOptions) run(ctx context.Context, a *App) error {
 	if o.archived {
 		return cleanupArchived(ctx, a, st)
 	}
-	r := lock.CleanupRequest{By: id.Owner, Silent: o.stale.silence(), DryRun: a.DryRun}
+	r := lease.CleanupRequest{By: id.Owner, Silent: o.stale.silence(), DryRun: a.DryRun}
 	if o.stale.given && !o.force && !a.DryRun {
 		if err := o.ask(ctx, a, st, r); err != nil {
 			return err
 		}
 	}
-	out, err := lock.Cleanup(ctx, st, r)
+	out, err := lease.Cleanup(ctx, st, r)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (o *cleanupOptions) run(ctx context.Context, a *App) error {
 
 // ask shows what would be broken and waits for a yes. Without a person to ask
 // it is refused.
-func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r lock.CleanupRequest) error {
+func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r lease.CleanupRequest) error {
 	refused := &deniedError{
 		text: "breaking locks that are in force needs --force, or a yes at a terminal",
 		next: a.commandLine("cleanup", "--stale-minutes", strconv.FormatFloat(o.stale.minutes, 'g', -1, 64), "--dry-run"),
@@ -117,13 +117,13 @@ func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r loc
 		return refused
 	}
 	r.DryRun = true
-	found, err := lock.Cleanup(ctx, st, r)
+	found, err := lease.Cleanup(ctx, st, r)
 	if err != nil {
 		return err
 	}
 	live := 0
 	for _, l := range found.Freed {
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			live++
 			a.note("  %s, held by %s, last heartbeat %s ago", l.Key, short(l.Owner, 60), rough(a.Now().Sub(l.HeartbeatAt)))
 		}
@@ -141,14 +141,14 @@ func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r loc
 	return refused
 }
 
-func (p *printer) cleaned(c lock.CleanupResult, dry bool) {
+func (p *printer) cleaned(c lease.CleanupResult, dry bool) {
 	verb := styled{"Freed", green}
 	if dry {
 		verb = styled{"Would free", yellow}
 	}
 	for _, l := range c.Freed {
 		why := string(l.State)
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			why = "silent for " + rough(p.now.Sub(l.HeartbeatAt))
 		}
 		p.line("%s %s of %s (%s).", verb, l.Key, short(l.Owner, 60), why)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // heldKeys completes keys that are locked. A shell that waits for it is a shell
@@ -19,7 +19,7 @@ func (a *App) heldKeys(cmd *cobra.Command, _ []string, _ string) ([]string, cobr
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	out, err := lock.List(ctx, st, lock.ListRequest{})
+	out, err := lease.List(ctx, st, lease.ListRequest{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

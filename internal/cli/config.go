@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 )
 
 // Config is what a run of the command is configured to do: for each setting
@@ -101,8 +101,8 @@ func (c *Config) addTimes() {
 		return
 	}
 	for key, ttl := range map[string]time.Duration{
-		"locking.taskTimeout": lock.Far.Task, "locking.sectionTimeout": lock.Far.Section, "locking.jobTimeout": lock.Far.Job,
-		"locking.pathTimeout": lock.Far.Path,
+		"locking.taskTimeout": lease.Far.Task, "locking.sectionTimeout": lease.Far.Section, "locking.jobTimeout": lease.Far.Job,
+		"locking.pathTimeout": lease.Far.Path,
 	} {
 		if c.values[key].origin == originDefault {
 			c.values[key] = configValue{text: exact(ttl), origin: originFar}
@@ -119,12 +119,12 @@ func (c *Config) far() bool {
 func isGit(url string) bool { return strings.HasPrefix(url, "git:") }
 
 // Times are how long leases in this store last where nobody says otherwise.
-func (c *Config) Times() lock.Times {
-	t := lock.Near
+func (c *Config) Times() lease.Times {
+	t := lease.Near
 	if c.far() {
-		t = lock.Far
+		t = lease.Far
 	}
-	t.Task, t.Section, t.Job, t.Path = c.TTL(lock.Task), c.TTL(lock.Section), c.TTL(lock.Job), c.TTL(lock.Path)
+	t.Task, t.Section, t.Job, t.Path = c.TTL(lease.Task), c.TTL(lease.Section), c.TTL(lease.Job), c.TTL(lease.Path)
 	return t
 }
 
@@ -173,7 +173,7 @@ func (c *Config) addFlags(flags map[string]string) error {
 		}
 		text, err := s.norm(given)
 		if err != nil {
-			return &lock.InvalidError{What: "--" + s.flag, Rule: err.Error()}
+			return &lease.InvalidError{What: "--" + s.flag, Rule: err.Error()}
 		}
 		c.values[s.key] = configValue{text: text, origin: "--" + s.flag}
 	}
@@ -268,13 +268,13 @@ func (c *Config) fileOwner() string {
 }
 
 // TTL is how long a lock on a key of the kind lasts without a sign of life.
-func (c *Config) TTL(kind lock.Kind) time.Duration {
+func (c *Config) TTL(kind lease.Kind) time.Duration {
 	switch kind {
-	case lock.Section:
+	case lease.Section:
 		return c.duration("locking.sectionTimeout")
-	case lock.Job:
+	case lease.Job:
 		return c.duration("locking.jobTimeout")
-	case lock.Path:
+	case lease.Path:
 		return c.duration("locking.pathTimeout")
 	}
 	return c.duration("locking.taskTimeout")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // A setting is one key of the configuration. Its value travels as text in
@@ -27,11 +27,11 @@ var settings = []setting{
 	{"store", "TASKLOCK_STORE", "store", "", "where the records are kept", "text", storeValue},
 	{"owner", "TASKLOCK_OWNER", "owner", "", "whom locks belong to", "text", ownerValue},
 	{"allowUnsafeFs", "TASKLOCK_ALLOW_UNSAFE_FS", "allow-unsafe-fs", "false", "accept a file system whose locks cannot be trusted", "bool", boolValue},
-	{"locking.taskTimeout", "TASKLOCK_TASK_TIMEOUT", "", exact(lock.DefaultTTL("x")), "a task's lock ends after so long without a sign of life", "duration", between(lock.MinTTL, lock.MaxTTL)},
-	{"locking.sectionTimeout", "TASKLOCK_SECTION_TIMEOUT", "", exact(lock.DefaultTTL("section:x")), "the same for a section", "duration", between(lock.MinTTL, lock.MaxTTL)},
-	{"locking.jobTimeout", "TASKLOCK_JOB_TIMEOUT", "", exact(lock.DefaultTTL("job:x")), "the same for a job", "duration", between(lock.MinTTL, lock.MaxTTL)},
-	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", exact(lock.DefaultTTL("path:x")), "the same for a path", "duration", between(lock.MinTTL, lock.MaxTTL)},
-	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lock.MinTTL, lock.MaxTTL)},
+	{"locking.taskTimeout", "TASKLOCK_TASK_TIMEOUT", "", exact(lease.DefaultTTL("x")), "a task's lock ends after so long without a sign of life", "duration", between(lease.MinTTL, lease.MaxTTL)},
+	{"locking.sectionTimeout", "TASKLOCK_SECTION_TIMEOUT", "", exact(lease.DefaultTTL("section:x")), "the same for a section", "duration", between(lease.MinTTL, lease.MaxTTL)},
+	{"locking.jobTimeout", "TASKLOCK_JOB_TIMEOUT", "", exact(lease.DefaultTTL("job:x")), "the same for a job", "duration", between(lease.MinTTL, lease.MaxTTL)},
+	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", exact(lease.DefaultTTL("path:x")), "the same for a path", "duration", between(lease.MinTTL, lease.MaxTTL)},
+	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look where nothing notifies", "duration", between(100*time.Millisecond, time.Hour)},
 	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a server that does not answer (git 30s, PostgreSQL 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
 	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "a hook that cannot find out whether an edit is allowed denies it", "bool", boolValue},
@@ -62,7 +62,7 @@ func keysBelow(level string) []string {
 }
 
 func storeValue(s string) (string, error) {
-	if strings.TrimSpace(s) == "" || len(s) > lock.MaxText || strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
+	if strings.TrimSpace(s) == "" || len(s) > lease.MaxText || strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
 		return "", fmt.Errorf("must name a store, in visible characters")
 	}
 	if _, place, _ := strings.Cut(s, ":"); strings.HasPrefix(s, "~/") || strings.HasPrefix(place, "~/") {
@@ -71,7 +71,7 @@ func storeValue(s string) (string, error) {
 	return s, nil
 }
 
-func ownerValue(s string) (string, error) { return s, lock.CheckOwner(s) }
+func ownerValue(s string) (string, error) { return s, lease.CheckOwner(s) }
 
 func boolValue(s string) (string, error) {
 	b, err := strconv.ParseBool(s)

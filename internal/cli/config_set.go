@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -154,9 +154,9 @@ func (a *App) leaves(ctx context.Context, to string) (keys []string) {
 		return nil
 	}
 	var moved *store.MovedError
-	var out lock.ListResult
+	var out lease.ListResult
 	if err == nil {
-		out, err = lock.List(ctx, a.newStore(from, d), lock.ListRequest{})
+		out, err = lease.List(ctx, a.newStore(from, d), lease.ListRequest{})
 		_ = d.Close()
 	}
 	switch {
@@ -168,7 +168,7 @@ func (a *App) leaves(ctx context.Context, to string) (keys []string) {
 	}
 	var names []string
 	for _, l := range out.Locks {
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			keys = append(keys, l.Key)
 			names = append(names, fmt.Sprintf("%s (%s)", short(l.Key, 60), short(l.Owner, 60)))
 		}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -56,7 +56,7 @@ func TestConfigDefaults(t *testing.T) {
 	if want := "sqlite:" + filepath.Join(p.in.Place.Folder, "tasklock.db"); url != want || named {
 		t.Errorf("store %q, named %v, want %q", url, named, want)
 	}
-	got := fmt.Sprint(c.TTL(lock.Task), c.TTL(lock.Path), c.TTL(lock.Section), c.TTL(lock.Job), c.WaitTimeout(), c.PollInterval(), c.AllowUnsafeFS(), c.Owner() == "")
+	got := fmt.Sprint(c.TTL(lease.Task), c.TTL(lease.Path), c.TTL(lease.Section), c.TTL(lease.Job), c.WaitTimeout(), c.PollInterval(), c.AllowUnsafeFS(), c.Owner() == "")
 	if want := "1h0m0s 1h0m0s 2h0m0s 5m0s 30m0s 5s false true"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -118,7 +118,7 @@ allowUnsafeFs: true
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.TTL(lock.Task) != 45*time.Minute || c.TTL(lock.Section) != 90*time.Minute || c.WaitTimeout() != 48*time.Hour ||
+	if c.TTL(lease.Task) != 45*time.Minute || c.TTL(lease.Section) != 90*time.Minute || c.WaitTimeout() != 48*time.Hour ||
 		c.PollInterval() != 250*time.Millisecond || c.AllowUnsafeFS() {
 		t.Errorf("%+v", c.values)
 	}
@@ -247,7 +247,7 @@ func TestConfigEnvAndFlagMistakes(t *testing.T) {
 	}
 	p = newPlace(t)
 	p.in.Flags["owner"] = "a//b"
-	var invalid *lock.InvalidError
+	var invalid *lease.InvalidError
 	if _, err := loadConfig(p.in); !errors.As(err, &invalid) {
 		t.Errorf("flag: %v", err)
 	}

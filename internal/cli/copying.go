@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
@@ -17,7 +17,7 @@ import (
 
 // carry is how records of every kind travel to another store.
 func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
-	leases := lock.Carry(c)
+	leases := lease.Carry(c)
 	return func(r driver.Record) (driver.Write, bool) {
 		if runner.Stays(r.Key) || schedule.Stays(r.Key) {
 			return driver.Write{}, false

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -159,7 +159,7 @@ func localPath(url string) string {
 func (x *examination) owner() {
 	id := x.app.Identity()
 	const remedy = "export TASKLOCK_OWNER=NAME"
-	err := lock.CheckOwner(id.Owner)
+	err := lease.CheckOwner(id.Owner)
 	switch {
 	case err != nil:
 		x.fail("owner", remedy, err)

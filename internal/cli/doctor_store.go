@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -248,14 +248,14 @@ func (x *examination) records(ctx context.Context) {
 	}
 	st := x.app.newStore(x.url, d)
 	defer func() { _ = st.Close() }()
-	locks, err := lock.List(ctx, st, lock.ListRequest{})
+	locks, err := lease.List(ctx, st, lease.ListRequest{})
 	if err != nil {
 		x.storeFails(inTime(ctx, err))
 		return
 	}
 	held, endless := 0, 0
 	for _, l := range locks.Locks {
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			held++
 		}
 		if l.ExpiresAt.IsZero() {
@@ -328,7 +328,7 @@ func (x *examination) storeFails(err error) {
 }
 
 func (x *examination) stale(ctx context.Context, st *store.Store) {
-	c, err := lock.Cleanup(ctx, st, lock.CleanupRequest{By: x.app.Identity().Owner, DryRun: true})
+	c, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: x.app.Identity().Owner, DryRun: true})
 	switch remedy := x.app.commandLine("cleanup"); {
 	case err != nil:
 		x.storeFails(inTime(ctx, err))
@@ -342,7 +342,7 @@ func (x *examination) stale(ctx context.Context, st *store.Store) {
 }
 
 // future finds records that were written later than now: somebody set a clock.
-func (x *examination) future(locks []lock.Info) {
+func (x *examination) future(locks []lease.Info) {
 	late := x.app.Now().Add(time.Minute)
 	for _, l := range locks {
 		if l.AcquiredAt.After(late) || l.HeartbeatAt.After(late) {

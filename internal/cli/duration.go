@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // parseDuration reads a duration with its unit: 90s, 1h30m, 2d. A bare number
@@ -32,7 +32,7 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 func errDuration(s string) error {
-	return &lock.InvalidError{What: "duration " + strconv.Quote(short(s, 40)), Rule: "needs a number with a unit, like 90s, 15m, 1h30m or 2d"}
+	return &lease.InvalidError{What: "duration " + strconv.Quote(short(s, 40)), Rule: "needs a number with a unit, like 90s, 15m, 1h30m or 2d"}
 }
 
 // durationFlag is a flag whose value must lie within a range.
@@ -40,12 +40,12 @@ type durationFlag struct {
 	value    time.Duration
 	given    bool
 	min, max time.Duration
-	none     bool // "none" is lock.Endless
+	none     bool // "none" is lease.Endless
 }
 
 func (f *durationFlag) Set(s string) error {
 	if f.none && s == "none" {
-		f.value, f.given = lock.Endless, true
+		f.value, f.given = lease.Endless, true
 		return nil
 	}
 	d, err := parseDuration(s)
@@ -72,7 +72,7 @@ func (f *durationFlag) String() string {
 	switch {
 	case !f.given:
 		return ""
-	case f.none && f.value == lock.Endless:
+	case f.none && f.value == lease.Endless:
 		return "none"
 	}
 	return exact(f.value)

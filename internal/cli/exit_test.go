@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -32,7 +32,7 @@ func TestOwnProblems(t *testing.T) {
 		{&noProjectError{}, 3, "NO_PLACE"},
 		{ErrIncomplete, 3, "INCOMPLETE_INSTALLATION"},
 		{&hinted{driver.ErrOlder, "x"}, 3, "OLDER_FORMAT"},
-		{&deniedBusy{busy: &lock.BusyError{}}, 6, "TASK_LOCKED"},
+		{&deniedBusy{busy: &lease.BusyError{}}, 6, "TASK_LOCKED"},
 	} {
 		if got := problem.Of(fmt.Errorf("wrapped: %w", c.err), problem.Caller{}); got.Exit != c.exit || got.Code != c.code {
 			t.Errorf("%T %v: %v, want %d %s", c.err, c.err, got, c.exit, c.code)

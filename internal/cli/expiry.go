@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // How the end of a lease is written. A lease that was taken with --ttl none has
@@ -12,7 +12,7 @@ import (
 const noEnd = "no end"
 
 // ends is for a sentence: "expires in 57m (2026-…Z)", or "no end".
-func (p *printer) ends(e lock.Expiry) string {
+func (p *printer) ends(e lease.Expiry) string {
 	if e.IsZero() {
 		return noEnd
 	}
@@ -20,7 +20,7 @@ func (p *printer) ends(e lock.Expiry) string {
 }
 
 // expiry is for a field: "in 57m (2026-…Z)".
-func (p *printer) expiry(e lock.Expiry) string {
+func (p *printer) expiry(e lease.Expiry) string {
 	if e.IsZero() {
 		return noEnd
 	}
@@ -28,7 +28,7 @@ func (p *printer) expiry(e lock.Expiry) string {
 }
 
 // endIn is for a column: "in 57m".
-func (p *printer) endIn(e lock.Expiry) string {
+func (p *printer) endIn(e lease.Expiry) string {
 	if e.IsZero() {
 		return noEnd
 	}
@@ -36,7 +36,7 @@ func (p *printer) endIn(e lock.Expiry) string {
 }
 
 // endsIn is for a short sentence: "expires in 57m".
-func (p *printer) endsIn(e lock.Expiry) string {
+func (p *printer) endsIn(e lease.Expiry) string {
 	if e.IsZero() {
 		return noEnd
 	}
@@ -44,7 +44,7 @@ func (p *printer) endsIn(e lock.Expiry) string {
 }
 
 // endStamp is for scripts.
-func endStamp(e lock.Expiry) string {
+func endStamp(e lease.Expiry) string {
 	if e.IsZero() {
 		return noEnd
 	}
@@ -53,7 +53,7 @@ func endStamp(e lock.Expiry) string {
 
 // holding is since when, and what is known of the holder's process: "Held for 3m
 // (since 2026-…Z), last heartbeat 1m ago; its process is alive on vm (pid 7)".
-func (p *printer) holding(l lock.Info) string {
+func (p *printer) holding(l lease.Info) string {
 	s := fmt.Sprintf("Held for %s (since %s), last heartbeat %s; ", rough(p.now.Sub(l.AcquiredAt)), stamp(l.AcquiredAt), p.relative(l.HeartbeatAt))
 	if l.PID == 0 {
 		s += "it is unknown whether its holder is alive"

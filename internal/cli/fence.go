@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // leaseEnv is the lease that the environment says this process works under: what
@@ -33,7 +33,7 @@ func (e leaseEnv) has(keys []string) bool {
 }
 
 func (e leaseEnv) index(key string) int {
-	name, err := lock.CheckKey(key)
+	name, err := lease.CheckKey(key)
 	if err != nil {
 		return -1
 	}
@@ -99,7 +99,7 @@ func (o *fenceOptions) fill(a *App, cmd *cobra.Command, keys []string) error {
 		return usagef("--lease: must not be empty")
 	}
 	for _, k := range keys { // before a store is looked for
-		if _, err := lock.CheckKey(k); err != nil {
+		if _, err := lease.CheckKey(k); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/legacy"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -60,7 +60,7 @@ func (o *migrateOptions) adopt(ctx context.Context, a *App, system, place string
 	}
 	out, err := legacy.Adopt(ctx, to, r)
 	bar.end()
-	var busy *lock.BusyError
+	var busy *lease.BusyError
 	switch {
 	case errors.As(err, &busy) && !o.force:
 		return &deniedBusy{
@@ -105,11 +105,11 @@ func printAdopted(a *App, p *printer, from string, out legacy.AdoptResult) {
 	}
 }
 
-func timesOf(url string) lock.Times {
+func timesOf(url string) lease.Times {
 	if isGit(url) {
-		return lock.Far
+		return lease.Far
 	}
-	return lock.Near
+	return lease.Near
 }
 
 func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Source, error) {
@@ -165,7 +165,7 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 
 // deniedBusy: somebody works where no command of ours can wait for them.
 type deniedBusy struct {
-	busy *lock.BusyError
+	busy *lease.BusyError
 	text string
 	next string
 }

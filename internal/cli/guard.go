@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 )
 
 func newGuardCmd(a *App) *cobra.Command {
@@ -63,11 +63,11 @@ const guardTime = 20 * time.Second
 
 // touchedFile is a file that somebody else has locked.
 type touchedFile struct {
-	File      string      `json:"file"`
-	Key       string      `json:"key"`
-	Owner     string      `json:"owner"`
-	ExpiresAt lock.Expiry `json:"expiresAt"`
-	Reason    string      `json:"reason,omitempty"` // in the holder's words
+	File      string       `json:"file"`
+	Key       string       `json:"key"`
+	Owner     string       `json:"owner"`
+	ExpiresAt lease.Expiry `json:"expiresAt"`
+	Reason    string       `json:"reason,omitempty"` // in the holder's words
 }
 
 // touchedBy compares files, by their names in the repository, with the locks of
@@ -77,18 +77,18 @@ func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, err
 	if err != nil {
 		return nil, err
 	}
-	globs := make([]lock.Glob, len(files))
+	globs := make([]lease.Glob, len(files))
 	for i, f := range files {
-		globs[i] = lock.File(f)
+		globs[i] = lease.File(f)
 	}
-	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: a.names(), Places: globs})
+	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: a.names(), Places: globs})
 	if err != nil {
 		return nil, err
 	}
 	out := []touchedFile{}
 	for _, l := range found {
-		_, name := lock.KindOf(l.Key)
-		g, err := lock.ParseGlob(name)
+		_, name := lease.KindOf(l.Key)
+		g, err := lease.ParseGlob(name)
 		if err != nil {
 			return nil, err
 		}

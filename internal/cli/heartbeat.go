@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 func newHeartbeatCmd(a *App) *cobra.Command {
@@ -27,14 +27,14 @@ is refused with exit 7: stop the work.`,
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}
-		return a.renew(ctx, lock.RenewRequest{Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest}, "Renewed", "Would renew")
+		return a.renew(ctx, lease.RenewRequest{Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest}, "Renewed", "Would renew")
 	})
 	o.flags(cmd)
 	return cmd
 }
 
 // renew serves heartbeat and update.
-func (a *App) renew(ctx context.Context, r lock.RenewRequest, did, would string) error {
+func (a *App) renew(ctx context.Context, r lease.RenewRequest, did, would string) error {
 	id, err := a.caller()
 	if err != nil {
 		return err
@@ -44,12 +44,12 @@ func (a *App) renew(ctx context.Context, r lock.RenewRequest, did, would string)
 	if err != nil {
 		return err
 	}
-	out, err := lock.Renew(ctx, st, r)
+	out, err := lease.Renew(ctx, st, r)
 	if err != nil {
 		return err
 	}
 	if out.Leases == nil {
-		out.Leases = []lock.Renewed{}
+		out.Leases = []lease.Renewed{}
 	}
 	return a.answer(out, func(p *printer) {
 		verb := styled{did, green}

@@ -4,26 +4,26 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // lockedText says in one sentence who is in the way.
-func lockedText(h *lock.HeldError) string {
-	if kind, _ := lock.KindOf(h.Key); kind == lock.Path && h.Asked != "" && h.Asked != h.Key {
+func lockedText(h *lease.HeldError) string {
+	if kind, _ := lease.KindOf(h.Key); kind == lease.Path && h.Asked != "" && h.Asked != h.Key {
 		return lockedAs(named(h.Asked)+" overlaps "+named(h.Key)+", which", h)
 	}
 	return lockedAs(named(h.Key), h)
 }
 
 // lockedText is the same, with the title of a task that the command is about.
-func (a *App) lockedText(h *lock.HeldError) string {
+func (a *App) lockedText(h *lease.HeldError) string {
 	if title := a.titles[h.Key]; title != "" {
 		return lockedAs(`Task "`+short(title, 80)+`"`, h)
 	}
 	return lockedText(h)
 }
 
-func lockedAs(what string, h *lock.HeldError) string {
+func lockedAs(what string, h *lease.HeldError) string {
 	if h.Owner == "" {
 		return fmt.Sprintf("%s is free, but %s", what, ahead(h))
 	}
@@ -36,11 +36,11 @@ func lockedAs(what string, h *lock.HeldError) string {
 
 // named is a key for people: Task "fix-bug", Section "Backend".
 func named(key string) string {
-	kind, name := lock.KindOf(key)
+	kind, name := lease.KindOf(key)
 	return strings.ToUpper(string(kind[:1])) + string(kind[1:]) + ` "` + name + `"`
 }
 
-func ahead(h *lock.HeldError) string {
+func ahead(h *lease.HeldError) string {
 	switch {
 	case h.Position > 0:
 		return fmt.Sprintf("you are number %d in its queue", h.Position)
@@ -51,7 +51,7 @@ func ahead(h *lock.HeldError) string {
 }
 
 // held prints a refusal in two lines: who, and everything known about when.
-func (p *printer) held(prefix, text string, h *lock.HeldError) {
+func (p *printer) held(prefix, text string, h *lease.HeldError) {
 	var facts []string
 	switch {
 	case h.Until.IsZero() && h.Owner != "":

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type historyOptions struct {
@@ -36,9 +36,9 @@ func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
 	if o.limit < 0 {
 		return usagef("--limit: must not be negative")
 	}
-	r := lock.HistoryRequest{Owner: o.owner(a), Limit: o.limit}
+	r := lease.HistoryRequest{Owner: o.owner(a), Limit: o.limit}
 	if len(keys) > 0 {
-		key, err := lock.CheckKey(keys[0])
+		key, err := lease.CheckKey(keys[0])
 		if err != nil {
 			return err
 		}
@@ -48,12 +48,12 @@ func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := lock.History(ctx, st, r)
+	out, err := lease.History(ctx, st, r)
 	if err != nil {
 		return err
 	}
 	if out.Events == nil {
-		out.Events = []lock.Event{}
+		out.Events = []lease.Event{}
 	}
 	return a.answer(out, func(p *printer) {
 		p.wide = p.wide || a.Identity().Agent
@@ -65,7 +65,7 @@ func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
 	})
 }
 
-func (p *printer) events(events []lock.Event) {
+func (p *printer) events(events []lease.Event) {
 	var rows [][]cell
 	for _, e := range events {
 		rows = append(rows, eventRow(e))
@@ -73,7 +73,7 @@ func (p *printer) events(events []lock.Event) {
 	p.table([]string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
 }
 
-func eventRow(e lock.Event) []cell {
+func eventRow(e lease.Event) []cell {
 	look := normal
 	switch e.Event {
 	case "acquired":

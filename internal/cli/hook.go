@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -143,7 +143,7 @@ func (h *hook) settle() {
 }
 
 func (h *hook) serve(ctx context.Context) error {
-	if err := lock.CheckOwner(h.app.id.Owner); err != nil {
+	if err := lease.CheckOwner(h.app.id.Owner); err != nil {
 		return err
 	}
 	switch h.What {

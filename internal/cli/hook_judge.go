@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 )
 
 // spot is a target under the name that it has in every worktree.
 type spot struct {
 	agent.Target
 	name string
-	glob lock.Glob
+	glob lease.Glob
 }
 
 // judge denies a tool that would write what another owner has locked. What
@@ -67,18 +67,18 @@ func (h *hook) judge(ctx context.Context) error {
 
 // deniedIn is the first place in a repository that another owner has locked,
 // with the lock.
-func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*spot, lock.Info, error) {
+func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*spot, lease.Info, error) {
 	st, err := h.store(ctx)
 	if err != nil {
-		return nil, lock.Info{}, err
+		return nil, lease.Info{}, err
 	}
-	var globs []lock.Glob
+	var globs []lease.Glob
 	for _, p := range places {
 		globs = append(globs, p.glob)
 	}
-	found, err := lock.Touching(ctx, st, lock.TouchingRequest{Owners: h.owners, Places: globs})
+	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: h.owners, Places: globs})
 	if err != nil {
-		return nil, lock.Info{}, err
+		return nil, lease.Info{}, err
 	}
 	look := &looker{ctx: ctx, top: tree.Top, whole: tree == whole}
 	for _, l := range found {
@@ -86,7 +86,7 @@ func (h *hook) deniedIn(ctx context.Context, tree repo.Tree, places []spot) (*sp
 			return p, l, nil
 		}
 	}
-	return nil, lock.Info{}, nil
+	return nil, lease.Info{}, nil
 }
 
 // looker looks what is there in a worktree.
@@ -192,7 +192,7 @@ func fixedPart(path string) (fixed, rest string) {
 	return filepath.FromSlash(strings.Join(parts[:i], "/") + "/"), strings.Join(parts[i:], "/")
 }
 
-func globOf(name, rest string, tree bool) lock.Glob {
+func globOf(name, rest string, tree bool) lease.Glob {
 	if name == "." {
 		name = ""
 	}
@@ -204,20 +204,20 @@ func globOf(name, rest string, tree bool) lock.Glob {
 		if name != "" {
 			rest = strings.TrimSuffix(name, "/") + "/" + rest
 		}
-		if g, err := lock.ParseGlob(rest); err == nil {
+		if g, err := lease.ParseGlob(rest); err == nil {
 			return g
 		}
-		return lock.Tree(name)
+		return lease.Tree(name)
 	case tree || name == "":
-		return lock.Tree(name)
+		return lease.Tree(name)
 	}
-	return lock.File(name)
+	return lease.File(name)
 }
 
 // touched is the place that a lock covers.
-func (k *looker) touched(l lock.Info, places []spot) *spot {
-	_, name := lock.KindOf(l.Key)
-	g, err := lock.ParseGlob(name)
+func (k *looker) touched(l lease.Info, places []spot) *spot {
+	_, name := lease.KindOf(l.Key)
+	g, err := lease.ParseGlob(name)
 	if err != nil {
 		return nil
 	}
@@ -236,7 +236,7 @@ var statusTime = 70 * time.Millisecond
 
 // there reports whether a file is there that both the command and the lock
 // mean. If that takes too long, it counts as if one were.
-func (k *looker) there(locked string, place, g lock.Glob) bool {
+func (k *looker) there(locked string, place, g lease.Glob) bool {
 	ctx, cancel := context.WithTimeout(k.ctx, statusTime)
 	defer cancel()
 	fixed, _ := fixedPart(locked)
@@ -257,7 +257,7 @@ func (k *looker) there(locked string, place, g lock.Glob) bool {
 		if k.whole {
 			rel, err = path, nil
 		}
-		if f := lock.File(filepath.ToSlash(rel)); err == nil && g.Overlaps(f) && place.Overlaps(f) {
+		if f := lease.File(filepath.ToSlash(rel)); err == nil && g.Overlaps(f) && place.Overlaps(f) {
 			return errThere
 		}
 		return nil
@@ -298,11 +298,11 @@ func parseChanges(out string) (names []string) {
 }
 
 // denial names the holder and the next command.
-func (a *App) denial(p spot, l lock.Info) string {
+func (a *App) denial(p spot, l lease.Info) string {
 	now := a.Now()
 	pr := &printer{now: now}
-	key := string(lock.Path) + ":" + p.name
-	if _, err := lock.CheckKey(key); err != nil {
+	key := string(lease.Path) + ":" + p.name
+	if _, err := lease.CheckKey(key); err != nil {
 		key = l.Key
 	}
 	text := fmt.Sprintf("tasklock: %s is locked by %s (%s), %s, last heartbeat %s.",

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/agent"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // start tells a session what it holds and what others do.
@@ -20,7 +20,7 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen, err := lock.Glance(ctx, st, h.app.id.Owner)
+	seen, err := lease.Glance(ctx, st, h.app.id.Owner)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ const maxFacts = 380
 
 // facts are sentences, not orders: text from elsewhere that gives orders is
 // what models are taught to distrust. Names of strangers are cut short.
-func (a *App) facts(seen lock.GlanceResult, named bool) string {
+func (a *App) facts(seen lease.GlanceResult, named bool) string {
 	who := "This session is tasklock owner " + clean(short(a.id.Owner, 70))
 	if named {
 		who += " (commands: --owner)"
@@ -98,7 +98,7 @@ func (h *hook) stopAgent(ctx context.Context) error {
 	if h.Agent == "" {
 		return h.renew(ctx)
 	}
-	return h.releaseAll(ctx, lock.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "subagent stopped"})
+	return h.releaseAll(ctx, lease.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "subagent stopped"})
 }
 
 // endTime is how long the end of a session may take here: harnesses kill what
@@ -115,7 +115,7 @@ func (h *hook) end(ctx context.Context) error {
 	if n, err := h.Note(h.app.Env); err == nil {
 		agent.Forget(h.app.Env, n)
 	}
-	r := lock.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "session ended"}
+	r := lease.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "session ended"}
 	if h.app.id.Source != agent.FromHarness { // a name that may outlive the session
 		r.Of = h.app.id.Session
 	}
@@ -133,7 +133,7 @@ func (h *hook) end(ctx context.Context) error {
 	return h.app.detach(args)
 }
 
-func (h *hook) releaseAll(ctx context.Context, r lock.ReleaseRequest) error {
+func (h *hook) releaseAll(ctx context.Context, r lease.ReleaseRequest) error {
 	st, err := h.store(ctx)
 	if err != nil {
 		return err

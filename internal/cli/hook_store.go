@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 )
 
 // What no session may write, lock or no lock: the records of tasklock itself,
@@ -277,7 +277,7 @@ func within(folder, path string) bool {
 
 // ofAnother is the worktree in which another session works and that a target
 // would change, with the lock that says so.
-func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) {
+func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lease.Info, error) {
 	var far []written
 	own, err := repo.TreeOf(h.app.Dir)
 	for _, t := range h.Targets {
@@ -290,18 +290,18 @@ func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) 
 		}
 	}
 	if len(far) == 0 {
-		return nil, lock.Info{}, nil
+		return nil, lease.Info{}, nil
 	}
 	st, err := h.store(ctx)
 	if err != nil {
-		return nil, lock.Info{}, err
+		return nil, lease.Info{}, err
 	}
-	all, err := lock.List(ctx, st, lock.ListRequest{})
+	all, err := lease.List(ctx, st, lease.ListRequest{})
 	if err != nil {
-		return nil, lock.Info{}, err
+		return nil, lease.Info{}, err
 	}
 	for _, l := range all.Locks {
-		if l.State != lock.Held || !filepath.IsAbs(l.Worktree) || h.mine(l.Owner) {
+		if l.State != lease.Held || !filepath.IsAbs(l.Worktree) || h.mine(l.Owner) {
 			continue
 		}
 		tree := repo.Canonical(l.Worktree)
@@ -314,7 +314,7 @@ func (h *hook) ofAnother(ctx context.Context) (*agent.Target, lock.Info, error) 
 			}
 		}
 	}
-	return nil, lock.Info{}, nil
+	return nil, lease.Info{}, nil
 }
 
 // forced is the first command of tasklock that takes something from its holder.
@@ -342,11 +342,11 @@ func (h *hook) forced() string {
 
 // mine reports whether the caller may use what an owner holds.
 func (h *hook) mine(owner string) bool {
-	return slices.ContainsFunc(h.owners, func(o string) bool { return lock.Uses(o, owner) || lock.Serves(owner, o) })
+	return slices.ContainsFunc(h.owners, func(o string) bool { return lease.Uses(o, owner) || lease.Serves(owner, o) })
 }
 
 // worktreeDenial names the holder and the next command.
-func (a *App) worktreeDenial(t agent.Target, l lock.Info) string {
+func (a *App) worktreeDenial(t agent.Target, l lease.Info) string {
 	return fmt.Sprintf("tasklock: %s is in the worktree of %s (%s), which works there on %s. Work in a worktree of your own.\nNext: %s",
 		clean(short(t.Path, 120)), clean(short(l.Owner, 120)), clean(short(l.Worktree, 120)), clean(short(l.Key, 120)), a.commandLine("next", "--claim", "--worktree"))
 }

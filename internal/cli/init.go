@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -156,7 +156,7 @@ func (a *App) retoken(ctx context.Context, url string, before int64) error {
 	if err != nil {
 		return err
 	}
-	return lock.Retoken(ctx, a.newStore(url, d), before)
+	return lease.Retoken(ctx, a.newStore(url, d), before)
 }
 
 func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {

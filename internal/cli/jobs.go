@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 )
@@ -77,8 +77,8 @@ TASKLOCK_TOKEN in its environment.`,
 }
 
 func (o *jobsAddOptions) flags(cmd *cobra.Command) {
-	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
-	o.maxRun = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
+	o.ttl = durationFlag{min: lease.MinTTL, max: lease.MaxTTL}
+	o.maxRun = durationFlag{min: lease.MinTTL, max: 365 * 24 * time.Hour}
 	o.jitter = durationFlag{max: 24 * time.Hour}
 	o.keepFor = durationFlag{min: time.Minute, max: 10 * 365 * 24 * time.Hour}
 	f := cmd.Flags()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // keepAliveFlag names the process with which a lease lives: a pid, or "auto"
@@ -63,7 +63,7 @@ func (o *acquireOptions) keepAliveFlag(cmd *cobra.Command) {
 const maxKept = 24 * time.Hour
 
 // bind lets the lease of a request live with a process, if there is one.
-func (o *acquireOptions) bind(a *App, req *lock.AcquireRequest) (err error) {
+func (o *acquireOptions) bind(a *App, req *lease.AcquireRequest) (err error) {
 	if o.keepAlive.given() && req.MaxHold == 0 {
 		req.MaxHold = maxKept
 	}
@@ -78,9 +78,9 @@ func (o *acquireOptions) bind(a *App, req *lock.AcquireRequest) (err error) {
 // that of the coding agent, if it can be seen from here.
 func (o *acquireOptions) process(a *App) (host.Process, error) {
 	if o.attached(a) {
-		return host.Process{}, nil // lock.Hold names this one
+		return host.Process{}, nil // lease.Hold names this one
 	}
-	if o.ttl.value == lock.Endless && !o.keepAlive.given() && !o.endsWith.given() {
+	if o.ttl.value == lease.Endless && !o.keepAlive.given() && !o.endsWith.given() {
 		return host.Process{}, nil
 	}
 	switch pid := a.Identity().PID; {
@@ -113,7 +113,7 @@ func (f *keepAliveFlag) find(a *App, name string) (host.Process, error) {
 
 // keep starts the keeper of a lease that was just granted. That it cannot be
 // started is no reason to give the lease back: it lasts for its ttl.
-func (o *acquireOptions) keep(a *App, g lock.Grant, p host.Process) {
+func (o *acquireOptions) keep(a *App, g lease.Grant, p host.Process) {
 	if !o.keepAlive.given() || a.DryRun || len(g.Keys) == 0 {
 		return
 	}
@@ -171,7 +171,7 @@ func newKeeperCmd(a *App) *cobra.Command {
 				return nil
 			}
 			defer free()
-			return lock.Keep(ctx, st, args[0], p)
+			return lease.Keep(ctx, st, args[0], p)
 		}),
 	}
 	cmd.Flags().IntVar(&p.PID, "pid", 0, "the process")

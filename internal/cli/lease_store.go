@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -43,8 +43,8 @@ func (a *App) leaseStore() string {
 	}
 	env := a.leaseEnv()
 	ours := func(k string) bool {
-		kind, _ := lock.KindOf(k)
-		return kind != lock.Path && env.has([]string{k}) // a path is a file of this folder's repository
+		kind, _ := lease.KindOf(k)
+		return kind != lease.Path && env.has([]string{k}) // a path is a file of this folder's repository
 	}
 	byLease := len(a.keyArgs) == 0 && slices.Contains(env.leases, a.flags["lease"])
 	if byLease || slices.ContainsFunc(a.keyArgs, ours) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -18,7 +18,7 @@ import (
 type lifeStore struct {
 	driver.Store
 	url  string
-	life lock.Life
+	life lease.Life
 
 	mu   sync.Mutex
 	seen bool
@@ -29,15 +29,15 @@ type lifeStore struct {
 // name of this very process is new.
 func (a *App) withLife(url string, d driver.Store) driver.Store {
 	id := a.Identity()
-	if a.DryRun || id.Source == agent.FromProcess || lock.CheckOwner(id.Owner) != nil {
+	if a.DryRun || id.Source == agent.FromProcess || lease.CheckOwner(id.Owner) != nil {
 		return d
 	}
 	a.life = &lifeStore{Store: d, url: url, life: lifeOf(id)}
 	return a.life
 }
 
-func lifeOf(id agent.Identity) lock.Life {
-	l := lock.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
+func lifeOf(id agent.Identity) lease.Life {
+	l := lease.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
 	if id.PID > 0 {
 		l.Process, _ = host.Find(id.PID)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type listOptions struct {
@@ -54,9 +54,9 @@ alive, dead or unknown. --quiet prints the keys alone.`,
 }
 
 func (o *listOptions) run(ctx context.Context, a *App) error {
-	r := lock.ListRequest{Owner: o.owner(a), Kind: lock.Kind(o.kind)}
+	r := lease.ListRequest{Owner: o.owner(a), Kind: lease.Kind(o.kind)}
 	switch r.Kind {
-	case "", lock.Task, lock.Section, lock.Job, lock.Path:
+	case "", lease.Task, lease.Section, lease.Job, lease.Path:
 	default:
 		return usagef("--kind: must be task, section, job or path, not %q", short(o.kind, 40))
 	}
@@ -67,7 +67,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	out, err := lock.List(ctx, st, r)
+	out, err := lease.List(ctx, st, r)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 		}
 		return p.flush()
 	}
-	return a.answer(lock.ListResult{Locks: shown}, func(p *printer) {
+	return a.answer(lease.ListResult{Locks: shown}, func(p *printer) {
 		p.wide = p.wide || a.Identity().Agent
 		if len(shown) == 0 && p.wide {
 			p.line("No locks.")
@@ -94,7 +94,7 @@ func (o *listOptions) run(ctx context.Context, a *App) error {
 	})
 }
 
-func (o *listOptions) warn(a *App, locks []lock.Info) {
+func (o *listOptions) warn(a *App, locks []lease.Info) {
 	for _, l := range locks {
 		if age := a.Now().Sub(l.AcquiredAt); o.olderThan.given && age > o.olderThan.value {
 			a.warn("%s is held by %s since %s (%s).", l.Key, short(l.Owner, 60), rough(age), stamp(l.AcquiredAt))
@@ -111,13 +111,13 @@ func shortReason(reason string) string {
 }
 
 // locks prints a table of them.
-func (p *printer) locks(locks []lock.Info) {
+func (p *printer) locks(locks []lease.Info) {
 	var rows [][]cell
 	for _, l := range locks {
 		rows = append(rows, p.lockRow(l))
 	}
 	head := []string{"KEY", "OWNER", "STATE", "TOKEN", "HELD", "SEEN", "EXPIRES", "WAITERS", "WHERE"}
-	if slices.ContainsFunc(locks, func(l lock.Info) bool { return l.Reason != "" }) {
+	if slices.ContainsFunc(locks, func(l lease.Info) bool { return l.Reason != "" }) {
 		head = append(head, "REASON (THE OWNER'S WORDS)")
 		for i := range rows {
 			if p.wide {
@@ -128,9 +128,9 @@ func (p *printer) locks(locks []lock.Info) {
 	p.table(head, rows)
 }
 
-func (p *printer) lockRow(l lock.Info) []cell {
+func (p *printer) lockRow(l lease.Info) []cell {
 	state := cell{string(l.State), green}
-	if l.State != lock.Held {
+	if l.State != lease.Held {
 		state.style = red
 	}
 	token, waiters, pid := strconv.FormatInt(l.Token, 10), strconv.Itoa(l.Waiters), ""

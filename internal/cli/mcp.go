@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/agent"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -25,7 +25,7 @@ type MCPRequest struct {
 	Owner string
 
 	TTL, MaxHold time.Duration
-	Times        lock.Times
+	Times        lease.Times
 	Session      string
 	Caller       func(session, thread string) (owner, sessionID string)
 	Keys         func([]string) ([]string, error)
@@ -68,8 +68,8 @@ chose, and only under names given with --allow-host. Put TLS in front of it.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a) }),
 	}
-	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
-	o.maxHold = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
+	o.ttl = durationFlag{min: lease.MinTTL, max: lease.MaxTTL}
+	o.maxHold = durationFlag{min: lease.MinTTL, max: 365 * 24 * time.Hour}
 	f := cmd.Flags()
 	f.Var(&o.ttl, "ttl", "a lock ends after so long without a sign of life of this server")
 	f.Var(&o.maxHold, "max-hold", "no lock is renewed beyond this; with --http 4h unless told otherwise")
@@ -123,7 +123,7 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 	if o.listen != "" && !o.maxHold.given {
 		r.MaxHold = httpMaxHold
 	}
-	return r, lock.CheckOwner(r.Owner)
+	return r, lease.CheckOwner(r.Owner)
 }
 
 // mcpCaller says for whom a call on the server's pipe is. Codex names session and

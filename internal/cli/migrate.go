@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -101,7 +101,7 @@ func (o *migrateOptions) run(ctx context.Context, a *App) error {
 		Carry: carry, Progress: bar.update, DryRun: a.DryRun,
 	}
 	if !o.force {
-		r.Leave = lock.Leave
+		r.Leave = lease.Leave
 	}
 	out, err := store.Move(ctx, r)
 	bar.end()
@@ -113,7 +113,7 @@ func (o *migrateOptions) run(ctx context.Context, a *App) error {
 
 // refused adds what helps here and nowhere else.
 func (o *migrateOptions) refused(a *App, err error) error {
-	var busy *lock.BusyError
+	var busy *lease.BusyError
 	switch {
 	case errors.As(err, &busy):
 		return &placeError{fmt.Errorf("%w; wait, or move the locks too with --force", err), o.from}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -133,13 +133,13 @@ func (o *nextOptions) retry(a *App) []string {
 			wait = 90 * time.Second
 		}
 	}
-	return o.again(a, words[0], words[1:], lock.AcquireRequest{Wait: wait})
+	return o.again(a, words[0], words[1:], lease.AcquireRequest{Wait: wait})
 }
 
 type nextData struct {
-	Task  taskData    `json:"task"`
-	Token int64       `json:"token"` // 0: not claimed
-	Grant *lock.Grant `json:"grant"`
+	Task  taskData     `json:"task"`
+	Token int64        `json:"token"` // 0: not claimed
+	Grant *lease.Grant `json:"grant"`
 
 	Worktree *madeWorktree `json:"worktree,omitempty"`
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/internal/place"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -76,7 +76,7 @@ func (a *App) identityInput() agent.Input {
 // caller is the identity for commands that change something in its name.
 func (a *App) caller() (agent.Identity, error) {
 	id := a.Identity()
-	return id, lock.CheckOwner(id.Owner)
+	return id, lease.CheckOwner(id.Owner)
 }
 
 // holder is caller for commands that leave a lock behind: a name that does not
@@ -146,7 +146,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 // blame says which place of the configuration names a store that cannot be
 // meant. A flag is bad input; anything else is a bad configuration.
 func (c *Config) blame(err error) error {
-	var bad *lock.InvalidError
+	var bad *lease.InvalidError
 	v := c.values["store"]
 	if v.origin == "--store" || !errors.As(err, &bad) && !errors.Is(err, driver.ErrInvalid) {
 		return err

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -20,7 +20,7 @@ func (a *App) otherWork() string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), otherTime)
 	defer cancel()
-	if _, err := task.Next(ctx, a.st, task.NextRequest{Acquire: lock.AcquireRequest{Owner: a.Identity().Owner}}); err != nil {
+	if _, err := task.Next(ctx, a.st, task.NextRequest{Acquire: lease.AcquireRequest{Owner: a.Identity().Owner}}); err != nil {
 		return ""
 	}
 	return a.commandLine("next", "--claim")

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 )
 
 // envelope is what --json prints, for every command and every error.
@@ -84,8 +84,8 @@ func (a *App) writeJSON(v any) error {
 // byName says whether the caller was refused for its name, which may be another
 // one with each command. A token is refused whoever shows it.
 func byName(err error) bool {
-	var owner *lock.OwnerError
-	var lost *lock.LostError
+	var owner *lease.OwnerError
+	var lost *lease.LostError
 	return errors.As(err, &owner) || errors.As(err, &lost) && lost.Token == 0
 }
 
@@ -100,7 +100,7 @@ func (a *App) refuse(err error) problem.Exit {
 	if is.Exit == problem.Error && a.command == "check" {
 		is.Exit = problem.Unknown // 1 means free there, and nothing else
 	}
-	var held *lock.HeldError
+	var held *lease.HeldError
 	next, wait := is.Next, ""
 	if errors.As(err, &held) && next != "" && a.Identity().Agent {
 		if other := a.otherWork(); other != "" {

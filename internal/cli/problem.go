@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -16,7 +16,7 @@ import (
 func (a *App) problem(err error) problem.Problem {
 	p := problem.Of(err, a.asker())
 	var hint *hinted
-	var held *lock.HeldError
+	var held *lease.HeldError
 	var elsewhere *placeError
 	var config *ConfigError
 	switch {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 )
 
 // findPlace is where the store of the current folder is, if nobody names one.
@@ -70,15 +70,15 @@ func (a *App) paths(keys []string) ([]string, error) {
 	out := make([]string, len(keys))
 	for i, key := range keys {
 		out[i] = key
-		kind, name := lock.KindOf(key)
-		if kind != lock.Path || name == "" {
+		kind, name := lease.KindOf(key)
+		if kind != lease.Path || name == "" {
 			continue
 		}
 		name, err := a.pathName(name)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = string(lock.Path) + ":" + name
+		out[i] = string(lease.Path) + ":" + name
 	}
 	return out, nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type releaseOptions struct {
@@ -58,15 +58,15 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 	if err != nil {
 		return err
 	}
-	var out lock.ReleaseResult
+	var out lease.ReleaseResult
 	if o.force {
 		reason := o.reason
 		if reason == "" {
 			reason = "release --force"
 		}
-		out, err = lock.Break(ctx, st, lock.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, Lease: o.lease, DryRun: a.DryRun})
+		out, err = lease.Break(ctx, st, lease.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.token, Lease: o.lease, DryRun: a.DryRun})
 	} else {
-		out, err = releaseAll(ctx, st, lock.ReleaseRequest{
+		out, err = releaseAll(ctx, st, lease.ReleaseRequest{
 			Owner: id.Owner, Keys: keys, Lease: o.lease, All: o.all, Token: o.token, Latest: o.latest, Reason: o.reason, DryRun: a.DryRun,
 		})
 	}
@@ -78,17 +78,17 @@ func (o *releaseOptions) run(ctx context.Context, a *App, keys []string) error {
 
 // releaseData is a release with every field present.
 type releaseData struct {
-	Released []lock.Released `json:"released"`
-	Free     []string        `json:"free"`
-	Never    []string        `json:"never,omitempty"` // of these: never held by the caller
-	Left     []string        `json:"left,omitempty"`  // free when those who work under them end
+	Released []lease.Released `json:"released"`
+	Free     []string         `json:"free"`
+	Never    []string         `json:"never,omitempty"` // of these: never held by the caller
+	Left     []string         `json:"left,omitempty"`  // free when those who work under them end
 }
 
-func newReleaseData(r lock.ReleaseResult) releaseData {
-	return releaseData{Released: append([]lock.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
+func newReleaseData(r lease.ReleaseResult) releaseData {
+	return releaseData{Released: append([]lease.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
 }
 
-func (p *printer) released(did, would string, out lock.ReleaseResult, dry bool) {
+func (p *printer) released(did, would string, out lease.ReleaseResult, dry bool) {
 	verb := styled{did, green}
 	if dry {
 		verb = styled{would, yellow}

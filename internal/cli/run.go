@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 )
@@ -67,7 +67,7 @@ started, 128+n for signal n. stdout belongs to the command.`,
 		return o.run(ctx, a, keys, args[dash:])
 	})
 	o.flags(cmd)
-	o.grace = durationFlag{max: lock.MaxTTL}
+	o.grace = durationFlag{max: lease.MaxTTL}
 	f := cmd.Flags()
 	f.Var(&o.grace, "grace", "time between TERM and KILL")
 	f.BoolVar(&o.skip, "skip-if-locked", false, "if a key is locked, do nothing and exit 0")
@@ -88,7 +88,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 		return err
 	}
 	if req.ID != "" {
-		req.Then = lock.Once(req.Owner, req.ID)
+		req.Then = lease.Once(req.Owner, req.ID)
 	}
 	st, err := a.Store(ctx, true)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 		Acquire: req, Command: command, Dir: a.Dir, Env: a.environ(ctx),
 		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr,
 		Grace: o.grace.value, Forward: true, Guardian: []string{self, guardianVerb},
-		Holding: func(g lock.Grant) { w.end(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
+		Holding: func(g lease.Grant) { w.end(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
 	})
 	w.end(false, false)
 	if reported(ctx, st, res.Grant, err) {
@@ -124,8 +124,8 @@ func (o *runOptions) run(ctx context.Context, a *App, keys, command []string) er
 	return o.ended(a, res, err)
 }
 
-func (o *runOptions) dryRun(ctx context.Context, a *App, st *store.Store, req lock.AcquireRequest, command []string) error {
-	g, err := lock.Acquire(ctx, st, req)
+func (o *runOptions) dryRun(ctx context.Context, a *App, st *store.Store, req lease.AcquireRequest, command []string) error {
+	g, err := lease.Acquire(ctx, st, req)
 	if err != nil {
 		return o.ended(a, runner.Result{ExitCode: -1}, err)
 	}
@@ -141,7 +141,7 @@ func (o *runOptions) dryRun(ctx context.Context, a *App, st *store.Store, req lo
 
 // ended turns the end of a run into the command's.
 func (o *runOptions) ended(a *App, res runner.Result, err error) error {
-	var held *lock.HeldError
+	var held *lease.HeldError
 	switch {
 	case errors.As(err, &held) && o.skip:
 		if a.JSON {
@@ -152,7 +152,7 @@ func (o *runOptions) ended(a *App, res runner.Result, err error) error {
 	case errors.As(err, &held) && o.conflictCode != int(problem.Locked):
 		a.refuse(err)
 		return &exitWith{problem.Exit(o.conflictCode)}
-	case err != nil && (res.ExitCode < 0 || errors.Is(err, lock.ErrLost) || isStart(err) || isSignal(err)):
+	case err != nil && (res.ExitCode < 0 || errors.Is(err, lease.ErrLost) || isStart(err) || isSignal(err)):
 		return err
 	case err != nil: // the command ended; something else went wrong beside it
 		a.warn("%v", err)

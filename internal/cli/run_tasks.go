@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -12,13 +12,13 @@ import (
 // reported tells a loss from success: a command under run that completes its
 // task, or reports on it in another way, gives the lock back with that. The
 // task remembers by which token.
-func reported(ctx context.Context, st *store.Store, g lock.Grant, err error) bool {
-	if !errors.Is(err, lock.ErrLost) {
+func reported(ctx context.Context, st *store.Store, g lease.Grant, err error) bool {
+	if !errors.Is(err, lease.ErrLost) {
 		return false
 	}
 	found := false
 	for _, k := range g.Keys {
-		if kind, _ := lock.KindOf(k.Key); kind != lock.Task {
+		if kind, _ := lease.KindOf(k.Key); kind != lease.Task {
 			continue
 		}
 		i, err := task.Show(ctx, st, k.Key)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
@@ -59,9 +59,9 @@ there is ready. Ctrl+C, SIGTERM and runner stop let the task in hand go on for
 		},
 		RunE: a.does(func(ctx context.Context, args []string) error { return o.run(ctx, a, args) }),
 	}
-	o.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL}
-	o.maxHold = durationFlag{min: lock.MinTTL, max: 365 * 24 * time.Hour}
-	o.grace = durationFlag{max: lock.MaxTTL}
+	o.ttl = durationFlag{min: lease.MinTTL, max: lease.MaxTTL}
+	o.maxHold = durationFlag{min: lease.MinTTL, max: 365 * 24 * time.Hour}
+	o.grace = durationFlag{max: lease.MaxTTL}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "id", "", "name of the runner; default: a random one")
 	f.StringVar(&o.section, "section", "", "only tasks of this section")
@@ -134,7 +134,7 @@ func (a *App) runnerLog(e runner.Event) {
 }
 
 func (o *runnerStartOptions) dryRun(ctx context.Context, a *App, st *store.Store, command []string) error {
-	out, err := task.Next(ctx, st, task.NextRequest{Section: o.section, Label: o.label, Acquire: lock.AcquireRequest{Owner: a.Identity().Owner}})
+	out, err := task.Next(ctx, st, task.NextRequest{Section: o.section, Label: o.label, Acquire: lease.AcquireRequest{Owner: a.Identity().Owner}})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 	"github.com/tasklock/tasklock/task"
@@ -128,7 +128,7 @@ func eachLine(log string) error {
 
 func completions(t *testing.T, st *store.Store) map[string]int {
 	t.Helper()
-	h, err := lock.History(context.Background(), st, lock.HistoryRequest{})
+	h, err := lease.History(context.Background(), st, lease.HistoryRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/schedule"
 )
 
@@ -38,7 +38,7 @@ more and let what runs finish for --grace; a second one stops it at once.`,
 		Args: noArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error { return o.run(ctx, a) }),
 	}
-	o.grace = durationFlag{max: lock.MaxTTL}
+	o.grace = durationFlag{max: lease.MaxTTL}
 	f := cmd.Flags()
 	f.StringVar(&o.pod, "pod", "", "name of this pod in records and log (default hostname-pid-random)")
 	f.IntVar(&o.maxRunning, "max-running", 32, "run so many commands at a time")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -36,7 +36,7 @@ func endSession(ctx context.Context, a *App, of string) error {
 	if err != nil {
 		return err
 	}
-	out, err := releaseAll(ctx, st, lock.ReleaseRequest{Owner: id.Owner, All: true, Of: of, Reason: "session ended", DryRun: a.DryRun})
+	out, err := releaseAll(ctx, st, lease.ReleaseRequest{Owner: id.Owner, All: true, Of: of, Reason: "session ended", DryRun: a.DryRun})
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,9 @@ func endSession(ctx context.Context, a *App, of string) error {
 
 // releaseAll repeats the release of everything until nothing is left: one
 // commit has room for some hundred leases only.
-func releaseAll(ctx context.Context, st *store.Store, r lock.ReleaseRequest) (out lock.ReleaseResult, err error) {
+func releaseAll(ctx context.Context, st *store.Store, r lease.ReleaseRequest) (out lease.ReleaseResult, err error) {
 	for {
-		some, err := lock.Release(ctx, st, r)
+		some, err := lease.Release(ctx, st, r)
 		if err != nil {
 			return out, err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 func newShowCmd(a *App) *cobra.Command {
@@ -24,15 +24,15 @@ func newShowCmd(a *App) *cobra.Command {
 }
 
 func show(ctx context.Context, a *App, key string) error {
-	if _, err := lock.CheckKey(key); err != nil {
+	if _, err := lease.CheckKey(key); err != nil {
 		return err
 	}
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return err
 	}
-	out, err := lock.Show(ctx, st, key)
-	if errors.Is(err, lock.ErrNotFound) {
+	out, err := lease.Show(ctx, st, key)
+	if errors.Is(err, lease.ErrNotFound) {
 		return fmt.Errorf("%s: no lock and no waiters: %w", key, err)
 	}
 	if err != nil {
@@ -41,7 +41,7 @@ func show(ctx context.Context, a *App, key string) error {
 	return a.answer(out, func(p *printer) { p.show(out) })
 }
 
-func (p *printer) show(s lock.ShowResult) {
+func (p *printer) show(s lease.ShowResult) {
 	rows := [][2]string{{"key", s.Key}}
 	add := func(name, value string) {
 		if value != "" {
@@ -67,15 +67,15 @@ func (p *printer) show(s lock.ShowResult) {
 		add("label", l.Label)
 		add("reason", l.Reason)
 	}
-	party := func(what string, i int, w lock.Waiter) {
+	party := func(what string, i int, w lease.Waiter) {
 		state := ""
-		if w.State != lock.Held {
+		if w.State != lease.Held {
 			state = ", " + string(w.State)
 		}
 		add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.when(w.Since), p.relative(w.LastSeen), state))
 	}
 	for i, u := range s.Users {
-		party("used by", i, lock.Waiter(u))
+		party("used by", i, lease.Waiter(u))
 	}
 	for i, w := range s.Waiters {
 		party("waiter", i, w)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -87,10 +87,10 @@ func taskList(tasks []task.Task) []taskData {
 // taskInfo is a task with what its lock says.
 type taskInfo struct {
 	taskData
-	Token   int64      `json:"token"`
-	Ready   bool       `json:"ready"`
-	Stalled bool       `json:"stalled"`
-	Lock    *lock.Info `json:"lock"`
+	Token   int64       `json:"token"`
+	Ready   bool        `json:"ready"`
+	Stalled bool        `json:"stalled"`
+	Lock    *lease.Info `json:"lock"`
 }
 
 func newTaskInfo(i task.Info) taskInfo {

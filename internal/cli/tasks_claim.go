@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -97,9 +97,9 @@ func (a *App) claimedText(out task.ClaimResult) func(*printer) {
 }
 
 // claimRequest is the lease of a claim by the flags of acquire.
-func (o *acquireOptions) claimRequest(a *App) (lock.AcquireRequest, error) {
+func (o *acquireOptions) claimRequest(a *App) (lease.AcquireRequest, error) {
 	if o.attached(a) && o.requestID != "" {
-		return lock.AcquireRequest{}, usagef("--request-id does not go with --attach: each is a claim of its own")
+		return lease.AcquireRequest{}, usagef("--request-id does not go with --attach: each is a claim of its own")
 	}
 	req, err := o.request(a, nil, o.attached(a))
 	if err != nil {
@@ -122,14 +122,14 @@ func (o *acquireOptions) claim(ctx context.Context, a *App, st *store.Store, ref
 	ctx, signals := newListener(ctx)
 	defer signals.stop()
 	w := a.waiting(req.Wait)
-	req.Waiting = func(h lock.HeldError) {
+	req.Waiting = func(h lease.HeldError) {
 		signals.listen()
 		a.learnTitles(ctx, st, refs)
 		w.update(h)
 	}
 	out, err := task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
 	w.end(err == nil, len(out.Grant.TookOver) > 0)
-	var held *lock.HeldError
+	var held *lease.HeldError
 	if errors.As(err, &held) {
 		a.learnTitles(ctx, st, refs)
 	}
@@ -141,7 +141,7 @@ func (o *acquireOptions) claim(ctx context.Context, a *App, st *store.Store, ref
 
 // claimData is a grant with the tasks that it is for.
 type claimData struct {
-	lock.Grant
+	lease.Grant
 	Token int64         `json:"token"` // of the task, if it is one
 	Tasks []claimedTask `json:"tasks"`
 
@@ -165,14 +165,14 @@ func newClaimData(c task.ClaimResult) claimData {
 }
 
 // tokenOf is the token of one key of a grant.
-func tokenOf(g lock.Grant, key string) int64 {
-	if i := slices.IndexFunc(g.Keys, func(k lock.KeyGrant) bool { return k.Key == key }); i >= 0 {
+func tokenOf(g lease.Grant, key string) int64 {
+	if i := slices.IndexFunc(g.Keys, func(k lease.KeyGrant) bool { return k.Key == key }); i >= 0 {
 		return g.Keys[i].Token
 	}
 	return g.Token
 }
 
-func (p *printer) claimed(verb styled, t task.Task, g lock.Grant, dry bool) {
+func (p *printer) claimed(verb styled, t task.Task, g lease.Grant, dry bool) {
 	if dry {
 		p.line("%s %s as %s.", verb, taskName(t), g.Owner)
 		return

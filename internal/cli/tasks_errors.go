@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -11,7 +11,7 @@ import (
 func (p *printer) listed(err error) {
 	const most = 10
 	var several *task.AmbiguousError
-	var busy *lock.BusyError
+	var busy *lease.BusyError
 	n := 0
 	switch {
 	case errors.As(err, &several):

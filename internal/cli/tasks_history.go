@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -44,7 +44,7 @@ one owner and its children did.`,
 			if limit > 0 && len(events) > limit {
 				events = events[len(events)-limit:]
 			}
-			return a.answer(lock.HistoryResult{Events: events}, func(p *printer) {
+			return a.answer(lease.HistoryResult{Events: events}, func(p *printer) {
 				p.wide = p.wide || a.Identity().Agent
 				if len(events) == 0 && p.wide {
 					p.line("Nothing happened yet.")
@@ -59,8 +59,8 @@ one owner and its children did.`,
 	return cmd
 }
 
-func taskEvents(ctx context.Context, st *store.Store, owner string, refs []string) ([]lock.Event, error) {
-	r := lock.HistoryRequest{Owner: owner}
+func taskEvents(ctx context.Context, st *store.Store, owner string, refs []string) ([]lease.Event, error) {
+	r := lease.HistoryRequest{Owner: owner}
 	var missing error
 	if len(refs) > 0 {
 		i, err := task.Show(ctx, st, refs[0])
@@ -68,7 +68,7 @@ func taskEvents(ctx context.Context, st *store.Store, owner string, refs []strin
 		switch {
 		case errors.As(err, &none):
 			r.Key, missing = refs[0], err
-			if _, bad := lock.CheckKey(r.Key); bad != nil {
+			if _, bad := lease.CheckKey(r.Key); bad != nil {
 				return nil, missing
 			}
 		case err != nil:
@@ -77,15 +77,15 @@ func taskEvents(ctx context.Context, st *store.Store, owner string, refs []strin
 			r.Key = i.ID
 		}
 	}
-	out, err := lock.History(ctx, st, r)
+	out, err := lease.History(ctx, st, r)
 	if err != nil {
 		return nil, err
 	}
 	if r.Key == "" {
-		out.Events = slices.DeleteFunc(out.Events, func(e lock.Event) bool { return !strings.HasPrefix(e.Event, "task ") })
+		out.Events = slices.DeleteFunc(out.Events, func(e lease.Event) bool { return !strings.HasPrefix(e.Event, "task ") })
 	}
 	if len(out.Events) == 0 && missing != nil {
 		return nil, missing
 	}
-	return append([]lock.Event{}, out.Events...), nil
+	return append([]lease.Event{}, out.Events...), nil
 }

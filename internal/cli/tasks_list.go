@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -170,7 +170,7 @@ func (p *printer) taskRow(t task.Info) []cell {
 		if p.wide {
 			who.text, expires = short(l.Owner, 40), p.endIn(l.ExpiresAt)
 		}
-		if l.State != lock.Held {
+		if l.State != lease.Held {
 			who = cell{fmt.Sprintf("%s (%s)", who.text, l.State), red}
 		}
 		token = strconv.FormatInt(l.Token, 10)

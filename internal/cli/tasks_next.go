@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -15,7 +15,7 @@ import (
 func (o *verbOptions) nextFlags(cmd *cobra.Command) {
 	n := &nextOptions{}
 	n.noWait = true
-	n.ttl = durationFlag{min: lock.MinTTL, max: lock.MaxTTL, none: true}
+	n.ttl = durationFlag{min: lease.MinTTL, max: lease.MaxTTL, none: true}
 	f := cmd.Flags()
 	f.BoolVar(&n.claim, "next", false, "claim the next task in the same commit")
 	f.StringVar(&n.section, "section", "", "with --next: only from this section")
@@ -87,7 +87,7 @@ func (o *verbOptions) doNext(ctx context.Context, a *App, st *store.Store, cmd *
 }
 
 // claimedTask prints a claim, and to whoever reads it here what is to be done.
-func (a *App) claimedTask(p *printer, t task.Task, g lock.Grant, made *madeWorktree) {
+func (a *App) claimedTask(p *printer, t task.Task, g lease.Grant, made *madeWorktree) {
 	p.claimed(a.did("Claimed", "Would claim"), t, g, a.DryRun)
 	p.worktree(made)
 	agent := a.Identity().Agent

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -75,7 +75,7 @@ func (p *printer) task(i task.Info) {
 		add("locked by", l.Owner)
 		add("token", strconv.FormatInt(l.Token, 10))
 		add("last seen", p.when(l.HeartbeatAt))
-		if l.State == lock.Held {
+		if l.State == lease.Held {
 			add("expires", p.expiry(l.ExpiresAt))
 		} else {
 			add("lock", string(l.State)+" since "+p.expiry(l.ExpiresAt))

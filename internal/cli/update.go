@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type updateOptions struct {
@@ -27,7 +27,7 @@ life too: the expiry moves. An empty text removes what was there.`,
 		if err := o.check(a, cmd, keys); err != nil {
 			return err
 		}
-		r := lock.RenewRequest{Keys: keys, Lease: o.lease, Token: o.token, Latest: o.latest}
+		r := lease.RenewRequest{Keys: keys, Lease: o.lease, Token: o.token, Latest: o.latest}
 		if cmd.Flags().Changed("worktree") {
 			r.Worktree = &o.worktree
 		}

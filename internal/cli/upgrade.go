@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -48,8 +48,8 @@ func isShared(url string) bool {
 
 // upgradeResult is what init --upgrade did.
 type upgradeResult struct {
-	Store   string      `json:"store"`
-	Holders []lock.Info `json:"holders"` // of locks, when it began
+	Store   string       `json:"store"`
+	Holders []lease.Info `json:"holders"` // of locks, when it began
 	store.UpgradeResult
 }
 
@@ -70,17 +70,17 @@ func (a *App) upgrade(ctx context.Context, force bool) error {
 	if err != nil {
 		return cfg.blame(err)
 	}
-	r := upgradeResult{Store: withoutPassword(url), Holders: []lock.Info{}}
+	r := upgradeResult{Store: withoutPassword(url), Holders: []lease.Info{}}
 	leave := func(tx *store.Tx) error {
-		err := lock.Leave(tx)
-		var busy *lock.BusyError
+		err := lease.Leave(tx)
+		var busy *lease.BusyError
 		if r.Holders = r.Holders[:0]; force && errors.As(err, &busy) {
 			r.Holders, err = busy.Holders, nil
 		}
 		return err
 	}
 	r.UpgradeResult, err = a.newStore(url, d).Upgrade(ctx, store.UpgradeRequest{Leave: leave, DryRun: a.DryRun})
-	var busy *lock.BusyError
+	var busy *lease.BusyError
 	if errors.As(err, &busy) {
 		return &deniedBusy{
 			busy: busy,

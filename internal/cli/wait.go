@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -26,7 +26,7 @@ the command ends another worker may hold a key again. To get it, use acquire.`,
 		ValidArgsFunction: a.heldKeys,
 		RunE:              a.forKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, a, keys) }),
 	}
-	o.wait = durationFlag{max: lock.MaxTTL}
+	o.wait = durationFlag{max: lease.MaxTTL}
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait")
 	return cmd
 }
@@ -38,7 +38,7 @@ type waitData struct {
 
 func (o *waitOptions) run(ctx context.Context, a *App, keys []string) (err error) {
 	for i, k := range keys {
-		if keys[i], err = lock.CheckKey(k); err != nil {
+		if keys[i], err = lease.CheckKey(k); err != nil {
 			return err
 		}
 	}
@@ -72,8 +72,8 @@ func (o *waitOptions) run(ctx context.Context, a *App, keys []string) (err error
 }
 
 // waitFree returns when a look at each key has found it free, or with a
-// *lock.HeldError when the time is over.
-func waitFree(ctx context.Context, st *store.Store, keys []string, wait time.Duration, tell func(lock.HeldError)) error {
+// *lease.HeldError when the time is over.
+func waitFree(ctx context.Context, st *store.Store, keys []string, wait time.Duration, tell func(lease.HeldError)) error {
 	start := time.Now()
 	for {
 		held, err := firstHeld(ctx, st, keys)
@@ -95,14 +95,14 @@ func waitFree(ctx context.Context, st *store.Store, keys []string, wait time.Dur
 	}
 }
 
-func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lock.HeldError, error) {
+func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.HeldError, error) {
 	for _, key := range keys {
-		c, err := lock.Check(ctx, st, lock.CheckRequest{Key: key})
+		c, err := lease.Check(ctx, st, lease.CheckRequest{Key: key})
 		if err != nil {
 			return nil, err
 		}
 		if l := c.Lock; c.Locked {
-			return &lock.HeldError{
+			return &lease.HeldError{
 				Key: l.Key, Owner: l.Owner, Lease: l.LeaseID, Token: l.Token, Since: l.AcquiredAt, Until: l.ExpiresAt.Time,
 				LastSeen: l.HeartbeatAt, Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree, Ahead: l.Waiters,
 			}, nil
@@ -113,10 +113,10 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lock.HeldE
 
 // pause waits until the lock changes. Expiry and death send no message, so it
 // looks again after at most two seconds.
-func pause(ctx context.Context, st *store.Store, h *lock.HeldError, atMost time.Duration) error {
+func pause(ctx context.Context, st *store.Store, h *lease.HeldError, atMost time.Duration) error {
 	wctx, cancel := context.WithTimeout(ctx, min(atMost, 2*time.Second))
 	defer cancel()
-	err := st.Wait(wctx, []driver.Guard{lock.Info{Key: h.Key, Token: h.Token}.Guard()})
+	err := st.Wait(wctx, []driver.Guard{lease.Info{Key: h.Key, Token: h.Token}.Guard()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // waiting tells people about a wait, on stderr. A terminal gets one line that
@@ -23,7 +23,7 @@ type waiting struct {
 
 	mu      sync.Mutex
 	started time.Time
-	held    lock.HeldError
+	held    lease.HeldError
 	stop    chan struct{} // nil: has not begun
 	over    bool
 	done    sync.WaitGroup
@@ -39,7 +39,7 @@ func (a *App) waiting(wait time.Duration) *waiting {
 }
 
 // update takes the news of the wait. The first begins it.
-func (w *waiting) update(h lock.HeldError) {
+func (w *waiting) update(h lease.HeldError) {
 	w.a.waits(w.wait)
 	if w.a.Quiet {
 		return
@@ -155,7 +155,7 @@ func (w *waiting) checking() []string {
 
 // plain is the same for a pipe.
 func (w *waiting) plain() string {
-	s := w.a.lockedText(&lock.HeldError{Key: w.held.Key, Asked: w.held.Asked, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
+	s := w.a.lockedText(&lease.HeldError{Key: w.held.Key, Asked: w.held.Asked, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
 	if waited := time.Since(w.started); waited < time.Second {
 		s += ". Waiting up to " + exact(w.wait)
 	} else {

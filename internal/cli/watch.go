@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 type watchOptions struct{ count int }
@@ -32,7 +32,7 @@ var errEnough = errors.New("enough")
 
 func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err error) {
 	for i, k := range keys {
-		if keys[i], err = lock.CheckKey(k); err != nil {
+		if keys[i], err = lease.CheckKey(k); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err erro
 	if err != nil {
 		return err
 	}
-	if keys, err = lock.WithTasks(ctx, st, keys); err != nil {
+	if keys, err = lease.WithTasks(ctx, st, keys); err != nil {
 		return err
 	}
 	ctx, signals := newListener(ctx)
@@ -48,7 +48,7 @@ func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err erro
 	signals.listen()
 	seen := 0
 	ready := func() { a.note("Watching... (Ctrl+C to end)") }
-	err = lock.Watch(ctx, st, ready, func(e lock.Event) error {
+	err = lease.Watch(ctx, st, ready, func(e lease.Event) error {
 		if len(keys) > 0 && !slices.ContainsFunc(e.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
 			return nil
 		}
@@ -67,7 +67,7 @@ func (o *watchOptions) run(ctx context.Context, a *App, keys []string) (err erro
 	return err
 }
 
-func (a *App) event(e lock.Event) error {
+func (a *App) event(e lease.Event) error {
 	if a.JSON {
 		return a.writeJSON(e)
 	}

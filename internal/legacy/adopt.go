@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -19,7 +19,7 @@ type AdoptRequest struct {
 	Source   Source
 	By       string // who does it, for the history
 	From     string // where it comes from, for people
-	Times    lock.Times
+	Times    lease.Times
 	Now      time.Time
 	Force    bool // also what is locked there
 	Progress func(done, total int)
@@ -41,7 +41,7 @@ type AdoptResult struct {
 
 // Adopt adds tasks, locks and jobs to a store. It may be repeated, also after it
 // was killed: what is there already stays as it is. While somebody works there it
-// is refused with a [*lock.BusyError], unless forced: then their locks are leases
+// is refused with a [*lease.BusyError], unless forced: then their locks are leases
 // here. Locks come first, so that nobody gets a task here that is held there.
 func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, error) {
 	a := adoption{ctx: ctx, st: st, r: r, tasks: map[string]Task{}}
@@ -49,7 +49,7 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 		Expired: r.Source.Expired, LeftOut: append([]Problem{}, r.Source.Problems...), Changed: append([]Problem{}, r.Source.Warnings...),
 	}
 	if len(r.Source.Locks) > 0 && !r.Force {
-		return a.out, &lock.BusyError{Holders: a.holders()}
+		return a.out, &lease.BusyError{Holders: a.holders()}
 	}
 	if err := a.before(); err != nil {
 		return a.out, err
@@ -295,12 +295,12 @@ func (a *adoption) add(tasks []Task) error {
 // theirFault reports an error about what is added, not about the store.
 func theirFault(err error) bool {
 	var (
-		invalid *lock.InvalidError
+		invalid *lease.InvalidError
 		state   *task.StateError
 		missing *task.NotFoundError
 		several *task.AmbiguousError
 		cycle   *task.CycleError
-		busy    *lock.BusyError
+		busy    *lease.BusyError
 	)
 	return errors.As(err, &invalid) || errors.As(err, &state) || errors.As(err, &missing) || errors.As(err, &several) ||
 		errors.As(err, &cycle) || errors.As(err, &busy) || errors.Is(err, driver.ErrTooLarge)

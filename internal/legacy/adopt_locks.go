@@ -8,16 +8,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
-func (a *adoption) holders() (list []lock.Info) {
+func (a *adoption) holders() (list []lease.Info) {
 	for _, l := range a.r.Source.Locks {
-		list = append(list, lock.Info{
-			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lock.Expiry{Time: l.Until},
-			State: lock.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
+		list = append(list, lease.Info{
+			Key: l.Key, Owner: l.Owner, AcquiredAt: l.Since, HeartbeatAt: l.Since, ExpiresAt: lease.Expiry{Time: l.Until},
+			State: lease.Held, Host: l.Host, PID: l.PID, Worktree: l.Worktree,
 		})
 	}
 	return list
@@ -26,9 +26,9 @@ func (a *adoption) holders() (list []lock.Info) {
 // ttl is how long the lock has left.
 func (l Lock) ttl(now time.Time) time.Duration {
 	if l.Until.IsZero() {
-		return lock.Endless
+		return lease.Endless
 	}
-	return min(max(l.Until.Sub(now), lock.MinTTL), lock.MaxTTL)
+	return min(max(l.Until.Sub(now), lease.MinTTL), lease.MaxTTL)
 }
 
 // hold makes a lease of a lock. The request has a name made of what is locked, so
@@ -67,8 +67,8 @@ func (a *adoption) known(id string) (bool, error) {
 	if err != nil && !theirFault(err) {
 		return false, err
 	}
-	found, err := lock.Show(a.ctx, a.st, id)
-	if errors.Is(err, lock.ErrNotFound) || err != nil && theirFault(err) {
+	found, err := lease.Show(a.ctx, a.st, id)
+	if errors.Is(err, lease.ErrNotFound) || err != nil && theirFault(err) {
 		return false, nil
 	}
 	return err == nil && found.Key == id && found.Lock != nil, err
@@ -80,10 +80,10 @@ func (a *adoption) take(l Lock) error {
 		name = fmt.Appendf(name, "\x00%d", l.Until.UnixNano())
 	}
 	sum := sha256.Sum256(name)
-	req := lock.AcquireRequest{
+	req := lease.AcquireRequest{
 		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
-		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lock.MaxText),
-		Origin: &lock.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
+		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lease.MaxText),
+		Origin: &lease.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
 		DryRun: a.r.DryRun,
 	}
 	section, within := "", task.WithinNew(a.tasks[l.Key].Section)
@@ -91,14 +91,14 @@ func (a *adoption) take(l Lock) error {
 		section, err = within(tx, key)
 		return section, err
 	}
-	_, err := lock.Acquire(a.ctx, a.st, req)
+	_, err := lease.Acquire(a.ctx, a.st, req)
 	if err == nil && a.r.DryRun { // nothing was taken, so nothing is in the way of the next
 		a.enter(l, section)
 	}
-	var held, around *lock.HeldError
-	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lock.ErrLost) {
+	var held, around *lease.HeldError
+	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lease.ErrLost) {
 		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
-		if _, err = lock.Acquire(a.ctx, a.st, req); err == nil && around != nil {
+		if _, err = lease.Acquire(a.ctx, a.st, req); err == nil && around != nil {
 			a.alongside(l, around.Key, around.Owner)
 		}
 	}
@@ -106,7 +106,7 @@ func (a *adoption) take(l Lock) error {
 	case err == nil:
 		a.out.Locks++
 		a.holding[l.Key] = l.Owner
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		a.out.GivenBack++
 	case errors.As(err, &held), theirFault(err):
 		a.leave(l.where, fmt.Errorf("lock on %s of %s: %w", l.Key, l.Owner, err))
@@ -118,7 +118,7 @@ func (a *adoption) take(l Lock) error {
 
 // enter notes who would have the lock of a section.
 func (a *adoption) enter(l Lock, section string) {
-	if kind, _ := lock.KindOf(l.Key); kind == lock.Section {
+	if kind, _ := lease.KindOf(l.Key); kind == lease.Section {
 		section = l.Key
 	}
 	if owner, there := a.entered[section]; there && section != "" && owner != l.Owner {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -73,7 +73,7 @@ func slashed(name string) (ids []string) {
 	parts := strings.Split(name, "-")
 	join := func(left, right []string) {
 		id := strings.Join(left, "/") + "/" + strings.Join(right, "-")
-		if key, err := lock.CheckKey(id); err == nil && key == id && len(ids) < most && !slices.Contains(ids, id) {
+		if key, err := lease.CheckKey(id); err == nil && key == id && len(ids) < most && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

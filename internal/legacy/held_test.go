@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
@@ -84,13 +84,13 @@ func TestHeld(t *testing.T) {
 			continue
 		}
 		st := store.New(memstore.New())
-		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
+		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
 			t.Errorf("%s: %+v, %v", c.name, out, err)
 		}
 		for _, want := range strings.Split(c.held, ",") {
 			key, owner, _ := strings.Cut(want, " ")
-			_, err = lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
-			var held *lock.HeldError
+			_, err = lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
+			var held *lease.HeldError
 			if !errors.As(err, &held) || held.Owner != owner {
 				t.Errorf("%s: %s: %v, want it held by %s", c.name, key, err, owner)
 			}
@@ -115,7 +115,7 @@ func TestAnotherSchedule(t *testing.T) {
 	st := store.New(memstore.New())
 	for i, id := range []string{"a", "a", "b"} {
 		s := Source{Jobs: []Job{{Name: "digest", Cron: "0 3 * * *", ID: id, where: "s.json, row 1"}}}
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now})
 		if got := []int{out.Jobs, out.Already, len(out.LeftOut)}; err != nil || got[i] != 1 {
 			t.Errorf("%s: %+v, %v", id, out, err)
 		}
@@ -172,14 +172,14 @@ func TestHeldUnderTheNameItGot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
+		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		logs[".pi/messenger/tasks/s1.jsonl"] = event("created", "One") + event("claimed", "")
 		logs[".pi/messenger/tasks/s2.jsonl"] = event("created", "Two")
 	}
-	_, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"task-1"}, Owner: "a stranger"})
-	if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Owner != "A" {
+	_, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"task-1"}, Owner: "a stranger"})
+	if held := (*lease.HeldError)(nil); !errors.As(err, &held) || held.Owner != "A" {
 		t.Error(err)
 	}
 	if _, err := task.Show(t.Context(), st, "s1/task-1"); err == nil {
@@ -212,13 +212,13 @@ func TestHeldUnderItsOtherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now, Force: true})
 		if err != nil || out.Locks != 1 || len(out.LeftOut)+len(out.Changed) > 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		for _, key := range []string{"v1/1.0-parse", "v1-1.0-parse"} {
-			_, err = lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
-			if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Owner != "a" {
+			_, err = lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
+			if held := (*lease.HeldError)(nil); !errors.As(err, &held) || held.Owner != "a" {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
@@ -228,20 +228,20 @@ func TestHeldUnderItsOtherName(t *testing.T) {
 // Where somebody here holds that name, it is named, and the name there is held too.
 func TestHeldByAnotherUnderItsOtherName(t *testing.T) {
 	st := store.New(memstore.New())
-	if _, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"v1/1.0-parse"}, Owner: "z"}); err != nil {
+	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"v1/1.0-parse"}, Owner: "z"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := inCAT(fmt.Sprintf("session_id=a\ncreated_at=%d\n", ago(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true})
+	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now, Force: true})
 	if err != nil || out.Locks != 1 || len(out.LeftOut) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for key, owner := range map[string]string{"v1/1.0-parse": "z", "v1-1.0-parse": "a"} {
-		_, err = lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
-		if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Owner != owner {
+		_, err = lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{key}, Owner: "a stranger"})
+		if held := (*lease.HeldError)(nil); !errors.As(err, &held) || held.Owner != owner {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -269,7 +269,7 @@ func TestNamed(t *testing.T) {
 	}
 	var said [2][]string
 	for i, dry := range []bool{true, false} {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lock.Near, Now: now, Force: true, DryRun: dry})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.Near, Now: now, Force: true, DryRun: dry})
 		if err != nil {
 			t.Fatal(err)
 		}

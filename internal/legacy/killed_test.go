@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -101,7 +101,7 @@ func TestAdoptKilled(t *testing.T) {
 				if m, ok := d.(*mortal); ok {
 					m.die = cancel
 				}
-				return Adopt(ctx, store.New(d), AdoptRequest{Source: s, By: "me", From: "there", Times: lock.Near, Now: now, Force: true})
+				return Adopt(ctx, store.New(d), AdoptRequest{Source: s, By: "me", From: "there", Times: lease.Near, Now: now, Force: true})
 			}
 			whole := memstore.New()
 			if out, err := adopt(whole); err != nil || len(out.LeftOut) > 0 || out.Locks == 0 {
@@ -150,8 +150,8 @@ func notFree(t *testing.T, d driver.Store, read func() (Source, error)) {
 		if there["task/"+l.Key]+there["archive/"+l.Key] == "" {
 			continue
 		}
-		_, err := lock.Acquire(t.Context(), store.New(d), lock.AcquireRequest{Keys: []string{l.Key}, Owner: "stranger", DryRun: true})
-		var held *lock.HeldError
+		_, err := lease.Acquire(t.Context(), store.New(d), lease.AcquireRequest{Keys: []string{l.Key}, Owner: "stranger", DryRun: true})
+		var held *lease.HeldError
 		if !errors.As(err, &held) || held.Owner != l.Owner {
 			t.Errorf("%s is on the list, and not held by %s: %v", l.Key, l.Owner, err)
 		}

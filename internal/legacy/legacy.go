@@ -36,7 +36,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -122,8 +122,8 @@ func (s *Source) empty() bool {
 
 // addTask keeps a task with an id of its own.
 func (s *Source) addTask(t Task) {
-	id, err := lock.CheckKey(t.ID)
-	if kind, _ := lock.KindOf(id); err == nil && kind != lock.Task {
+	id, err := lease.CheckKey(t.ID)
+	if kind, _ := lease.KindOf(id); err == nil && kind != lease.Task {
 		err = errors.New("is not the name of a task")
 	}
 	switch {
@@ -158,7 +158,7 @@ func (s *Source) fit(t *Task) {
 	t.Title = oneLine(t.Title, len(t.Title))
 	shorten(&t.Title, task.MaxTitle)
 	shorten(&t.Description, task.MaxDescription)
-	left := lock.MaxText
+	left := lease.MaxText
 	cut := func(text *string) {
 		shorten(text, left)
 		left -= len(*text)
@@ -174,7 +174,7 @@ func (s *Source) fit(t *Task) {
 			cut(&r.Tests[i])
 		}
 	}
-	shorten(&t.CompletedBy, lock.MaxOwner)
+	shorten(&t.CompletedBy, lease.MaxOwner)
 	var labels []string
 	for _, l := range t.Labels {
 		if l = oneLine(strings.ReplaceAll(l, ",", " "), 100); l != "" && len(labels) < task.MaxLabels {
@@ -214,8 +214,8 @@ func within(s string, most int) string {
 
 // sectionName fits a name to our rules.
 func sectionName(s string) string {
-	name := oneLine(s, lock.MaxKey-len("section:"))
-	if key, err := lock.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
+	name := oneLine(s, lease.MaxKey-len("section:"))
+	if key, err := lease.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
 		return strings.TrimPrefix(key, "section:") // its letters may be written in another way: the lock has to be found
 	}
 	return mended(strings.Trim(name, "/-"))

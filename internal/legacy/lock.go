@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // A Lock is held by someone who works there.
@@ -103,7 +103,7 @@ var pair = lazily(`"([a-zA-Z_]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[0-9]+)`)
 func (s *Source) addLock(l Lock, now time.Time) {
 	s.mendOwner(&l)
 	s.mendKey(&l)
-	if l.Until.After(now.Add(lock.MaxTTL)) {
+	if l.Until.After(now.Add(lease.MaxTTL)) {
 		l.doubt("lasts until %s, which cannot be meant", l.Until.Format(time.RFC3339))
 		l.Until = time.Time{}
 	}
@@ -116,7 +116,7 @@ func (s *Source) addLock(l Lock, now time.Time) {
 		l.Until = time.Time{}
 	}
 	for _, text := range []*string{&l.Worktree, &l.Host} {
-		if fits := within(*text, lock.MaxText); fits != *text {
+		if fits := within(*text, lease.MaxText); fits != *text {
 			l.doubt("%q is changed to what fits here", within(*text, 40))
 			*text = fits
 		}
@@ -139,7 +139,7 @@ func (s *Source) addLock(l Lock, now time.Time) {
 // mendOwner makes a name of an owner that can be one here; unknown:<file> where
 // there is none.
 func (s *Source) mendOwner(l *Lock) {
-	if l.Owner != "" && lock.CheckOwner(l.Owner) == nil {
+	if l.Owner != "" && lease.CheckOwner(l.Owner) == nil {
 		return
 	}
 	if name := ownerName(l.Owner); name != "" {
@@ -153,7 +153,7 @@ func (s *Source) mendOwner(l *Lock) {
 
 func ownerName(text string) string {
 	var parts []string
-	for _, part := range strings.Split(within(text, lock.MaxOwner-len("unknown:")), "/") {
+	for _, part := range strings.Split(within(text, lease.MaxOwner-len("unknown:")), "/") {
 		if part != "" && part != "�" {
 			parts = append(parts, part)
 		}
@@ -164,13 +164,13 @@ func ownerName(text string) string {
 // mendKey makes a key that can be one here, and that no other lock has.
 func (s *Source) mendKey(l *Lock) {
 	given := l.Key
-	key, err := lock.CheckKey(given)
+	key, err := lease.CheckKey(given)
 	if err != nil {
 		key = mended(given)
 	}
 	if s.locks[key] {
 		sum := sha256.Sum256([]byte(given + "\x00" + l.where))
-		key = within(key, lock.MaxKey-10) + "~" + hex.EncodeToString(sum[:4])
+		key = within(key, lease.MaxKey-10) + "~" + hex.EncodeToString(sum[:4])
 	}
 	if key != given {
 		l.doubt("its key is %s there", strconv.Quote(within(given, 60)))
@@ -180,11 +180,11 @@ func (s *Source) mendKey(l *Lock) {
 
 func mended(text string) string {
 	plain := strings.Map(func(r rune) rune {
-		if _, err := lock.CheckKey("x" + string(r) + "x"); err != nil {
+		if _, err := lease.CheckKey("x" + string(r) + "x"); err != nil {
 			return '_'
 		}
 		return r
-	}, within(text, lock.MaxKey/2))
+	}, within(text, lease.MaxKey/2))
 	var parts []string
 	for _, part := range strings.Split(plain, "/") {
 		if part = strings.Trim(part, " "); part != "" && part != "." && part != ".." {
@@ -192,10 +192,10 @@ func mended(text string) string {
 		}
 	}
 	key := strings.TrimLeft(strings.Join(parts, "/"), "- ")
-	if key, err := lock.CheckKey(key); err == nil {
+	if key, err := lease.CheckKey(key); err == nil {
 		return key
 	}
-	if key, err := lock.CheckKey("lock-" + strings.ReplaceAll(key, ":", "_")); err == nil {
+	if key, err := lease.CheckKey("lock-" + strings.ReplaceAll(key, ":", "_")); err == nil {
 		return key
 	}
 	sum := sha256.Sum256([]byte(text))

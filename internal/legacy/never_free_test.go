@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
 )
@@ -71,12 +71,12 @@ func (f lockForm) held(t *testing.T, text string) {
 		return
 	}
 	st := store.New(memstore.New())
-	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lock.Near, Now: now, Force: true})
+	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.Near, Now: now, Force: true})
 	if err != nil || len(out.LeftOut) > 0 {
 		t.Fatalf("%s: %q: %+v, %v", f.name, text, out, err)
 	}
-	_, err = lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{f.key}, Owner: "a stranger"})
-	got, is := err.(*lock.HeldError)
+	_, err = lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{f.key}, Owner: "a stranger"})
+	got, is := err.(*lease.HeldError)
 	if !is {
 		t.Fatalf("%s: %q: a stranger gets the lock: %v", f.name, text, err)
 	}

@@ -20,7 +20,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
@@ -233,7 +233,7 @@ func (r *steroids) section(o row) {
 		return
 	}
 	if slices.ContainsFunc(r.out.Sections, func(s Section) bool { return s.Name == name }) {
-		name = sectionName(within(name, lock.MaxKey/2) + " " + within(id, 60)) // names need not differ there
+		name = sectionName(within(name, lease.MaxKey/2) + " " + within(id, 60)) // names need not differ there
 	}
 	if given := oneLine(o.text["name"], maxFile); name != given {
 		r.out.warning(o.where, "the section is called %s here, %q there", within(name, 60), within(given, 60))

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -42,7 +42,7 @@ func HistoryIsBounded(t *testing.T, st *store.Store) {
 		t.Errorf("%d events stay", n)
 	}
 	began := time.Now()
-	out, err := lock.Cleanup(ctx, st, lock.CleanupRequest{By: "test"})
+	out, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func full(ctx context.Context, t *testing.T, st *store.Store) {
 		rev, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
 			for j := range kept / 10 {
 				key := fmt.Sprintf("event/20200101T%06d.000000000Z-%06d", i, j)
-				if err := tx.Put(key, lock.Event{Event: "released", Owner: "past"}); err != nil {
+				if err := tx.Put(key, lease.Event{Event: "released", Owner: "past"}); err != nil {
 					return err
 				}
 			}
@@ -100,10 +100,10 @@ func load(ctx context.Context, t *testing.T, st *store.Store, pairs int) time.Du
 		wg.Go(func() {
 			for left.Add(-1) >= 0 && !t.Failed() {
 				began := time.Now()
-				if _, err := lock.Acquire(ctx, st, lock.AcquireRequest{Owner: owner, Keys: []string{key}}); err != nil {
+				if _, err := lease.Acquire(ctx, st, lease.AcquireRequest{Owner: owner, Keys: []string{key}}); err != nil {
 					t.Error(err)
 				}
-				if _, err := lock.Release(ctx, st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}}); err != nil {
+				if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}}); err != nil {
 					t.Error(err)
 				}
 				spent.Add(int64(time.Since(began)))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -65,20 +65,20 @@ func (c *client) any(forget bool) grant {
 // of those whose outcome is unknown are repeated until it is known.
 func (c *client) acquire(ctx context.Context, k string) {
 	c.number++
-	r := lock.AcquireRequest{Owner: fmt.Sprintf("client-%d-%d", c.id, c.number), Keys: []string{k}, ID: "request", TTL: time.Hour}
+	r := lease.AcquireRequest{Owner: fmt.Sprintf("client-%d-%d", c.id, c.number), Keys: []string{k}, ID: "request", TTL: time.Hour}
 	in, began := call{verb: "acquire", key: k, owner: r.Owner}, c.now()
-	g, err := lock.Acquire(ctx, c.st, r)
+	g, err := lease.Acquire(ctx, c.st, r)
 	for n := 0; silent(err) && n < 20 && c.number%2 == 0; n++ {
-		g, err = lock.Acquire(ctx, c.st, r)
+		g, err = lease.Acquire(ctx, c.st, r)
 	}
-	var held *lock.HeldError
+	var held *lease.HeldError
 	switch {
 	case err == nil:
 		c.add(c.id, began, in, answer{"ok", g.Token})
 		c.grants = append(c.grants, grant{r.Owner, k, g.Token})
 	case errors.As(err, &held):
 		c.add(c.id, began, in, answer{"held", held.Token})
-	case silent(err), errors.Is(err, lock.ErrLost): // lost: granted, and broken before it was repeated
+	case silent(err), errors.Is(err, lease.ErrLost): // lost: granted, and broken before it was repeated
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.unknown++
@@ -97,9 +97,9 @@ func (c *client) settle(ctx context.Context) {
 	time.Sleep(100 * time.Millisecond)
 	for _, op := range c.pending {
 		in := op.Input.(call)
-		h, err := lock.History(ctx, c.st, lock.HistoryRequest{Owner: in.owner})
+		h, err := lease.History(ctx, c.st, lease.HistoryRequest{Owner: in.owner})
 		for silent(err) {
-			h, err = lock.History(ctx, c.st, lock.HistoryRequest{Owner: in.owner})
+			h, err = lease.History(ctx, c.st, lease.HistoryRequest{Owner: in.owner})
 		}
 		if err != nil {
 			c.fail(in, err)
@@ -115,7 +115,7 @@ func (c *client) settle(ctx context.Context) {
 
 func (c *client) release(ctx context.Context, g grant) {
 	in, began := call{"release", g.key, g.owner, g.token}, c.now()
-	out, err := lock.Release(ctx, c.st, lock.ReleaseRequest{Owner: g.owner, Keys: []string{g.key}, Token: g.token})
+	out, err := lease.Release(ctx, c.st, lease.ReleaseRequest{Owner: g.owner, Keys: []string{g.key}, Token: g.token})
 	if err == nil && len(out.Released) == 0 {
 		c.add(c.id, began, in, answer{what: "free"})
 		return
@@ -125,7 +125,7 @@ func (c *client) release(ctx context.Context, g grant) {
 
 func (c *client) renew(ctx context.Context, g grant) {
 	in, began := call{"renew", g.key, g.owner, g.token}, c.now()
-	_, err := lock.Renew(ctx, c.st, lock.RenewRequest{Owner: g.owner, Keys: []string{g.key}, Token: g.token})
+	_, err := lease.Renew(ctx, c.st, lease.RenewRequest{Owner: g.owner, Keys: []string{g.key}, Token: g.token})
 	c.outcome(began, in, err)
 }
 
@@ -133,7 +133,7 @@ func (c *client) renew(ctx context.Context, g grant) {
 func (c *client) write(ctx context.Context, g grant) {
 	in, began := call{"write", g.key, g.owner, g.token}, c.now()
 	_, err := c.st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
-		if err := lock.Fence(tx, g.key, g.token); err != nil {
+		if err := lease.Fence(tx, g.key, g.token); err != nil {
 			return err
 		}
 		return tx.Put("test/"+g.key, map[string]int64{"token": g.token})
@@ -143,7 +143,7 @@ func (c *client) write(ctx context.Context, g grant) {
 
 func (c *client) check(ctx context.Context, k string) {
 	in, began := call{verb: "check", key: k}, c.now()
-	out, err := lock.Check(ctx, c.st, lock.CheckRequest{Key: k})
+	out, err := lease.Check(ctx, c.st, lease.CheckRequest{Key: k})
 	switch {
 	case err != nil:
 		c.outcome(began, in, err)
@@ -158,10 +158,10 @@ func (c *client) check(ctx context.Context, k string) {
 func (c *client) breakKey(ctx context.Context, k string) {
 	c.number++
 	in, began := call{verb: "break", key: k}, c.now()
-	r := lock.BreakRequest{Keys: []string{k}, By: fmt.Sprintf("root-%d", c.id), ID: fmt.Sprint("break-", c.number)}
-	out, err := lock.Break(ctx, c.st, r)
+	r := lease.BreakRequest{Keys: []string{k}, By: fmt.Sprintf("root-%d", c.id), ID: fmt.Sprint("break-", c.number)}
+	out, err := lease.Break(ctx, c.st, r)
 	for n := 0; silent(err) && n < 100; n++ {
-		out, err = lock.Break(ctx, c.st, r)
+		out, err = lease.Break(ctx, c.st, r)
 	}
 	switch {
 	case err != nil:
@@ -179,11 +179,11 @@ func silent(err error) bool {
 }
 
 func (c *client) outcome(began int64, in call, err error) {
-	var owner *lock.OwnerError
+	var owner *lease.OwnerError
 	switch {
 	case err == nil:
 		c.add(c.id, began, in, answer{what: "ok"})
-	case errors.Is(err, lock.ErrLost), errors.As(err, &owner):
+	case errors.Is(err, lease.ErrLost), errors.As(err, &owner):
 		c.add(c.id, began, in, answer{what: "lost"})
 	case errors.Is(err, store.ErrUnknown):
 		c.add(c.id, began, in, answer{})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -27,7 +27,7 @@ func Expiry(t *testing.T, open func() *store.Store) {
 		"by-key": {"k1", "k2", "k3"}, "by-lease": {"l1", "l2"}, "by-all": {"a1", "a2"}, "in-part": {"p1", "p2"},
 		"taken": {"t1", "t2"}, "cleaned": {"c1", "c2"},
 	} {
-		g, err := lock.Acquire(t.Context(), x.mine, lock.AcquireRequest{
+		g, err := lease.Acquire(t.Context(), x.mine, lease.AcquireRequest{
 			Owner: owner, Keys: keys, TTL: 1500 * time.Millisecond, MaxHold: time.Hour,
 			Reason: "reason of " + owner, Session: "session of " + owner, Worktree: "/worktree of " + owner,
 		})
@@ -41,11 +41,11 @@ func Expiry(t *testing.T, open func() *store.Store) {
 	x.same("locks that expired", x.locks(), shown)
 
 	x.taken()
-	for owner, r := range map[string]lock.RenewRequest{
+	for owner, r := range map[string]lease.RenewRequest{
 		"by-key": {Keys: []string{"k2"}}, "by-lease": {Lease: id(before["by-lease"])}, "by-all": {All: true}, "in-part": {Keys: []string{"p1", "p2"}},
 	} {
 		r.Owner = owner
-		out, err := lock.Renew(t.Context(), x.mine, r)
+		out, err := lease.Renew(t.Context(), x.mine, r)
 		x.must(err)
 		if len(out.Leases) != 1 {
 			t.Fatalf("%s: a late heartbeat renews %+v", owner, out.Leases)
@@ -54,8 +54,8 @@ func Expiry(t *testing.T, open func() *store.Store) {
 	}
 	x.cleaned()
 	for _, owner := range []string{"taken", "cleaned"} {
-		x.lost(lock.RenewRequest{Owner: owner, Keys: []string{owner[:1] + "1"}})
-		x.lost(lock.RenewRequest{Owner: owner, Lease: id(before[owner])})
+		x.lost(lease.RenewRequest{Owner: owner, Keys: []string{owner[:1] + "1"}})
+		x.lost(lease.RenewRequest{Owner: owner, Lease: id(before[owner])})
 	}
 }
 
@@ -79,21 +79,21 @@ func (x *expiry) same(what string, got, want any) {
 	}
 }
 
-func (x *expiry) lost(r lock.RenewRequest) {
+func (x *expiry) lost(r lease.RenewRequest) {
 	x.Helper()
-	if _, err := lock.Renew(x.Context(), x.mine, r); !errors.Is(err, lock.ErrLost) {
+	if _, err := lease.Renew(x.Context(), x.mine, r); !errors.Is(err, lease.ErrLost) {
 		x.Errorf("heartbeat of %s %v%s: %v, not lost", r.Owner, r.Keys, r.Lease, err)
 	}
 }
 
 // locks is what everybody sees of the locks, without what changes with time.
-func (x *expiry) locks() map[string]lock.Info {
+func (x *expiry) locks() map[string]lease.Info {
 	x.Helper()
-	all, err := lock.List(x.Context(), x.other, lock.ListRequest{})
+	all, err := lease.List(x.Context(), x.other, lease.ListRequest{})
 	x.must(err)
-	out := map[string]lock.Info{}
+	out := map[string]lease.Info{}
 	for _, l := range all.Locks {
-		l.State, l.HeartbeatAt, l.ExpiresAt = "", time.Time{}, lock.Expiry{}
+		l.State, l.HeartbeatAt, l.ExpiresAt = "", time.Time{}, lease.Expiry{}
 		out[l.Key] = l
 	}
 	return out
@@ -103,11 +103,11 @@ func (x *expiry) locks() map[string]lock.Info {
 func (x *expiry) allExpire() {
 	x.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		all, err := lock.List(x.Context(), x.other, lock.ListRequest{})
+		all, err := lease.List(x.Context(), x.other, lease.ListRequest{})
 		x.must(err)
 		held := 0
 		for _, l := range all.Locks {
-			if l.State != lock.Expired && l.Owner != "endless" {
+			if l.State != lease.Expired && l.Owner != "endless" {
 				held++
 			}
 		}
@@ -124,11 +124,11 @@ func (x *expiry) allExpire() {
 // end before.
 func (x *expiry) endless() {
 	x.Helper()
-	for key, ttls := range map[string][]time.Duration{"e1": {lock.Endless}, "e2": {1500 * time.Millisecond, lock.Endless}} {
+	for key, ttls := range map[string][]time.Duration{"e1": {lease.Endless}, "e2": {1500 * time.Millisecond, lease.Endless}} {
 		for _, ttl := range ttls {
-			g, err := lock.Acquire(x.Context(), x.mine, lock.AcquireRequest{Owner: "endless", Keys: []string{key}, TTL: ttl})
+			g, err := lease.Acquire(x.Context(), x.mine, lease.AcquireRequest{Owner: "endless", Keys: []string{key}, TTL: ttl})
 			x.must(err)
-			if g.ExpiresAt.IsZero() != (ttl == lock.Endless) {
+			if g.ExpiresAt.IsZero() != (ttl == lease.Endless) {
 				x.Errorf("%s with a ttl of %s expires %s", key, ttl, g.ExpiresAt)
 			}
 		}
@@ -141,13 +141,13 @@ func (x *expiry) stillEndless() {
 	x.Helper()
 	for range 2 {
 		for _, key := range []string{"e1", "e2"} {
-			c, err := lock.Check(x.Context(), x.other, lock.CheckRequest{Key: key})
+			c, err := lease.Check(x.Context(), x.other, lease.CheckRequest{Key: key})
 			x.must(err)
-			if !c.Locked || c.Lock.State != lock.Held || !c.Lock.ExpiresAt.IsZero() {
+			if !c.Locked || c.Lock.State != lease.Held || !c.Lock.ExpiresAt.IsZero() {
 				x.Errorf("%s has no end, and is %+v", key, c.Lock)
 			}
 		}
-		_, err := lock.Renew(x.Context(), x.mine, lock.RenewRequest{Owner: "endless", All: true})
+		_, err := lease.Renew(x.Context(), x.mine, lease.RenewRequest{Owner: "endless", All: true})
 		x.must(err)
 	}
 }
@@ -155,9 +155,9 @@ func (x *expiry) stillEndless() {
 // taken has somebody take over one key of a lease: the whole lease ends.
 func (x *expiry) taken() {
 	x.Helper()
-	g, err := lock.Acquire(x.Context(), x.other, lock.AcquireRequest{Owner: "heir", Keys: []string{"t2"}})
+	g, err := lease.Acquire(x.Context(), x.other, lease.AcquireRequest{Owner: "heir", Keys: []string{"t2"}})
 	x.must(err)
-	x.same("taken over", g.TookOver, []lock.TakenOver{{Key: "t2", Owner: "taken", Why: lock.Expired}})
+	x.same("taken over", g.TookOver, []lease.TakenOver{{Key: "t2", Owner: "taken", Why: lease.Expired}})
 	x.ended("taken over", "t1", "t2")
 }
 
@@ -165,7 +165,7 @@ func (x *expiry) taken() {
 // others were so slow that they are over again.
 func (x *expiry) cleaned() {
 	x.Helper()
-	out, err := lock.Cleanup(x.Context(), x.other, lock.CleanupRequest{By: "cleaner"})
+	out, err := lease.Cleanup(x.Context(), x.other, lease.CleanupRequest{By: "cleaner"})
 	x.must(err)
 	var keys []string
 	for _, l := range out.Freed {
@@ -180,7 +180,7 @@ func (x *expiry) cleaned() {
 // ended requires that history tells of the end of a lease with all its keys.
 func (x *expiry) ended(how string, keys ...string) {
 	x.Helper()
-	h, err := lock.History(x.Context(), x.other, lock.HistoryRequest{})
+	h, err := lease.History(x.Context(), x.other, lease.HistoryRequest{})
 	x.must(err)
 	for _, e := range h.Events {
 		if e.Event == how && slices.Contains(e.Keys, keys[0]) {

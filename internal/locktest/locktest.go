@@ -1,5 +1,5 @@
-// Package locktest checks that the rules of package lock hold over a store:
-// for the tests of drivers, which package lock must not know.
+// Package locktest checks that the rules of package lease hold over a store:
+// for the tests of drivers, which package lease must not know.
 package locktest
 
 import (

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -19,11 +19,11 @@ func (s *Server) release(ctx context.Context, _ *call, in releaseArgs) (Result, 
 		return *h.ended, nil
 	}
 	if h.lease == nil { // a place in the queue
-		_, err = lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: h.owner + "/" + h.holder, All: true})
+		_, err = lease.Release(ctx, s.o.Store, lease.ReleaseRequest{Owner: h.owner + "/" + h.holder, All: true})
 	} else {
 		err = h.lease.Release(ctx)
 	}
-	if err != nil && !errors.Is(err, lock.ErrLost) {
+	if err != nil && !errors.Is(err, lease.ErrLost) {
 		return Result{}, err
 	}
 	r := Result{State: released}
@@ -43,7 +43,7 @@ var verbs = map[string]task.Verb{
 func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result, error) {
 	verb, ok := verbs[in.Outcome]
 	if !ok {
-		return Result{}, &lock.InvalidError{What: "outcome", Rule: "must be completed, failed, blocked or review"}
+		return Result{}, &lease.InvalidError{What: "outcome", Rule: "must be completed, failed, blocked or review"}
 	}
 	h, done, err := s.find(in.Lease)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	}
 	out, r, err := do()
 	switch {
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		r = s.failure(err)
 	case err != nil:
 		return Result{}, err
@@ -83,7 +83,7 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 		}
 	}
 	_ = h.lease.ReleaseWith(ctx, func(ctx context.Context) error { // what is left: keys around the task
-		_, err := lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: h.lease.Owner(), All: true})
+		_, err := lease.Release(ctx, s.o.Store, lease.ReleaseRequest{Owner: h.lease.Owner(), All: true})
 		return err
 	})
 	s.end(h, r)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -30,7 +30,7 @@ func (s *Server) tasks(ctx context.Context, c *call, in tasksArgs) (Result, erro
 	case known(st):
 		r.Status = []task.Status{st}
 	default:
-		return Result{}, &lock.InvalidError{What: "status", Rule: "must be ready or one of " + statuses()}
+		return Result{}, &lease.InvalidError{What: "status", Rule: "must be ready or one of " + statuses()}
 	}
 	out, err := task.List(ctx, s.o.Store, r)
 	if err != nil {
@@ -70,7 +70,7 @@ func taskLine(t task.Info) Line {
 	}
 	line.Task, _ = name(t.ID)
 	line.Section, _ = name(t.Section)
-	if t.Lock != nil && t.Lock.State == lock.Held {
+	if t.Lock != nil && t.Lock.State == lease.Held {
 		line.Holder, _ = name(t.Lock.Owner)
 	}
 	return line

@@ -8,7 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // progress tells a client that waits that it is not forgotten: some end a call
@@ -34,7 +34,7 @@ func (c *call) progress(ctx context.Context, wait time.Duration) *progress {
 	return p
 }
 
-func (p *progress) waiting(h lock.HeldError) {
+func (p *progress) waiting(h lease.HeldError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.place = h.Position

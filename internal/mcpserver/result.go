@@ -8,8 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -157,7 +157,7 @@ func granted(h *handle) Result {
 }
 
 // inTheWay is the result when someone is.
-func (s *Server) inTheWay(h *lock.HeldError) Result {
+func (s *Server) inTheWay(h *lease.HeldError) Result {
 	r := Result{State: held, Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue"}
 	var key, owner string
 	r.Key, key = name(h.Key)
@@ -185,7 +185,7 @@ func secondsUntil(t time.Time) int {
 func (s *Server) failure(err error) Result {
 	p := problem.Of(err, problem.Caller{})
 	r := Result{State: refused, Code: p.Code, Message: p.Ours}
-	var invalid *lock.InvalidError
+	var invalid *lease.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		r.Message = strings.TrimPrefix(untrusted(invalid.Error()), warning)

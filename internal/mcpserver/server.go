@@ -38,8 +38,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -54,7 +54,7 @@ type Options struct {
 	Caller func(session, thread string) (owner, sessionID string)
 
 	TTL, MaxHold time.Duration
-	Times        lock.Times
+	Times        lease.Times
 	Session      string
 
 	// Keys makes keys of path locks the same in every worktree. Nil: as they are.
@@ -101,8 +101,8 @@ func New(o Options) (*Server, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	s := &Server{o: o, mark: lock.ServerMark(), handles: map[string]*handle{}, owners: map[string]bool{}}
-	if err := lock.CheckOwner(o.Owner + s.mark + "/" + lock.NewID()); err != nil {
+	s := &Server{o: o, mark: lease.ServerMark(), handles: map[string]*handle{}, owners: map[string]bool{}}
+	if err := lease.CheckOwner(o.Owner + s.mark + "/" + lease.NewID()); err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -141,13 +141,13 @@ func (s *Server) Close() error {
 	var errs []error
 	for _, h := range s.handles {
 		if h.lease != nil && h.ended == nil {
-			if err := h.lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+			if err := h.lease.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
 				errs = append(errs, err)
 			}
 		}
 	}
 	for owner := range s.owners { // places in queues, too
-		_, err := lock.Release(ctx, s.o.Store, lock.ReleaseRequest{Owner: owner, All: true})
+		_, err := lease.Release(ctx, s.o.Store, lease.ReleaseRequest{Owner: owner, All: true})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -204,15 +204,15 @@ type handle struct {
 	busy sync.Mutex // one call at a time
 
 	// Written under busy and the server's mutex, read under either:
-	lease *lock.Lease // nil while it waits
-	task  string      // its id, if this is a claim
-	text  string      // of the task
-	ended *Result     // a repeated call gets the same answer
+	lease *lease.Lease // nil while it waits
+	task  string       // its id, if this is a claim
+	text  string       // of the task
+	ended *Result      // a repeated call gets the same answer
 	used  time.Time
 }
 
 func newHandle(keys []string, take takeFunc) *handle {
-	return &handle{name: rand.Text(), holder: lock.NewID(), keys: keys, take: take}
+	return &handle{name: rand.Text(), holder: lease.NewID(), keys: keys, take: take}
 }
 
 // keep remembers a handle that the client is about to get.
@@ -229,7 +229,7 @@ func (s *Server) keep(h *handle) error {
 		}
 	}
 	if len(s.handles) >= maxHandles {
-		return &lock.InvalidError{What: "leases", Rule: fmt.Sprintf("this server holds %d, at most that many: release some", maxHandles)}
+		return &lease.InvalidError{What: "leases", Rule: fmt.Sprintf("this server holds %d, at most that many: release some", maxHandles)}
 	}
 	s.handles[h.name] = h
 	return nil
@@ -252,7 +252,7 @@ func (s *Server) granted(h *handle, got taken) error {
 
 // over reports whether nothing is held any more.
 func (h *handle) over() bool {
-	return h.ended != nil || h.lease != nil && errors.Is(h.lease.Err(), lock.ErrLost)
+	return h.ended != nil || h.lease != nil && errors.Is(h.lease.Err(), lease.ErrLost)
 }
 
 // find returns the handle of that name and keeps others off until done.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/mcpserver"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -136,7 +136,7 @@ func TestCompleteAndNext(t *testing.T) {
 
 	r = w.want(c.call("claim", args{}), "acquired")
 	more := w.addTasks("", "after")
-	_, err := lock.Break(t.Context(), w.st, lock.BreakRequest{Keys: []string{r.Task}, By: "bob", Reason: "test"})
+	_, err := lease.Break(t.Context(), w.st, lease.BreakRequest{Keys: []string{r.Task}, By: "bob", Reason: "test"})
 	w.must(err)
 	w.want(c.call("complete", args{"lease": r.Lease, "next": true}), "lost")
 	if w.locked(more[0]) {
@@ -249,12 +249,12 @@ func TestLost(t *testing.T) {
 	ids := w.addTasks("", "Fix bug")
 	c := w.stdio("alice")
 	r := w.want(c.call("claim", args{}), "acquired")
-	_, err := lock.Break(t.Context(), w.st, lock.BreakRequest{Keys: ids, By: "bob", Reason: "test"})
+	_, err := lease.Break(t.Context(), w.st, lease.BreakRequest{Keys: ids, By: "bob", Reason: "test"})
 	w.must(err)
 	if s := c.call("status", args{}); len(s.Mine) != 1 || s.Mine[0].State != "lost" {
 		t.Errorf("%+v", s)
 	}
-	_, other, err := task.HoldTasks(t.Context(), w.st, task.ClaimRequest{Tasks: ids, Acquire: lock.AcquireRequest{Owner: "bob"}})
+	_, other, err := task.HoldTasks(t.Context(), w.st, task.ClaimRequest{Tasks: ids, Acquire: lease.AcquireRequest{Owner: "bob"}})
 	w.must(err)
 	l := w.want(c.call("complete", args{"lease": r.Lease}), "lost")
 	if l.Code != "LEASE_LOST" || l.Message == "" {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // maxLines is how many locks a list has; the rest is counted.
@@ -14,7 +14,7 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 	if in.Key != "" {
 		return s.statusOf(ctx, in.Key)
 	}
-	all, err := lock.List(ctx, s.o.Store, lock.ListRequest{})
+	all, err := lease.List(ctx, s.o.Store, lease.ListRequest{})
 	if err != nil {
 		return Result{}, err
 	}
@@ -23,7 +23,7 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 	for _, l := range all.Locks {
 		tokens[l.Key] = l.Token
 		switch {
-		case l.State != lock.Held || s.ours(l.Owner):
+		case l.State != lease.Held || s.ours(l.Owner):
 			continue
 		case len(r.Others) == maxLines:
 			r.More++
@@ -60,7 +60,7 @@ func (s *Server) mine(tokens map[string]int64) (lines []Line) {
 			keys = nil
 			for _, k := range h.lease.Grant().Keys {
 				keys = append(keys, k.Key)
-				if tokens[k.Key] != k.Token || errors.Is(h.lease.Err(), lock.ErrLost) {
+				if tokens[k.Key] != k.Token || errors.Is(h.lease.Err(), lease.ErrLost) {
 					line.State = lost
 				}
 			}
@@ -78,7 +78,7 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c, err := lock.Check(ctx, s.o.Store, lock.CheckRequest{Key: keys[0]})
+	c, err := lease.Check(ctx, s.o.Store, lease.CheckRequest{Key: keys[0]})
 	if err != nil {
 		return Result{}, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 		return r, nil
 	}
 	l := c.Lock
-	r := s.inTheWay(&lock.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt.Time, Reason: l.Reason, Ahead: l.Waiters})
+	r := s.inTheWay(&lease.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt.Time, Reason: l.Reason, Ahead: l.Waiters})
 	r.Token, r.Next = l.Token, ""
 	return r, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -110,11 +110,11 @@ func add[In any](s *Server, name, description string, do func(context.Context, *
 }
 
 // takeFunc makes one attempt for a handle, which waits as the request says.
-type takeFunc func(ctx context.Context, r lock.AcquireRequest) (taken, error)
+type takeFunc func(ctx context.Context, r lease.AcquireRequest) (taken, error)
 
 // taken is a lease, and the task that it is a claim of, if it is one.
 type taken struct {
-	lease *lock.Lease
+	lease *lease.Lease
 	task  *task.Task
 }
 
@@ -123,9 +123,9 @@ func (s *Server) acquire(ctx context.Context, c *call, in acquireArgs) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
-	h := newHandle(keys, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+	h := newHandle(keys, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
 		r.Keys, r.Reason, r.Within = keys, in.Reason, task.Within
-		lease, err := lock.Hold(ctx, s.o.Store, r)
+		lease, err := lease.Hold(ctx, s.o.Store, r)
 		return taken{lease: lease}, err
 	})
 	return s.attempt(ctx, c, h, in.WaitSeconds)
@@ -136,9 +136,9 @@ func (s *Server) claim(ctx context.Context, c *call, in claimArgs) (Result, erro
 		return s.next(ctx, c, in)
 	}
 	if in.Section != "" {
-		return Result{}, &lock.InvalidError{What: "section", Rule: "goes with no task: a task knows its own"}
+		return Result{}, &lease.InvalidError{What: "section", Rule: "goes with no task: a task knows its own"}
 	}
-	h := newHandle([]string{in.Task}, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+	h := newHandle([]string{in.Task}, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
 		tasks, lease, err := task.HoldTasks(ctx, s.o.Store, task.ClaimRequest{Tasks: []string{in.Task}, Acquire: r})
 		if err != nil {
 			return taken{}, err
@@ -151,7 +151,7 @@ func (s *Server) claim(ctx context.Context, c *call, in claimArgs) (Result, erro
 // next claims what is ready. There is no line to stand in: whoever comes again
 // gets what is ready then.
 func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error) {
-	h := newHandle(nil, func(ctx context.Context, r lock.AcquireRequest) (taken, error) {
+	h := newHandle(nil, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
 		n := task.NextRequest{Section: in.Section, WithSection: true, Wait: r.Wait, Acquire: r}
 		n.Acquire.Wait = 0
 		t, lease, err := task.HoldNext(ctx, s.o.Store, n)
@@ -202,7 +202,7 @@ func (s *Server) describe(h *handle) (Result, error) {
 // attempt takes what the handle is for, or leaves a ticket in the queue.
 func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) (Result, error) {
 	if !(wait >= 0) {
-		return Result{}, &lock.InvalidError{What: "wait_seconds", Rule: "must not be negative"}
+		return Result{}, &lease.InvalidError{What: "wait_seconds", Rule: "must not be negative"}
 	}
 	r := s.request(c, h)
 	r.Wait = time.Duration(min(wait, maxWait.Seconds()) * float64(time.Second))
@@ -220,11 +220,11 @@ func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) 
 }
 
 // request asks in the name of whoever calls.
-func (s *Server) request(c *call, h *handle) lock.AcquireRequest {
+func (s *Server) request(c *call, h *handle) lease.AcquireRequest {
 	if h.owner == "" {
 		h.owner, h.where = s.caller(c)
 	}
-	r := lock.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.where, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
+	r := lease.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.where, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
 	if s.private { // the one client works, whichever of its leases it holds
 		r.For = h.owner
 	}
@@ -234,7 +234,7 @@ func (s *Server) request(c *call, h *handle) lock.AcquireRequest {
 // took hands over what an attempt got. What nobody is there to receive is given
 // back.
 func (s *Server) took(ctx context.Context, h *handle, got taken, err error) (Result, error) {
-	var inWay *lock.HeldError
+	var inWay *lease.HeldError
 	switch {
 	case errors.As(err, &inWay) && inWay.Position > 0:
 		if err := s.keep(h); err != nil {

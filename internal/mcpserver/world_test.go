@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/mcpserver"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 	"github.com/tasklock/tasklock/task"
@@ -175,14 +175,14 @@ func (w *world) addTasks(section string, titles ...string) (ids []string) {
 
 func (w *world) locked(key string) bool {
 	w.Helper()
-	c, err := lock.Check(w.Context(), w.st, lock.CheckRequest{Key: key})
+	c, err := lease.Check(w.Context(), w.st, lease.CheckRequest{Key: key})
 	w.must(err)
 	return c.Locked
 }
 
 func (w *world) waiters(key string) int {
 	w.Helper()
-	c, err := lock.Check(w.Context(), w.st, lock.CheckRequest{Key: key})
+	c, err := lease.Check(w.Context(), w.st, lease.CheckRequest{Key: key})
 	w.must(err)
 	if c.Lock == nil {
 		return 0

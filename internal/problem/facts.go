@@ -4,7 +4,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // Interrupted is the problem of a command that a signal ended.
@@ -14,8 +14,8 @@ func Interrupted(s os.Signal) Problem {
 }
 
 // Held returns the facts about the lock that is in the way.
-func Held(h *lock.HeldError) map[string]any {
-	kind, name := lock.KindOf(h.Key)
+func Held(h *lease.HeldError) map[string]any {
+	kind, name := lease.KindOf(h.Key)
 	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
 	put := func(name string, v any, known bool) {
 		if known {
@@ -24,7 +24,7 @@ func Held(h *lock.HeldError) map[string]any {
 	}
 	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
 	put("lockedAt", h.Since, !h.Since.IsZero())
-	put("expiresAt", lock.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
+	put("expiresAt", lease.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
 	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
 	put("leaseId", h.Lease, h.Lease != "")
 	put("token", h.Token, h.Token != 0)
@@ -37,18 +37,18 @@ func Held(h *lock.HeldError) map[string]any {
 }
 
 func lockedCode(key string) string {
-	switch kind, _ := lock.KindOf(key); kind {
-	case lock.Section:
+	switch kind, _ := lease.KindOf(key); kind {
+	case lease.Section:
 		return "SECTION_LOCKED"
-	case lock.Job:
+	case lease.Job:
 		return "JOB_LOCKED"
-	case lock.Path:
+	case lease.Path:
 		return "PATH_LOCKED"
 	}
 	return "TASK_LOCKED"
 }
 
-func deadlock(e *lock.CycleError) map[string]any {
+func deadlock(e *lease.CycleError) map[string]any {
 	var chain []map[string]string
 	for _, l := range e.Chain {
 		chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})
@@ -56,7 +56,7 @@ func deadlock(e *lock.CycleError) map[string]any {
 	return map[string]any{"cycle": chain}
 }
 
-func busy(e *lock.BusyError) map[string]any {
+func busy(e *lease.BusyError) map[string]any {
 	d := map[string]any{"holders": e.Holders}
 	if len(e.Holders) > 0 {
 		h := e.Holders[0]

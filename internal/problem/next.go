@@ -3,7 +3,7 @@ package problem
 import (
 	"strings"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -13,7 +13,7 @@ const OwnStore = "tasklock --store sqlite:PATH init"
 // onTasks reports whether the caller works with tasks, not with bare locks.
 func (c Caller) onTasks() bool { return c.group() == "tasks" || c.group() == "next" }
 
-func (c Caller) afterLoss(e *lock.LostError) string {
+func (c Caller) afterLoss(e *lease.LostError) string {
 	switch {
 	case c.onTasks() && !strings.Contains(e.Key, " "):
 		return c.Line("tasks", "show", e.Key)
@@ -30,7 +30,7 @@ func (c Caller) afterLoss(e *lock.LostError) string {
 	return c.Line("acquire", e.Key)
 }
 
-func (c Caller) afterRefusal(e *lock.OwnerError) string {
+func (c Caller) afterRefusal(e *lease.OwnerError) string {
 	switch {
 	case c.onTasks():
 		return c.Line("tasks", "show", e.Key)
@@ -43,7 +43,7 @@ func (c Caller) afterRefusal(e *lock.OwnerError) string {
 // afterState shows what is in the way, else the task itself.
 func (c Caller) afterState(e *task.StateError) string {
 	if len(e.WaitsFor) > 0 {
-		if kind, name := lock.KindOf(e.WaitsFor[0]); kind == lock.Section {
+		if kind, name := lease.KindOf(e.WaitsFor[0]); kind == lease.Section {
 			return c.Line("sections", "show", name)
 		}
 		return c.Line("tasks", "show", e.WaitsFor[0])
@@ -55,17 +55,17 @@ func (c Caller) afterState(e *task.StateError) string {
 }
 
 // afterBusy waits for those who work, or gives back what the caller holds.
-func (c Caller) afterBusy(e *lock.BusyError) string {
+func (c Caller) afterBusy(e *lease.BusyError) string {
 	const most = 10
 	if len(e.Holders) == 0 {
 		return ""
 	}
 	words := []string{"wait"}
-	if lock.Uses(c.Owner, e.Holders[0].Owner) {
+	if lease.Uses(c.Owner, e.Holders[0].Owner) {
 		words = []string{"release"}
 	}
 	for i, h := range e.Holders {
-		if words[0] == "release" && !lock.Uses(c.Owner, h.Owner) || i == most {
+		if words[0] == "release" && !lease.Uses(c.Owner, h.Owner) || i == most {
 			break
 		}
 		words = append(words, h.Key)

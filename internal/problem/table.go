@@ -4,9 +4,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
@@ -97,20 +97,20 @@ var table = []row{
 	as(func(*runner.RunningError, Caller) Problem { return Problem{Exit: Locked, Code: "RUNNER_RUNNING"} }),
 
 	// Locks.
-	as(func(e *lock.HeldError, c Caller) Problem {
+	as(func(e *lease.HeldError, c Caller) Problem {
 		return Problem{Exit: Locked, Code: lockedCode(e.Key), Details: Held(e), Next: c.again()}
 	}),
-	as(func(e *lock.CycleError, c Caller) Problem {
+	as(func(e *lease.CycleError, c Caller) Problem {
 		p := Problem{Exit: Locked, Code: "DEADLOCK", Details: deadlock(e), Ours: "waiting would never end: someone waits for what you hold"}
 		if len(e.Chain) > 0 {
 			p.Next = c.Line("release", e.Chain[len(e.Chain)-1].Key)
 		}
 		return p
 	}),
-	when(lock.ErrQueueFull, func(error, Caller) Problem {
+	when(lease.ErrQueueFull, func(error, Caller) Problem {
 		return Problem{Exit: Locked, Code: "QUEUE_FULL", Status: 429}
 	}),
-	as(func(e *lock.LostError, c Caller) Problem {
+	as(func(e *lease.LostError, c Caller) Problem {
 		p := Problem{
 			Exit: Lost, Code: "LEASE_LOST", Next: c.afterLoss(e), Ours: "the lease was lost and nothing was changed: stop what you do under it",
 			Details: map[string]any{"key": e.Key, "token": e.Token, "lockedBy": e.Owner, "currentToken": e.Now, "why": e.Why},
@@ -120,21 +120,21 @@ var table = []row{
 		}
 		return p
 	}),
-	is(lock.ErrLost, Lost, "LEASE_LOST"),
-	as(func(e *lock.OwnerError, c Caller) Problem {
+	is(lease.ErrLost, Lost, "LEASE_LOST"),
+	as(func(e *lease.OwnerError, c Caller) Problem {
 		return Problem{
 			Exit: Denied, Code: "PERMISSION_DENIED", Next: c.afterRefusal(e),
 			Message: e.Error() + "; only its owner or a parent may do that (a person may: release --force)",
 			Details: map[string]any{"key": e.Key, "lockedBy": e.Owner, "caller": e.Caller},
 		}
 	}),
-	as(func(e *lock.InUseError, c Caller) Problem {
+	as(func(e *lease.InUseError, c Caller) Problem {
 		return Problem{Exit: State, Code: "IN_USE", Details: map[string]any{"key": e.Key, "inside": e.Inside}, Next: c.Line("list", "--mine")}
 	}),
-	as(func(e *lock.BusyError, c Caller) Problem {
+	as(func(e *lease.BusyError, c Caller) Problem {
 		return Problem{Exit: Locked, Code: "TASK_LOCKED", Details: busy(e), Next: c.afterBusy(e)}
 	}),
-	as(func(e *lock.AmbiguousError, c Caller) Problem {
+	as(func(e *lease.AmbiguousError, c Caller) Problem {
 		return several(c, e.Name, e.IDs, func(id string) map[string]any { return map[string]any{"id": id} })
 	}),
 
@@ -169,10 +169,10 @@ var table = []row{
 	when(task.ErrNothingReady, func(_ error, c Caller) Problem {
 		return Problem{Exit: None, Code: "NOTHING_READY", Next: c.again()}
 	}),
-	is(lock.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // below those of tasks, which are such errors too
+	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // below those of tasks, which are such errors too
 
 	// What the caller said.
-	invalid[*lock.InvalidError](),
+	invalid[*lease.InvalidError](),
 	invalid[*repo.OutsideError](),
 	is(driver.ErrTooLarge, Usage, "INVALID_ARGUMENTS"),
 	is(driver.ErrInvalid, Usage, "INVALID_ARGUMENTS"),

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
@@ -38,22 +38,22 @@ func TestTable(t *testing.T) {
 		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED", ""},
 		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED", ""},
 		{&runner.RunningError{}, 6, "RUNNER_RUNNING", ""},
-		{&lock.HeldError{Key: "x"}, 6, "TASK_LOCKED", "again"},
-		{&lock.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED", "again"},
-		{&lock.HeldError{Key: "job:x"}, 6, "JOB_LOCKED", "again"},
-		{&lock.HeldError{Key: "path:x"}, 6, "PATH_LOCKED", "again"},
-		{&lock.CycleError{Chain: []lock.CycleLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
-		{lock.ErrQueueFull, 6, "QUEUE_FULL", ""},
-		{&lock.LostError{Key: "x"}, 7, "LEASE_LOST", "tasks show x"},
-		{&lock.LostError{Key: "lease l", Never: "x"}, 7, "NOT_HELD", "list --mine"},
-		{lock.ErrLost, 7, "LEASE_LOST", ""},
-		{&lock.OwnerError{Key: "x"}, 5, "PERMISSION_DENIED", "tasks show x"},
-		{&lock.InUseError{Inside: []string{"x"}}, 11, "IN_USE", "list --mine"},
-		{&lock.BusyError{}, 6, "TASK_LOCKED", ""},
-		{&lock.BusyError{Holders: []lock.Info{{Key: "x", Owner: "bob"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "wait x y"},
-		{&lock.BusyError{Holders: []lock.Info{{Key: "x", Owner: "me"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "release x"},
-		{&lock.AmbiguousError{IDs: []string{"t1", "t2"}}, 2, "AMBIGUOUS", "tasks show t1"},
-		{lock.ErrNotFound, 4, "LOCK_NOT_FOUND", "list"},
+		{&lease.HeldError{Key: "x"}, 6, "TASK_LOCKED", "again"},
+		{&lease.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED", "again"},
+		{&lease.HeldError{Key: "job:x"}, 6, "JOB_LOCKED", "again"},
+		{&lease.HeldError{Key: "path:x"}, 6, "PATH_LOCKED", "again"},
+		{&lease.CycleError{Chain: []lease.CycleLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
+		{lease.ErrQueueFull, 6, "QUEUE_FULL", ""},
+		{&lease.LostError{Key: "x"}, 7, "LEASE_LOST", "tasks show x"},
+		{&lease.LostError{Key: "lease l", Never: "x"}, 7, "NOT_HELD", "list --mine"},
+		{lease.ErrLost, 7, "LEASE_LOST", ""},
+		{&lease.OwnerError{Key: "x"}, 5, "PERMISSION_DENIED", "tasks show x"},
+		{&lease.InUseError{Inside: []string{"x"}}, 11, "IN_USE", "list --mine"},
+		{&lease.BusyError{}, 6, "TASK_LOCKED", ""},
+		{&lease.BusyError{Holders: []lease.Info{{Key: "x", Owner: "bob"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "wait x y"},
+		{&lease.BusyError{Holders: []lease.Info{{Key: "x", Owner: "me"}, {Key: "y", Owner: "bob"}}}, 6, "TASK_LOCKED", "release x"},
+		{&lease.AmbiguousError{IDs: []string{"t1", "t2"}}, 2, "AMBIGUOUS", "tasks show t1"},
+		{lease.ErrNotFound, 4, "LOCK_NOT_FOUND", "list"},
 		{&task.StateError{ID: "t1"}, 11, "INVALID_STATE", "tasks show t1"},
 		{&task.StateError{ID: "t1", WaitsFor: []string{"section:s"}}, 11, "INVALID_STATE", "sections show s"},
 		{&task.CycleError{IDs: []string{"x"}}, 11, "DEPENDENCY_CYCLE", "tasks show x"},
@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND", "sections list"},
 		{&task.NotFoundError{What: "runner"}, 4, "RUNNER_NOT_FOUND", "runner list"},
 		{task.ErrNothingReady, 4, "NOTHING_READY", "again"},
-		{&lock.InvalidError{}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
+		{&lease.InvalidError{}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{driver.ErrInvalid, 2, "INVALID_ARGUMENTS", "tasks claim --help"},

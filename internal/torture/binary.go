@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // binary is the client that drives the tasklock command. Of three leases one
@@ -35,13 +35,13 @@ func (b *binary) acquire(o *op, wait time.Duration) grant {
 	if b.chance(50) {
 		args, o.Process = append(args, "--ends-with", strconv.Itoa(os.Getpid())), true
 	}
-	var got lock.Grant
+	var got lease.Grant
 	b.command(o, &got, append(args, o.Keys...)...)
 	if o.Result != isOK {
 		return nil
 	}
 	granted(o, got)
-	trust, _ := lock.Window(b.TTL)
+	trust, _ := lease.Window(b.TTL)
 	alive := now() + int64(time.Until(got.ExpiresAt.Time)-b.TTL)
 	return &binaryGrant{binary: b, o: *o, lease: got.LeaseID, until: alive + int64(trust), renewed: alive}
 }
@@ -159,7 +159,7 @@ func (g *binaryGrant) renew(j *journal) {
 	j.done(o)
 	switch o.Result {
 	case isOK:
-		trust, _ := lock.Window(g.TTL)
+		trust, _ := lease.Window(g.TTL)
 		g.renewed, g.until = o.Call, o.Call+int64(trust)
 	case isLost:
 		g.lost = true
@@ -167,7 +167,7 @@ func (g *binaryGrant) renew(j *journal) {
 }
 
 func (g *binaryGrant) release(o *op) {
-	var out lock.ReleaseResult
+	var out lease.ReleaseResult
 	g.command(o, &out, append([]string{"release"}, g.target()...)...)
 	released(o, out)
 }
@@ -187,7 +187,7 @@ func (b *binary) probe(j *journal, key string, token int64) {
 			kind = opRenew
 		}
 		o := j.call(op{Kind: kind, Keys: []string{key}, Owner: owner, Tokens: map[string]int64{key: token}, Probe: true})
-		var out lock.ReleaseResult
+		var out lease.ReleaseResult
 		b.command(&o, &out, append(args, "--owner", owner)...)
 		if kind == opRelease {
 			released(&o, out)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -179,7 +179,7 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 // refused like that is not.
 func TestRefusedProbe(t *testing.T) {
 	probe, own := op{Kind: opRenew, Probe: true}, op{Kind: opRenew}
-	err := fmt.Errorf("renew: %w", &lock.OwnerError{Key: keyName(0), Owner: "other"})
+	err := fmt.Errorf("renew: %w", &lease.OwnerError{Key: keyName(0), Owner: "other"})
 	if new(worker).answer(&probe, err); probe.Result != isDenied || probe.Err != "" {
 		t.Errorf("%+v", probe)
 	}

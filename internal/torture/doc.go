@@ -11,7 +11,7 @@
 // while its lease may still be trusted has seen an overlap, at once and without
 // any log. Besides, each worker appends to a history of its own what it called,
 // when, and what it was told; when all have ended the histories are checked
-// against the rules of package lock.
+// against the rules of package lease.
 //
 // # What is checked
 //

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/internal/torture/long"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/pgstore"
 )
@@ -106,11 +106,11 @@ func (f *failovers) settle(call func() error) (repeated bool, err error) {
 
 // round takes a key, holds it for a moment, and gives it back.
 func (f *failovers) round(st *store.Store, owner, key string) {
-	r := lock.AcquireRequest{Keys: []string{key}, Owner: owner, ID: lock.NewID(), TTL: time.Hour, Wait: time.Minute}
-	var g lock.Grant
-	var held *lock.HeldError
+	r := lease.AcquireRequest{Keys: []string{key}, Owner: owner, ID: lease.NewID(), TTL: time.Hour, Wait: time.Minute}
+	var g lease.Grant
+	var held *lease.HeldError
 	for {
-		_, err := f.settle(func() (err error) { g, err = lock.Acquire(context.Background(), st, r); return err })
+		_, err := f.settle(func() (err error) { g, err = lease.Acquire(context.Background(), st, r); return err })
 		if err == nil {
 			break
 		}
@@ -125,9 +125,9 @@ func (f *failovers) round(st *store.Store, owner, key string) {
 	f.mu.Lock()
 	f.holder[key] = ""
 	f.mu.Unlock()
-	var out lock.ReleaseResult
+	var out lease.ReleaseResult
 	repeated, err := f.settle(func() (err error) {
-		out, err = lock.Release(context.Background(), st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}, Token: g.Token})
+		out, err = lease.Release(context.Background(), st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}, Token: g.Token})
 		return err
 	})
 	if err != nil && !repeated || err == nil && len(out.Released) == 0 && !repeated {
@@ -139,7 +139,7 @@ func (f *failovers) round(st *store.Store, owner, key string) {
 }
 
 // granted notes what a worker was told.
-func (f *failovers) granted(owner, key string, g lock.Grant) {
+func (f *failovers) granted(owner, key string, g lease.Grant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	who := owner + " for " + key

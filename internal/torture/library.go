@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
-	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -18,7 +18,7 @@ import (
 // other nevertheless.
 const rootOwner = "torture"
 
-// library is the client that uses package lock. Every second lease is an
+// library is the client that uses package lease. Every second lease is an
 // attached one, which renews itself; of the others every second names the
 // process whose death ends it.
 type library struct {
@@ -43,9 +43,9 @@ func newLibrary(w *worker, open Open) (*library, error) {
 func (l *library) close() { _ = l.st.Close() }
 
 func (l *library) acquire(o *op, wait time.Duration) grant {
-	r := lock.AcquireRequest{
+	r := lease.AcquireRequest{
 		Keys: o.Keys, TTL: l.TTL, Wait: wait,
-		Waiting: func(lock.HeldError) { o.Began = now() },
+		Waiting: func(lease.HeldError) { o.Began = now() },
 	}
 	if l.chance(50) {
 		return l.hold(o, r)
@@ -56,7 +56,7 @@ func (l *library) acquire(o *op, wait time.Duration) grant {
 		r.Process, o.Process = host.Self(), true
 	}
 	o.Owner = r.Owner
-	got, err := lock.Acquire(context.Background(), l.st, r)
+	got, err := lease.Acquire(context.Background(), l.st, r)
 	l.answer(o, err)
 	if err != nil {
 		return nil
@@ -65,9 +65,9 @@ func (l *library) acquire(o *op, wait time.Duration) grant {
 	return &plainGrant{library: l, o: *o, lease: got.LeaseID, alive: max(o.Call, o.Began)}
 }
 
-func (l *library) hold(o *op, r lock.AcquireRequest) grant {
+func (l *library) hold(o *op, r lease.AcquireRequest) grant {
 	r.Owner, o.Process = rootOwner, true
-	lease, err := lock.Hold(context.Background(), l.st, r)
+	lease, err := lease.Hold(context.Background(), l.st, r)
 	l.answer(o, err)
 	if err != nil {
 		return nil
@@ -79,8 +79,8 @@ func (l *library) hold(o *op, r lock.AcquireRequest) grant {
 
 // answer sorts an error into what an operation may say.
 func (w *worker) answer(o *op, err error) {
-	var held *lock.HeldError
-	var foreign *lock.OwnerError
+	var held *lease.HeldError
+	var foreign *lease.OwnerError
 	switch {
 	case err == nil:
 		o.Result = isOK
@@ -88,7 +88,7 @@ func (w *worker) answer(o *op, err error) {
 		o.Result = isDenied
 	case errors.As(err, &held):
 		o.Result, o.Holder, o.HeldKey = isHeld, held.Owner, held.Key
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lease.ErrLost):
 		o.Result = isLost
 	case w.unanswered(o) && store.MayPass(err):
 		o.Result, o.Unreached = isUnknown, true
@@ -107,7 +107,7 @@ func (w *worker) unanswered(o *op) bool {
 	return w.Outages || now()-o.Call > int64(answerTime)
 }
 
-func granted(o *op, g lock.Grant) {
+func granted(o *op, g lease.Grant) {
 	o.Tokens, o.Took = map[string]int64{}, map[string]taken{}
 	for _, k := range g.Keys {
 		o.Tokens[k.Key] = k.Token
@@ -119,7 +119,7 @@ func granted(o *op, g lock.Grant) {
 
 // attachedGrant is a lease that renews itself and knows its deadline.
 type attachedGrant struct {
-	*lock.Lease
+	*lease.Lease
 	w *worker
 }
 
@@ -147,7 +147,7 @@ type plainGrant struct {
 func (g *plainGrant) work(w *worker, o op) { w.work(g, o) }
 
 func (g *plainGrant) trusted() bool {
-	trust, _ := lock.Window(g.TTL)
+	trust, _ := lease.Window(g.TTL)
 	return !g.lost && now() < g.alive+int64(trust)
 }
 
@@ -156,7 +156,7 @@ func (g *plainGrant) renew(j *journal) {
 		return
 	}
 	o := j.call(op{Kind: opRenew, Keys: g.o.Keys, Owner: g.o.Owner, Tokens: g.o.Tokens})
-	_, err := lock.Renew(context.Background(), g.st, lock.RenewRequest{Owner: g.o.Owner, Lease: g.lease})
+	_, err := lease.Renew(context.Background(), g.st, lease.RenewRequest{Owner: g.o.Owner, Lease: g.lease})
 	g.answer(&o, err)
 	j.done(o)
 	if err == nil {
@@ -168,18 +168,18 @@ func (g *plainGrant) renew(j *journal) {
 
 // release names the key and its token, or with several keys the lease.
 func (g *plainGrant) release(o *op) {
-	r := lock.ReleaseRequest{Owner: g.o.Owner, Lease: g.lease}
+	r := lease.ReleaseRequest{Owner: g.o.Owner, Lease: g.lease}
 	if len(g.o.Keys) == 1 {
-		r = lock.ReleaseRequest{Owner: g.o.Owner, Keys: g.o.Keys, Token: g.o.token(g.o.Keys[0])}
+		r = lease.ReleaseRequest{Owner: g.o.Owner, Keys: g.o.Keys, Token: g.o.token(g.o.Keys[0])}
 	}
-	out, err := lock.Release(context.Background(), g.st, r)
+	out, err := lease.Release(context.Background(), g.st, r)
 	g.answer(o, err)
 	released(o, out)
 }
 
 // released makes a release that found less than was taken a lost one: someone
 // else had ended it.
-func released(o *op, out lock.ReleaseResult) {
+func released(o *op, out lease.ReleaseResult) {
 	if o.Result == isOK && len(out.Released) < len(o.Keys) {
 		o.Result = isLost
 	}
@@ -198,18 +198,18 @@ func (l *library) probe(j *journal, key string, token int64) {
 		return j.call(op{Kind: kind, Keys: []string{key}, Owner: owner, Tokens: map[string]int64{key: token}, Probe: true})
 	}
 	o := call(opRelease)
-	out, err := lock.Release(context.Background(), l.st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}, Token: token})
+	out, err := lease.Release(context.Background(), l.st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}, Token: token})
 	l.answer(&o, err)
 	released(&o, out)
 	j.done(o)
 
 	o = call(opRenew)
-	_, err = lock.Renew(context.Background(), l.st, lock.RenewRequest{Owner: owner, Keys: []string{key}, Token: token})
+	_, err = lease.Renew(context.Background(), l.st, lease.RenewRequest{Owner: owner, Keys: []string{key}, Token: token})
 	l.answer(&o, err)
 	j.done(o)
 
 	o = call(opRelease)
-	out, err = lock.Release(context.Background(), l.st, lock.ReleaseRequest{Owner: owner, Keys: []string{key}})
+	out, err = lease.Release(context.Background(), l.st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}})
 	l.answer(&o, err)
 	released(&o, out)
 	j.done(o)

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/torture/long"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -140,7 +140,7 @@ func (f *holders) library(t *testing.T) time.Duration {
 	must(t, err)
 	st := store.New(d)
 	defer st.Close()
-	l, err := lock.Hold(context.Background(), st, lock.AcquireRequest{Owner: "tester", Keys: []string{"library"}, TTL: 30 * time.Minute})
+	l, err := lease.Hold(context.Background(), st, lease.AcquireRequest{Owner: "tester", Keys: []string{"library"}, TTL: 30 * time.Minute})
 	must(t, err)
 	defer l.Release(context.Background())
 	f.must(t, "break", "library", "--reason", "test")

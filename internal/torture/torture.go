@@ -13,7 +13,7 @@ type Mode string
 
 // The modes.
 const (
-	Library Mode = "library" // package lock, over the driver
+	Library Mode = "library" // package lease, over the driver
 	Binary  Mode = "binary"  // the tasklock command
 )
 

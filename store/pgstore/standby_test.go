@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/pgtest"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -29,7 +29,7 @@ func stuck(t *testing.T, s *pgtest.Server) bool {
 
 // grab takes a lock without waiting.
 func grab(ctx context.Context, st *store.Store, key, owner string) (int64, error) {
-	g, err := lock.Acquire(ctx, st, lock.AcquireRequest{Keys: []string{key}, Owner: owner, TTL: time.Hour})
+	g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{key}, Owner: owner, TTL: time.Hour})
 	return g.Token, err
 }
 
@@ -74,7 +74,7 @@ func TestSynchronousStandby(t *testing.T) {
 			t.Errorf("%s: the primary shows %s locks", c.key, n)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		if out, err := lock.Check(ctx, store.New(open(t, url)), lock.CheckRequest{Key: c.key, Mine: "alice"}); err == nil {
+		if out, err := lease.Check(ctx, store.New(open(t, url)), lease.CheckRequest{Key: c.key, Mine: "alice"}); err == nil {
 			t.Errorf("%s: alice may rely on %+v", c.key, out.Lock)
 		}
 		cancel()
@@ -91,7 +91,7 @@ func TestSynchronousStandby(t *testing.T) {
 			t.Errorf("%s: bob has token %d, %v", c.key, token, err)
 		}
 	}
-	var held *lock.HeldError
+	var held *lease.HeldError
 	if _, err := grab(t.Context(), st, "kept", "bob"); !errors.As(err, &held) {
 		t.Errorf("what alice was told that she has: bob has it too, %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/pgtest"
-	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/pgstore"
@@ -44,7 +44,7 @@ func TestDocumentedQueries(t *testing.T) {
 	s := open(t, server.URL("postgres", "tasklock"))
 	st := store.New(s)
 	for _, key := range []string{"a1b2c3", "section:Back/end", "job:daily-digest"} {
-		_, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{key}, Owner: "pod-1"})
+		_, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{key}, Owner: "pod-1"})
 		must(t, err)
 	}
 	_, err := s.Commit(t.Context(), put("lock/gone", `{"key":"gone","lease":"nobody/x","owner":"nobody","since":"2024-01-15T10:30:00Z"}`))
@@ -91,9 +91,9 @@ func TestDocumentedQueries(t *testing.T) {
 func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	worker := pgtest.URL(server.Addr(), "worker", "postgres", "tasklock")
 	st := store.New(openWith(t, worker, pgstore.Options{Create: true}))
-	g, err := lock.Acquire(t.Context(), st, lock.AcquireRequest{Keys: []string{"by-worker"}, Owner: "w"})
+	g, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"by-worker"}, Owner: "w"})
 	must(t, err)
-	_, err = lock.Release(t.Context(), st, lock.ReleaseRequest{Owner: "w", Lease: g.LeaseID})
+	_, err = lease.Release(t.Context(), st, lease.ReleaseRequest{Owner: "w", Lease: g.LeaseID})
 	must(t, err)
 	if r, err := pgstore.Inspect(t.Context(), worker); err != nil || !r.MayWrite {
 		t.Errorf("worker: %+v, %v", r, err)

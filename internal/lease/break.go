@@ -1,0 +1,201 @@
+package lease
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// BreakRequest takes keys away from whoever holds them.
+type BreakRequest struct {
+	Keys   []string
+	By     string // who breaks them
+	Reason string // why, for the audit
+	ID     string // repeating the request with this id has one effect; empty: nobody repeats it
+	Token  int64  // with one key: only if the lock is at this token, or was last
+	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
+	DryRun bool
+
+	over   bool       // the leases were found to be over, and end for that reason only
+	before []Released // ended before the commit, because they were many
+}
+
+// Break ends the leases that hold the keys, whoever they belong to. Their
+// tokens are dead: what their holders write from now on is refused. More keys
+// than a lease can have go in several commits.
+func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult, error) {
+	rel := ReleaseRequest{Owner: r.By, Keys: r.Keys, Token: r.Token, Reason: r.Reason}
+	if err := rel.check(); err != nil {
+		return ReleaseResult{}, err
+	}
+	if r.ID != "" {
+		if err := checkID(r.ID); err != nil {
+			return ReleaseResult{}, err
+		}
+	}
+	if r.ID == "" {
+		return r.some(ctx, st, rel.Keys)
+	}
+	if err := checkCount(rel.Keys); err != nil { // one receipt tells what became of all of them
+		return ReleaseResult{}, err
+	}
+	var out ReleaseResult
+	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(rel.Keys)}, func(tx *store.Tx) error {
+		out = ReleaseResult{}
+		done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
+		switch {
+		case err != nil:
+			return err
+		case done.Value.Broke != nil && slices.Equal(done.Value.Keys, rel.Keys):
+			out = *done.Value.Broke
+			tx.Affirm()
+			return nil
+		case done.Exists():
+			return usedBefore(r.ID)
+		}
+		if err := r.named(tx, rel.Keys, &out); err != nil {
+			return err
+		}
+		return putReceipt(tx, r.By+"/"+r.ID, receipt{Keys: rel.Keys, Broke: &out})
+	})
+	if err != nil {
+		return ReleaseResult{}, err
+	}
+	return out, nil
+}
+
+// some breaks keys, as many in each commit as it can guard.
+func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string) (ReleaseResult, error) {
+	var all ReleaseResult
+	err := someKeys(keys, func(keys []string) error {
+		var out ReleaseResult
+		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(keys)}, func(tx *store.Tx) error {
+			out = all
+			out.Released, out.Free = slices.Clone(all.Released), slices.Clone(all.Free)
+			return r.named(tx, keys, &out)
+		})
+		all = out
+		return err
+	})
+	return all, err
+}
+
+func usedBefore(id string) error {
+	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
+}
+
+// named breaks the keys that names mean.
+func (r *BreakRequest) named(tx *store.Tx, names []string, out *ReleaseResult) error {
+	keys, err := meant(tx, names)
+	if err != nil {
+		return err
+	}
+	return r.keys(tx, keys, out)
+}
+
+func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+	if err := WantEnd(tx, keys...); err != nil {
+		return err
+	}
+	if err := r.fits(tx, keys); err != nil {
+		return err
+	}
+	out.Released = append(out.Released, r.before...)
+	for _, key := range keys {
+		if slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
+			continue // it went with the lease of a key before it
+		}
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() {
+			if err := fencedPast(tx, key, r.Token, 0, r.Lease); err != nil {
+				return err
+			}
+			out.Free = append(out.Free, key)
+			continue
+		}
+		if err := fenced(lk, key, r.Token, 0, r.Lease); err != nil {
+			return err
+		}
+		ls, err := getLease(tx, lk.Value.Lease)
+		if err != nil {
+			return err
+		}
+		v := victim{lease: lk.Value.Lease, key: key}
+		if err := brokenBy(tx, v, ls, &out.Released); err != nil {
+			return err
+		}
+		if err := endVictim(tx, v, r.how()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *BreakRequest) how() ending {
+	return ending{event: "broken", by: r.By, reason: r.Reason}
+}
+
+// fits makes sure that what is to be broken fits into the commit.
+func (r *BreakRequest) fits(tx *store.Tx, keys []string) error {
+	var victims []victim
+	need := 0
+	for _, key := range keys {
+		lk, err := peekLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() || r.Token != 0 && lk.Rev != r.Token || r.Lease != "" && lk.Value.Lease != r.Lease {
+			continue
+		}
+		ls, err := peekLease(tx, lk.Value.Lease)
+		if err != nil {
+			return err
+		}
+		need += cost(ls.Value)
+		victims = append(victims, victim{lease: lk.Value.Lease, key: key})
+	}
+	if tx.Room() >= need || len(victims) == 0 {
+		return nil
+	}
+	for _, v := range victims {
+		ls, err := peekLease(tx, v.lease)
+		if err != nil {
+			return err
+		}
+		if err := brokenBy(tx, v, ls, &r.before); err != nil {
+			return err
+		}
+	}
+	still := anyway
+	if r.over {
+		still = isOver
+	}
+	return &crowded{victims: victims, how: r.how(), still: still}
+}
+
+// brokenBy adds the locks that end with a lease, each once.
+func brokenBy(tx *store.Tx, v victim, ls store.Entry[leaseRecord], out *[]Released) error {
+	keys := ls.Value.Keys
+	if !ls.Exists() {
+		keys = []string{v.key}
+	}
+	if err := tx.Want(lockKeys(keys)...); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		lk, err := peekLock(tx, key)
+		if err != nil {
+			return err
+		}
+		r := Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev}
+		if lk.Exists() && lk.Value.Lease == v.lease && !slices.Contains(*out, r) {
+			*out = append(*out, r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tasklock/tasklock/store"
+)
+
+// maxCircle bounds how many tickets one search looks at.
+const maxCircle = 256
+
+// circle looks for a circle of waiters through this request's ticket. It runs
+// after the ticket has joined: looking before would let two join at once, each
+// without seeing the other. Only the youngest of the circle gets the error.
+func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
+	var found *CycleError
+	err := st.View(ctx, r.query(), func(tx *store.Tx) error {
+		s := search{tx: tx, me: r.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
+		var err error
+		found, err = s.run()
+		return err
+	})
+	if err == nil && found != nil {
+		return found
+	}
+	return err
+}
+
+// search walks from ticket to ticket: from a waiter to whoever works under what
+// it waits for, and to their own tickets; and to the batches ahead of it in a
+// queue. A single-key ticket ahead is not followed: it waits for nothing that
+// the caller does not wait for itself.
+//
+// Whoever works is the actor of a lease or ticket. While a ticket waits, its
+// actor stands still, and so do the parents of that one. But an actor may have
+// holders that wait for each other, which shows that it does not stand still: a
+// ticket that waits for a lease of such a parent holds up only those below it.
+type search struct {
+	tx    *store.Tx
+	me    string // lease name
+	actor string
+	above string // the nearest parent of actor, or itself, that the caller waits for
+	seen  map[reached]bool
+
+	queues map[string]queueRecord // decoded once: they may be long
+}
+
+// reached is a ticket and the actor through whom it was found; none: it is ahead
+// in a queue.
+type reached struct{ name, through string }
+
+// step is a ticket on the way, with how it was reached.
+type step struct {
+	ticket  store.Entry[leaseRecord]
+	key     string // for which the previous one waits
+	through string
+	prev    *step
+}
+
+// run goes outwards one level at a time, so that what a level lacks is read
+// at once.
+func (s *search) run() (*CycleError, error) {
+	me, err := getLease(s.tx, s.me)
+	if err != nil || !me.Value.ticket() {
+		return nil, err
+	}
+	s.actor = me.Value.actor()
+	for level := []*step{{ticket: me}}; len(level) > 0 && len(s.seen) < maxCircle; {
+		var next []*step
+		var missing error
+		for _, at := range level {
+			ahead, found, err := s.expand(at)
+			if missing = cmp.Or(missing, err); found != nil && missing == nil {
+				return found, nil
+			}
+			next = append(next, ahead...) // someone younger will leave
+		}
+		if missing != nil {
+			return nil, missing
+		}
+		level = next
+	}
+	return nil, nil
+}
+
+// expand returns the tickets that at waits for, or the circle that it closes.
+func (s *search) expand(at *step) (next []*step, found *CycleError, missing error) {
+	keys, above := at.ticket.Value.WaitsFor, ""
+	held := make([][]leaseRecord, len(keys))
+	for i, key := range keys {
+		var err error
+		held[i], err = s.inWay(at.ticket, key)
+		missing = cmp.Or(missing, err)
+		for _, l := range held[i] {
+			if a := l.actor(); descends(at.ticket.Value.actor(), a) && len(a) > len(above) {
+				above = a
+			}
+		}
+	}
+	if at.prev == nil {
+		s.above = above
+	}
+	if missing == nil && at.through != "" && !holdsUp(at.ticket.Value.actor(), above, at.through) {
+		return nil, nil, nil
+	}
+	for i, key := range keys {
+		ahead, closing, err := s.edges(at, key, held[i])
+		if missing = cmp.Or(missing, err); closing && missing == nil {
+			if e := s.name(at, key); e != nil {
+				return nil, e, nil
+			}
+		}
+		next = append(next, ahead...)
+	}
+	return next, nil, missing
+}
+
+// holdsUp reports whether an actor that waits, maybe for one above, holds up the
+// work of another: of itself or a parent, as far as they are below that one.
+func holdsUp(actor, above, other string) bool {
+	return descends(actor, other) && (above == "" || !descends(above, other))
+}
+
+// edges returns the tickets that at waits for because of a key, which these
+// leases keep from it, and whether it waits for the caller itself.
+func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, closing bool, missing error) {
+	for _, l := range held {
+		if at.prev != nil && holdsUp(s.actor, s.above, l.actor()) {
+			return nil, true, missing
+		}
+		found, err := s.ticketsOf(l.actor())
+		missing = cmp.Or(missing, err)
+		for _, t := range found {
+			next = append(next, &step{ticket: t, key: key, through: l.actor(), prev: at})
+		}
+	}
+	ahead, closing, err := s.batchesAhead(at, key)
+	missing = cmp.Or(missing, err)
+	if !closing {
+		var more []store.Entry[leaseRecord]
+		more, closing, err = s.pathsAhead(at, key)
+		missing = cmp.Or(missing, err)
+		ahead = append(ahead, more...)
+	}
+	for _, t := range ahead {
+		next = append(next, &step{ticket: t, key: key, prev: at})
+	}
+	return next, closing, missing
+}
+
+// pathsAhead returns the tickets for overlapping paths that at stands behind,
+// and whether the caller's own is among them.
+func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
+	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, at.ticket.Key[len(leaseKind):])
+	for _, t := range ahead {
+		switch {
+		case t.Key == leaseKind+s.me:
+			return out, true, err
+		case s.fresh(t, ""):
+			out = append(out, t)
+		}
+	}
+	return out, false, err
+}
+
+// inWay returns the leases that keep a ticket from the key: of who holds it, or
+// of others who work under what the ticket's owner may use.
+func (s *search) inWay(t store.Entry[leaseRecord], key string) (out []leaseRecord, err error) {
+	if err := s.tx.Want(needMeant([]string{key})...); err != nil {
+		return nil, err
+	}
+	locks, err := rivalsOf(s.tx, key)
+	if err != nil {
+		return nil, err
+	}
+	lk, err := getLock(s.tx, key)
+	if err != nil {
+		return nil, err
+	}
+	locks = append(locks, lk)
+	if err := wantHolders(s.tx, locks); err != nil {
+		return nil, err
+	}
+	for _, lk := range locks {
+		found, err := s.keepers(t, key, lk)
+		if err != nil {
+			return nil, err
+		}
+		for _, ls := range found {
+			if stateOf(ls) == Held {
+				out = append(out, ls.Value)
+			}
+		}
+	}
+	return out, nil
+}
+
+// keepers returns the leases that keep a ticket from one lock.
+func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[lockRecord]) ([]store.Entry[leaseRecord], error) {
+	exact := lk.Value.Key == key
+	switch {
+	case !lk.Exists():
+		return nil, nil
+	case !usable(lk.Value.Owner, t.Value.Owner):
+		ls, err := getLease(s.tx, lk.Value.Lease)
+		return []store.Entry[leaseRecord]{ls}, err
+	case exact && !t.Value.Attached:
+		return nil, nil
+	}
+	all := exact && !slices.Contains(t.Value.Auto, key)
+	return workingUnder(s.tx, lk, all, t.Value.Owner, t.Key[len(leaseKind):])
+}
+
+// ticketsOf returns the live tickets of an actor and its children: while one
+// of them waits, the actor is taken to wait.
+func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
+	recs, err := s.tx.Scan(leaseKind+actor+"/", 0)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Entry[leaseRecord]
+	for _, rec := range recs {
+		t, err := store.Decode[leaseRecord](s.tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if descends(t.Value.actor(), actor) && s.fresh(t, actor) {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// batchesAhead returns the batch tickets before at in a queue that at cannot
+// overtake, and whether the caller's own is among them.
+func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
+	q, err := s.queue(key)
+	if err != nil {
+		return nil, false, err
+	}
+	place := slices.Index(q.Tickets, at.ticket.Key[len(leaseKind):])
+	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
+		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
+	})
+	batches = batches[:min(len(batches), maxCircle)]
+	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
+		return nil, false, err
+	}
+	var keys []string
+	for _, name := range batches {
+		t, err := getLease(s.tx, name)
+		if err != nil {
+			return nil, false, err
+		}
+		keys = append(keys, lockKeys(t.Value.WaitsFor)...)
+	}
+	if err := s.tx.Want(keys...); err != nil {
+		return nil, false, err
+	}
+	for _, name := range batches {
+		t, err := getLease(s.tx, name)
+		if err != nil {
+			return nil, false, err
+		}
+		over, err := overtakes(s.tx, at.ticket.Value.Owner, t.Value)
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case over:
+		case name == s.me:
+			return out, true, nil
+		case s.fresh(t, ""):
+			out = append(out, t)
+		}
+	}
+	return out, false, nil
+}
+
+func (s *search) queue(key string) (queueRecord, error) {
+	if q, ok := s.queues[key]; ok {
+		return q, nil
+	}
+	q, err := getQueue(s.tx, key)
+	if err == nil {
+		s.queues[key] = q.Value
+	}
+	return q.Value, err
+}
+
+// fresh reports whether this is another's live ticket that was not found in the
+// same way before.
+func (s *search) fresh(t store.Entry[leaseRecord], through string) bool {
+	r := reached{t.Key[len(leaseKind):], through}
+	if !t.Value.ticket() || r.name == s.me || s.seen[r] || stateOf(t) != Held {
+		return false
+	}
+	s.seen[r] = true
+	return true
+}
+
+// name turns the way back into an error, if the caller is the youngest on it.
+func (s *search) name(last *step, closing string) *CycleError {
+	var steps []*step
+	for at := last; at != nil; at = at.prev {
+		steps = append([]*step{at}, steps...)
+	}
+	var e CycleError
+	for i, at := range steps {
+		if i > 0 && younger(at.ticket, steps[0].ticket) {
+			return nil
+		}
+		key := closing
+		if i+1 < len(steps) {
+			key = steps[i+1].key
+		}
+		e.Chain = append(e.Chain, CycleLink{Owner: at.ticket.Value.Owner, Key: key})
+	}
+	return &e
+}
+
+func younger(a, b store.Entry[leaseRecord]) bool {
+	if !a.Value.Since.Equal(b.Value.Since) {
+		return a.Value.Since.After(b.Value.Since)
+	}
+	return a.Key > b.Key
+}

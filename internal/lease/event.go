@@ -1,0 +1,205 @@
+package lease
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// An Event is one line of history. Packages above write their own with [Log].
+type Event struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"` // acquired, taken over, released, broken, expired, …
+	Keys   []string  `json:"keys,omitempty"`
+	Owner  string    `json:"owner,omitempty"` // whose lease or task it is
+	By     string    `json:"by,omitempty"`    // who did it, where that is someone else
+	Lease  string    `json:"lease,omitempty"`
+	Token  int64     `json:"token,omitempty"`
+	Why    string    `json:"why,omitempty"`
+	Reason string    `json:"reason,omitempty"` // in the words of the caller
+}
+
+const eventTime = "20060102T150405.000000000Z"
+
+// Log adds an event to the transaction. It also serves as the commit's
+// receipt: the record's key is random.
+func Log(tx *store.Tx, e Event) error {
+	e.Time = tx.Now().UTC()
+	key := fmt.Sprintf("%s%s-%03d-%s", eventKind, e.Time.Format(eventTime), tx.Len(), NewID())
+	tx.Receipt(key)
+	note := e.Event
+	for _, k := range e.Keys {
+		note += " " + k
+	}
+	tx.Note(note + " by " + cmp.Or(e.By, e.Owner))
+	tx.After(tidy)
+	return tx.Put(key, e)
+}
+
+// HistoryRequest selects events.
+type HistoryRequest struct {
+	Key   string // of this key only
+	Owner string // of this owner and its children only
+	Limit int    // at most so many, the newest; 0: all
+}
+
+// HistoryResult holds events, oldest first.
+type HistoryResult struct {
+	Events []Event `json:"events"`
+}
+
+// History returns what happened. The token of an acquisition is the revision
+// at which it was recorded.
+func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
+	limit := 0
+	if r.Limit < 0 {
+		return HistoryResult{}, &InvalidError{What: "limit", Rule: "must not be negative"}
+	}
+	if r.Key != "" {
+		var err error
+		if r.Key, err = CheckKey(r.Key); err != nil {
+			return HistoryResult{}, err
+		}
+	}
+	if r.Key == "" && r.Owner == "" {
+		limit = -r.Limit
+	}
+	var out HistoryResult
+	var key string // of the task that is called so
+	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: limit}}}
+	err := st.View(ctx, need, func(tx *store.Tx) error {
+		out.Events = nil
+		if r.Key != "" {
+			b, err := bearerOf(tx, r.Key)
+			if err != nil {
+				return err
+			}
+			key = b.ID
+		}
+		recs, err := tx.Scan(eventKind, limit)
+		if err != nil {
+			return err
+		}
+		inOrder(recs)
+		for _, rec := range recs {
+			ev, err := event(tx, rec)
+			if err != nil {
+				return err
+			}
+			if ev.Event != "" && (r.Key == "" || slices.Contains(ev.Keys, r.Key) || slices.Contains(ev.Keys, key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+				out.Events = append(out.Events, ev)
+			}
+		}
+		return nil
+	})
+	if r.Limit > 0 && len(out.Events) > r.Limit {
+		out.Events = out.Events[len(out.Events)-r.Limit:]
+	}
+	return out, err
+}
+
+// inOrder sorts by revision: clocks of several writers may differ, the order
+// of commits does not.
+func inOrder(recs []driver.Record) {
+	slices.SortStableFunc(recs, func(a, b driver.Record) int { return cmp.Compare(a.Rev, b.Rev) })
+}
+
+// event decodes one record; one without a name is a void receipt. A grant's token is known only once it is
+// committed, as the revision of the record itself.
+func event(tx *store.Tx, rec driver.Record) (Event, error) {
+	e, err := store.Decode[Event](tx, rec)
+	if e.Value.unnumbered() {
+		e.Value.Token = e.Rev
+	}
+	return e.Value, err
+}
+
+// unnumbered reports that the token of a grant is the revision of its event.
+func (e *Event) unnumbered() bool { return e.Token == 0 && e.Event == "acquired" }
+
+// withToken is the value of an event for another store, where its record has
+// another revision: a grant's token is written into it. What cannot be read
+// stays as it is.
+func withToken(rec driver.Record) []byte {
+	var e Event
+	if json.Unmarshal(rec.Value, &e) != nil || !e.unnumbered() {
+		return rec.Value
+	}
+	fields, _ := bytes.CutSuffix(bytes.TrimSpace(rec.Value), []byte("}"))
+	value := fmt.Appendf(slices.Clip(fields), `,"token":%d}`, rec.Rev)
+	if len(value) > driver.MaxValue {
+		return rec.Value
+	}
+	return value
+}
+
+// Watch calls ready, if it is not nil, and then fn for every event since, in
+// order, until ctx ends or fn returns an error. After a burst that exceeds what history keeps in one read,
+// the oldest of it may be missing.
+func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) error) error {
+	var seen int64 = -1
+	const window = -500
+	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: window}}}
+	for {
+		var fresh []Event
+		rev := int64(0)
+		err := st.View(ctx, need, func(tx *store.Tx) error {
+			fresh, rev = nil, tx.Rev()
+			recs, err := tx.Scan(eventKind, window)
+			if err != nil || seen < 0 {
+				return err
+			}
+			inOrder(recs)
+			for _, rec := range recs {
+				if rec.Rev <= seen {
+					continue
+				}
+				ev, err := event(tx, rec)
+				if err != nil {
+					return err
+				}
+				if ev.Event != "" {
+					fresh = append(fresh, ev)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, e := range fresh {
+			if err := fn(e); err != nil {
+				return err
+			}
+		}
+		if seen < 0 && ready != nil {
+			ready()
+		}
+		seen = rev
+		if err := waitAtMost(ctx, st, watchPoll, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {
+			return err
+		}
+	}
+}
+
+// watchPoll is the safety net under notifications that get lost.
+const watchPoll = 5 * time.Second
+
+// waitAtMost waits for a change, for some time.
+func waitAtMost(ctx context.Context, st *store.Store, d time.Duration, guards []driver.Guard) error {
+	wctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := st.Wait(wctx, guards)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// GlanceResult is a first look around, however much there is to see.
+type GlanceResult struct {
+	Mine   []Info // all that the owner and its children hold
+	Others []Info // some of what others hold, paths first
+	More   bool   // there are further locks
+}
+
+// glanceAt is how many locks of a kind a glance reads.
+const glanceAt = 20
+
+// Glance tells an owner what it holds and some of what others do, reading
+// little: for a hook that must be quick, where [List] reads everything.
+func Glance(ctx context.Context, st *store.Store, owner string) (GlanceResult, error) {
+	var out GlanceResult
+	need := driver.Query{Ranges: []driver.Range{
+		{Prefix: leaseKind + owner + "/"}, {Prefix: pathKind, Limit: glanceAt}, {Prefix: lockKind, Limit: glanceAt},
+	}}
+	err := st.View(ctx, need, func(tx *store.Tx) error {
+		out = GlanceResult{}
+		mine, err := held(tx, owner)
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, kind := range []string{pathKind, lockKind} {
+			recs, err := tx.Scan(kind, glanceAt)
+			if err != nil {
+				return err
+			}
+			out.More = out.More || len(recs) == glanceAt
+			for _, rec := range recs {
+				lk, err := store.Decode[lockRecord](tx, rec)
+				if err != nil {
+					return err
+				}
+				if !descends(lk.Value.Owner, owner) {
+					keys = append(keys, lk.Value.Key)
+				}
+			}
+		}
+		if err := WantLook(tx, append(slices.Clip(keys), mine...)...); err != nil {
+			return err
+		}
+		if out.Mine, err = inForce(tx, mine); err != nil {
+			return err
+		}
+		out.Others, err = inForce(tx, keys)
+		return err
+	})
+	return out, err
+}
+
+// held returns the keys of all leases of an owner and its children.
+func held(tx *store.Tx, owner string) (keys []string, err error) {
+	leases, err := store.All[leaseRecord](tx, leaseKind+owner+"/")
+	for _, l := range leases {
+		keys = append(keys, l.Value.Keys...)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	return keys, err
+}
+
+func inForce(tx *store.Tx, keys []string) (out []Info, err error) {
+	for _, key := range keys {
+		info, err := Look(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		if info != nil && info.State == Held {
+			out = append(out, *info)
+		}
+	}
+	return out, nil
+}

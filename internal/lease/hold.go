@@ -1,0 +1,394 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Window is how long a holder may trust a lease after the start of its last
+// successful heartbeat, and how long its work then has to end. Both together
+// end before the store can give the lease away.
+func Window(ttl time.Duration) (trust, grace time.Duration) {
+	grace = min(10*time.Second, ttl/6)
+	return ttl - grace - ttl/10, grace
+}
+
+// A Lease is held by this process, which renews it until it is released or
+// lost. Losing it cancels [Lease.Context] with a cause that is [ErrLost].
+type Lease struct {
+	st    *store.Store
+	grant Grant
+	own   string // name of the lease it took; empty: it only uses a parent's
+	renew RenewRequest
+	limit time.Duration // max hold
+	full  time.Duration // the ttl without it
+	leave func()        // nobody is told of a loss any more
+
+	granted time.Duration // the ttl at first
+
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	stop context.CancelFunc
+	done chan struct{} // closed when the keeper has ended
+
+	now func() moment
+
+	mu     sync.Mutex
+	trust  moment        // start of the last successful heartbeat
+	ttl    time.Duration // from then on; max hold shortens it in the end
+	failed error         // of the last heartbeat
+	loss   error         // kept apart from ctx, which may have ended before
+
+	once     sync.Once
+	released error
+}
+
+// Hold acquires the keys for as long as this process lives and wants them. The
+// holder is a child of its own, "<owner>/<random>": two holders of one owner
+// exclude each other, and what a parent holds is used without taking it again.
+// A wait that was too short leaves the queue, unless the holder was named.
+//
+// The end of ctx cancels [Lease.Context], but the lease is kept until
+// [Lease.Release]: the work under it may take its time to stop.
+func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
+	if r.Holder == "" {
+		r.Holder, r.attached = NewID(), true
+	}
+	r.Owner += "/" + r.Holder
+	r.user = true
+	if r.Times == (Times{}) {
+		r.Times = Near
+	}
+	if r.TTL == 0 {
+		r.TTL = r.Times.Attached
+	}
+	if r.Process.PID == 0 {
+		r.Process = host.Self()
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	g, err := r.acquire(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: r.now, trust: r.began}
+	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
+	for _, k := range g.Keys {
+		l.renew.tokens[k.Key] = k.Token
+	}
+	if r.written.holds() {
+		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
+	}
+	l.limit, l.full, l.granted = r.MaxHold, r.TTL, l.ttl
+	l.ctx, l.end = context.WithCancelCause(context.WithValue(ctx, holderKey{}, r.Owner))
+	l.leave = st.Follow(slices.Collect(l.followed()), l.look)
+	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	go l.keep(keep)
+	return l, nil
+}
+
+// Grant is what was acquired.
+func (l *Lease) Grant() Grant { return l.grant }
+
+// Token is the largest fencing token of the lease's keys.
+func (l *Lease) Token() int64 { return l.grant.Token }
+
+// Owner is the child under whose name the lease is held.
+func (l *Lease) Owner() string { return l.grant.Owner }
+
+// TTL is how long the store waits for a sign of life.
+func (l *Lease) TTL() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ttl
+}
+
+// Context is cancelled when the lease is lost, with a cause that is [ErrLost],
+// and when it is released. A [Locker] that is given it works under this lease.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Err is nil while the lease may be trusted.
+func (l *Lease) Err() error {
+	if err := cmp.Or(l.lost(), context.Cause(l.ctx)); err != nil {
+		return err
+	}
+	if l.Left() <= 0 {
+		return l.expired()
+	}
+	return nil
+}
+
+// Release stops the heartbeat and gives back what this lease took, which is
+// nothing if a parent held it before. If the lease was lost meanwhile it
+// returns [ErrLost], and changes nothing that is not recorded as its own.
+// Calling it again returns the same. It outlives ctx, for as long as a lease
+// that is not given back would.
+func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, l.release) }
+
+// ReleaseWith is Release for a holder whose own commit gives the keys back, as
+// the completion of a task does: give is called once the heartbeat has ended.
+func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) error) error {
+	l.once.Do(func() {
+		l.stop()
+		<-l.done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.TTL(), time.Second))
+		defer cancel()
+		l.released = give(ctx)
+		l.end(context.Canceled)
+	})
+	return l.released
+}
+
+func (l *Lease) release(ctx context.Context) error {
+	if l.own != "" {
+		var found bool
+		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own, likely: l.renew.record.Keys, leave: true, found: &found})
+		if err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		unused := !found && len(l.renew.record.Using) > 0
+		if unused || !l.gaveBack(out) {
+			err := l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token})
+			var lost *LostError
+			if errors.As(err, &lost) && lost.Why == "" && unused {
+				err = l.useEnded()
+			}
+			l.lose(err)
+		}
+	}
+	return l.lost()
+}
+
+// lose declares the lease lost, whatever else has ended the work already.
+func (l *Lease) lose(err error) {
+	l.mu.Lock()
+	l.loss = cmp.Or(l.loss, err)
+	l.mu.Unlock()
+	l.end(err)
+}
+
+func (l *Lease) lost() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loss
+}
+
+// gaveBack reports whether every key that this lease took was still its own.
+// A key may stay behind for others who use it.
+func (l *Lease) gaveBack(out ReleaseResult) bool {
+	for _, key := range without(without(l.renew.record.Keys, l.renew.record.Auto), out.Left) {
+		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep renews at a third of the ttl, again and again when that fails, and
+// declares the lease lost when the store says so or the time of trust is over.
+// One failed heartbeat is not a loss. It looks at the clocks more often than
+// it renews: they may jump.
+func (l *Lease) keep(ctx context.Context) {
+	defer close(l.done)
+	defer l.leave()
+	look, next := min(time.Second, l.TTL()/20), l.TTL()/3
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if l.Left() > 0 && l.elapsed() >= next {
+			err := l.heartbeat(ctx)
+			switch {
+			case err == nil:
+				next = max(l.TTL()/3, look)
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrLost):
+				l.lose(l.explain(ctx, err))
+			default:
+				next = l.elapsed() + look
+			}
+		}
+		left := l.Left()
+		if left <= 0 {
+			l.lose(l.expired())
+		}
+		if l.lost() != nil {
+			return
+		}
+		timer.Reset(min(look, left))
+	}
+}
+
+// heartbeat renews once, with half of the time that is left, so that a request
+// that hangs is not the last one. If the store does not even hear that, the
+// lease is lost while it still hangs.
+func (l *Lease) heartbeat(ctx context.Context) error {
+	left := l.Left()
+	ctx, cancel := context.WithTimeout(ctx, max(left/2, min(left, 100*time.Millisecond)))
+	defer cancel()
+	late := time.AfterFunc(left, func() { l.lose(l.expired()) })
+	defer late.Stop()
+	began := l.now()
+	out, err := Renew(ctx, l.st, l.renew)
+	if fault.Bug("deadline_from_reply") {
+		began = l.now()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed = err; err != nil {
+		return err
+	}
+	l.trust = began
+	for _, r := range out.Leases {
+		l.ttl = min(l.ttl, r.window)
+	}
+	return nil
+}
+
+// A moment is one look at both clocks.
+type moment struct {
+	steady time.Time // its monotonic reading counts
+	wall   time.Time
+}
+
+func clocks() moment {
+	t := time.Now()
+	return moment{steady: t, wall: t.Round(0)}
+}
+
+// since is the time between two moments by the clock that has moved more:
+// suspend stops one, a step moves the other, and both must err to safety.
+func (m moment) since(earlier moment) time.Duration {
+	return max(m.steady.Sub(earlier.steady), m.wall.Sub(earlier.wall))
+}
+
+// elapsed is the time since the start of the last successful heartbeat.
+func (l *Lease) elapsed() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now().since(l.trust)
+}
+
+// Left is how long the lease may still be trusted if no further heartbeat
+// succeeds.
+func (l *Lease) Left() time.Duration {
+	trust, _ := Window(l.TTL())
+	return trust - l.elapsed()
+}
+
+func (l *Lease) expired() error {
+	return l.overdue("no heartbeat reached the store in time")
+}
+
+// Overdue is the loss that someone else has noticed who counts the time of
+// trust along: if no heartbeat failed, this process must have been stopped.
+func (l *Lease) Overdue() error {
+	return l.overdue("this process was stopped for too long to be sure")
+}
+
+func (l *Lease) overdue(why string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.limit > 0 && l.ttl < l.full:
+		return maxHoldOver(l.grant.Keys[0].Key, l.grant.Token, l.limit)
+	case len(l.renew.record.Using) > 0 && l.ttl < l.granted:
+		return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "the max hold of a lock that it uses is over"}
+	}
+	if l.failed != nil {
+		why = "no heartbeat reached the store in time: " + l.failed.Error()
+	}
+	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: why}
+}
+
+// Options of a Locker. Every zero field means its default.
+type Options struct {
+	Owner   string        // default: hostname-pid-random
+	TTL     time.Duration // default: that of [Near]
+	Wait    time.Duration // how long Acquire and WithLock wait; default: 30 minutes
+	Session string
+	Reason  string
+}
+
+// A Locker takes locks for this process. Many goroutines may share it: their
+// leases are independent of each other. Only a call that is given the context of
+// a lease is part of the work under that lease: it uses what that has, and where
+// its wait closes a circle of waiters, the youngest of them gets a [*CycleError].
+// A circle through leases with independent contexts is not seen.
+type Locker struct {
+	st  *store.Store
+	opt Options
+}
+
+// New returns a Locker. Nil options mean defaults.
+func New(st *store.Store, opt *Options) *Locker {
+	l := &Locker{st: st}
+	if opt != nil {
+		l.opt = *opt
+	}
+	if l.opt.Owner == "" {
+		l.opt.Owner = fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, NewID())
+	}
+	if l.opt.Wait == 0 {
+		l.opt.Wait = 30 * time.Minute
+	}
+	return l
+}
+
+// Acquire waits for all keys and holds them until [Lease.Release].
+func (l *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
+	return l.hold(ctx, l.opt.Wait, keys)
+}
+
+// TryAcquire takes all keys or returns a [*HeldError] at once.
+func (l *Locker) TryAcquire(ctx context.Context, keys ...string) (*Lease, error) {
+	return l.hold(ctx, 0, keys)
+}
+
+// IsLocked reports whether someone holds the key.
+func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
+	c, err := Check(ctx, l.st, CheckRequest{Key: key})
+	return c.Locked, err
+}
+
+// WithLock runs fn while all keys are held. The context of fn is cancelled
+// with a cause that is [ErrLost] when the lease is lost. The keys are given
+// back when fn returns, fails or panics. Inside fn, a Locker that is given
+// fn's context uses what is held already instead of waiting for itself.
+func (l *Locker) WithLock(ctx context.Context, keys []string, fn func(context.Context) error) (err error) {
+	lease, err := l.hold(ctx, l.opt.Wait, keys)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
+	return fn(lease.Context())
+}
+
+// holderKey is for the holder under whom a context works.
+type holderKey struct{}
+
+func (l *Locker) hold(ctx context.Context, wait time.Duration, keys []string) (*Lease, error) {
+	owner := l.opt.Owner
+	if outer, ok := ctx.Value(holderKey{}).(string); ok {
+		owner = outer
+	}
+	return Hold(ctx, l.st, AcquireRequest{
+		Keys: keys, Owner: owner, TTL: l.opt.TTL, Wait: wait, Session: l.opt.Session, Reason: l.opt.Reason,
+	})
+}

@@ -1,0 +1,311 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Info is a lock as others see it.
+type Info struct {
+	Key         string    `json:"key"`
+	Owner       string    `json:"owner"`
+	LeaseID     string    `json:"leaseId"`
+	Token       int64     `json:"token"`
+	AcquiredAt  time.Time `json:"acquiredAt"`
+	HeartbeatAt time.Time `json:"heartbeatAt"` // last heartbeat
+	ExpiresAt   Expiry    `json:"expiresAt"`
+	State       State     `json:"state"`
+	Host        string    `json:"host"`
+	PID         int       `json:"pid"`
+	Life        string    `json:"life"` // of that process: alive, dead or unknown
+	Worktree    string    `json:"worktree"`
+	Session     string    `json:"session"`
+	Label       string    `json:"label,omitempty"` // who is behind the owner
+	Reason      string    `json:"reason"`
+	Waiters     int       `json:"waiters"`
+}
+
+func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) Info {
+	l := ls.Value
+	i := Info{
+		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
+		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: endsAfter(ls.Time, l.ttl()),
+		State: stateOf(ls), Host: l.Host, PID: l.PID, Life: l.life().String(), Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
+		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
+	}
+	if !ls.Exists() { // it was over, and stayed behind in a move
+		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, Expiry{i.AcquiredAt}
+	}
+	return i
+}
+
+// CheckRequest asks about one key.
+type CheckRequest struct {
+	Key    string
+	Token  int64  // if set: is this the token in force?
+	Latest int64  // if set: was the key granted to nobody later than this token?
+	Lease  string // if set: does this lease hold the key? Its full name, or the id of a lease of Owner
+	Owner  string // with Lease
+	Mine   string // if set: does this owner, a parent of it, or a server of theirs hold the key?
+}
+
+// CheckResult: Locked means that others are kept out. The lock on a path may be
+// one on another path that overlaps it.
+type CheckResult struct {
+	Key    string `json:"key"`
+	Locked bool   `json:"locked"`
+	Lock   *Info  `json:"lock"`
+}
+
+// Check tells whether a key is held. With Token, Latest, Lease or Mine, a key
+// that is not held so is [ErrLost]. A token stays in force until a later grant,
+// also past its ttl; what is mine is so only as long as others are kept out.
+func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, error) {
+	key, err := CheckKey(r.Key)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	if r.Mine != "" {
+		if err := CheckOwner(r.Mine); err != nil {
+			return CheckResult{}, err
+		}
+	}
+	if r.Lease != "" {
+		r.Lease = fullName(r.Owner, r.Lease)
+	}
+	out := CheckResult{Key: key}
+	err = st.View(ctx, driver.Query{Keys: append(needMeant([]string{key}), queueKind+key)}, func(tx *store.Tx) error {
+		key, err := meantBy(tx, key)
+		if err != nil {
+			return err
+		}
+		out = CheckResult{Key: key}
+		info, err := Look(tx, key)
+		if err == nil && (info == nil || info.State != Held) && !r.fences() {
+			info, err = lookAround(tx, key, r.Mine, info)
+		}
+		if err != nil {
+			return err
+		}
+		if out.Lock = info; info != nil {
+			out.Locked = info.State == Held
+		}
+		if r.fences() || r.Mine != "" { // who is told yes goes on
+			tx.Affirm()
+		}
+		return r.judge(tx, key, info)
+	})
+	return out, err
+}
+
+func (r *CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
+
+// judge says whether the key is held as the request asks.
+func (r *CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
+	switch {
+	case r.fences():
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		return fenced(lk, key, r.Token, r.Latest, r.Lease)
+	case r.Mine == "" || info != nil && info.State == Held && has(info.Owner, r.Mine):
+		return nil
+	case info == nil:
+		return NotHeld(tx, key, r.Mine)
+	case has(info.Owner, r.Mine):
+		return &LostError{Key: key, Why: string(info.State) + ", and not renewed since"}
+	case info.Key != key: // a path that overlaps it
+		return &LostError{Key: key, Owner: info.Owner, Now: info.Token, Never: r.Mine}
+	}
+	return NotHeld(tx, key, r.Mine)
+}
+
+// Look returns the lock on a key, or nil, and guards it.
+func Look(tx *store.Tx, key string) (*Info, error) {
+	return infoBy(tx, key, getLock, getLease, getQueue)
+}
+
+// Peek is [Look] without guards, see [store.Peek].
+func Peek(tx *store.Tx, key string) (*Info, error) {
+	peekQueue := func(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
+		return store.Peek[queueRecord](tx, queueKind+key)
+	}
+	return infoBy(tx, key, peekLock, peekLease, peekQueue)
+}
+
+// reading is a way to read a record by its name.
+type reading[T any] func(tx *store.Tx, name string) (store.Entry[T], error)
+
+func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf reading[leaseRecord], queueOf reading[queueRecord]) (*Info, error) {
+	lk, err := lockOf(tx, key)
+	if err != nil || !lk.Exists() {
+		return nil, err
+	}
+	ls, err := leaseOf(tx, lk.Value.Lease)
+	if err != nil {
+		return nil, err
+	}
+	q, err := queueOf(tx, key)
+	if err != nil {
+		return nil, err
+	}
+	i := newInfo(lk, ls, q.Value)
+	return &i, nil
+}
+
+// ShowResult is everything about one key.
+type ShowResult struct {
+	Key     string   `json:"key"`
+	Lock    *Info    `json:"lock"`
+	Users   []User   `json:"users,omitempty"` // who works under the lock, beside its holder
+	Waiters []Waiter `json:"waiters"`
+}
+
+// User is a lease that relies on the lock.
+type User Waiter
+
+// Waiter is one place in a queue.
+type Waiter struct {
+	Owner    string    `json:"owner"`
+	LeaseID  string    `json:"leaseId"`
+	Since    time.Time `json:"since"`
+	LastSeen time.Time `json:"lastSeen"`
+	State    State     `json:"state"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+}
+
+// Show returns the lock on a key and who waits for it, or [ErrNotFound].
+func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) {
+	key, err := CheckKey(key)
+	if err != nil {
+		return ShowResult{}, err
+	}
+	out := ShowResult{Key: key}
+	err = st.View(ctx, driver.Query{Keys: append(needMeant([]string{key}), queueKind+key)}, func(tx *store.Tx) error {
+		key, err := meantBy(tx, key)
+		if err != nil {
+			return err
+		}
+		out = ShowResult{Key: key, Waiters: []Waiter{}}
+		if out.Lock, err = Look(tx, key); err != nil {
+			return err
+		}
+		q, err := getQueue(tx, key)
+		if err != nil {
+			return err
+		}
+		if err := tx.Want(leaseKeys(q.Value.Tickets)...); err != nil {
+			return err
+		}
+		for _, name := range q.Value.Tickets {
+			t, err := getLease(tx, name)
+			if err != nil {
+				return err
+			}
+			out.Waiters = append(out.Waiters, newWaiter(name, t))
+		}
+		if out.Lock == nil && len(out.Waiters) == 0 {
+			return ErrNotFound
+		}
+		out.Users, err = showUsers(tx, key)
+		return err
+	})
+	return out, err
+}
+
+func newWaiter(name string, ls store.Entry[leaseRecord]) Waiter {
+	l := ls.Value
+	return Waiter{Owner: leaseOwner(name), LeaseID: name, Since: l.Since, LastSeen: ls.Time.UTC(), State: stateOf(ls), Host: l.Host, PID: l.PID}
+}
+
+func showUsers(tx *store.Tx, key string) (out []User, err error) {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return nil, err
+	}
+	leases, err := workingUnder(tx, lk, true, "", "")
+	for _, ls := range leases {
+		out = append(out, User(newWaiter(ls.Key[len(leaseKind):], ls)))
+	}
+	return out, err
+}
+
+// ListRequest selects locks.
+type ListRequest struct {
+	Owner string // of this owner and its children
+	Kind  Kind   // of this kind
+}
+
+// ListResult holds locks in the order of their keys.
+type ListResult struct {
+	Locks []Info `json:"locks"`
+}
+
+// List returns the locks, expired ones too: their state says so.
+func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
+	out := ListResult{Locks: []Info{}}
+	err := st.View(ctx, everything, func(tx *store.Tx) error {
+		out.Locks = out.Locks[:0]
+		return eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
+			if kind, _ := KindOf(lk.Value.Key); (r.Kind == "" || r.Kind == kind) && (r.Owner == "" || descends(lk.Value.Owner, r.Owner)) {
+				out.Locks = append(out.Locks, newInfo(lk, ls, q))
+			}
+			return nil
+		})
+	})
+	slices.SortFunc(out.Locks, func(a, b Info) int { return cmp.Compare(a.Key, b.Key) })
+	return out, err
+}
+
+// everything about locks, read at one revision.
+var everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
+
+// eachLock visits all locks with their leases and queues, guarding none.
+func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leaseRecord], queueRecord) error) error {
+	leases, err := scan[leaseRecord](tx, leaseKind)
+	if err != nil {
+		return err
+	}
+	queues, err := scan[queueRecord](tx, queueKind)
+	if err != nil {
+		return err
+	}
+	locks, err := tx.Scan(lockKind, 0)
+	if err != nil {
+		return err
+	}
+	paths, err := tx.Scan(pathKind, 0)
+	if err != nil {
+		return err
+	}
+	for _, rec := range slices.Concat(locks, paths) {
+		lk, err := store.Decode[lockRecord](tx, rec)
+		if err != nil {
+			return err
+		}
+		ls, _ := keptBy(leases[lk.Value.Lease], func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
+		ls.Key = leaseKind + lk.Value.Lease
+		if err := visit(lk, ls, queues[lk.Value.Key].Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scan decodes all records of a kind, by name.
+func scan[T any](tx *store.Tx, kind string) (map[string]store.Entry[T], error) {
+	all, err := store.All[T](tx, kind)
+	out := make(map[string]store.Entry[T], len(all))
+	for _, e := range all {
+		out[strings.TrimPrefix(e.Key, kind)] = e
+	}
+	return out, err
+}

@@ -1,0 +1,250 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A commit guards each record that it was decided on, and the number of guards
+// is bounded ([store.Tx.Room]). A lease has few keys for that reason. What may be
+// many is read at once ([store.Tx.Want]), only looked at where no rule depends on
+// it ([store.Peek]), and ended in several commits where it is over anyway.
+
+// Update commits what fn writes, as [store.Store.Update] does. If fn ends more
+// leases than one commit can guard, those that can go first do, some at a time,
+// and fn runs again.
+func Update(ctx context.Context, st *store.Store, need driver.Query, fn func(*store.Tx) error) (int64, error) {
+	for {
+		rev, err := st.Update(ctx, need, fn)
+		var c *crowded
+		if !errors.As(err, &c) {
+			return rev, err
+		}
+		if err := c.clear(ctx, st); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// update is Update, or with dry a look at what it would do.
+func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
+	if dry {
+		return 0, st.View(ctx, need, fn)
+	}
+	return Update(ctx, st, need, fn)
+}
+
+// crowded stops a transaction that would end more leases than it can guard:
+// these may end before it, each by itself.
+type crowded struct {
+	victims []victim
+	how     ending
+	still   func(tx *store.Tx, v victim) (bool, error) // guarded: it may still be ended
+}
+
+func (c *crowded) Error() string { return "more leases end at once than one commit can hold" }
+
+// clear ends the leases, some in each commit.
+func (c *crowded) clear(ctx context.Context, st *store.Store) error {
+	const atOnce = 40
+	for rest := c.victims; len(rest) > 0; {
+		done := 0
+		_, err := Update(ctx, st, driver.Query{}, func(tx *store.Tx) (err error) {
+			done, err = c.some(tx, rest[:min(len(rest), atOnce)])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rest = rest[done:]
+	}
+	return nil
+}
+
+// some ends the first of the victims: as many as there is room for.
+func (c *crowded) some(tx *store.Tx, victims []victim) (done int, err error) {
+	if err := wantLeases(tx, victimLeases(victims)); err != nil {
+		return 0, err
+	}
+	for _, v := range victims {
+		ls, err := peekLease(tx, v.lease)
+		if err != nil {
+			return 0, err
+		}
+		if done > 0 && tx.Room() < cost(ls.Value) {
+			break
+		}
+		may, err := c.still(tx, v)
+		if err != nil {
+			return 0, err
+		}
+		if may {
+			err = endVictim(tx, v, c.how)
+		}
+		if err != nil {
+			return 0, err
+		}
+		done++
+	}
+	return done, nil
+}
+
+// endVictim ends the whole lease, or the one lock that is left of it.
+func endVictim(tx *store.Tx, v victim, how ending) error {
+	ls, err := getLease(tx, v.lease)
+	if err != nil {
+		return err
+	}
+	keys := ls.Value.all()
+	if !ls.Exists() { // left behind in a move, or ended before
+		keys = []string{v.key}
+	}
+	return endKeys(tx, ls, keys, how)
+}
+
+func victimLeases(victims []victim) (names []string) {
+	for _, v := range victims {
+		names = append(names, v.lease)
+	}
+	return names
+}
+
+// cost bounds the guards that the end of a lease takes, without those who use it.
+func cost(l leaseRecord) int {
+	locks := max(len(l.Keys), 1)
+	if locks > MaxKeys {
+		locks = 0 // see lockOf
+	}
+	return 2 + locks + len(l.Using) + len(l.Outer) + 3*len(l.Uses) + len(l.WaitsFor)
+}
+
+// wantLeases reads at once what the end of leases looks at: their locks, the
+// leases around and within them, and the others within those around.
+func wantLeases(tx *store.Tx, names []string) error {
+	around, err := wantLinks(tx, names)
+	if err != nil {
+		return err
+	}
+	_, err = wantLinks(tx, around)
+	return err
+}
+
+// wantLinks reads leases, their locks and users, and returns those around them.
+func wantLinks(tx *store.Tx, names []string) (around []string, err error) {
+	if err := tx.Want(leaseKeys(names)...); err != nil {
+		return nil, err
+	}
+	var more []string
+	var missing error
+	for _, name := range names {
+		ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
+		if err != nil {
+			return nil, err
+		}
+		if !ls.Exists() { // see users
+			_, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
+			missing = cmp.Or(missing, err)
+		}
+		more = append(more, lockKeys(slices.Concat(ls.Value.all(), ls.Value.needs()))...)
+		more = append(more, leaseKeys(slices.Concat(ls.Value.Uses, ls.Value.UsedBy))...)
+		around = append(around, ls.Value.Uses...)
+	}
+	return around, cmp.Or(tx.Want(more...), missing)
+}
+
+// wantHolders reads at once the leases that hold these locks.
+func wantHolders(tx *store.Tx, locks []store.Entry[lockRecord]) error {
+	var names []string
+	for _, lk := range locks {
+		if lk.Exists() {
+			names = append(names, lk.Value.Lease)
+		}
+	}
+	if err := tx.Want(leaseKeys(names)...); err != nil {
+		return err
+	}
+	var users []string
+	for _, name := range names {
+		ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
+		if err != nil {
+			return err
+		}
+		users = append(users, leaseKeys(ls.Value.UsedBy)...)
+	}
+	return tx.Want(users...)
+}
+
+// peekLease is getLease for one that is only looked at.
+func peekLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
+	ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
+	if err != nil {
+		return ls, err
+	}
+	return peekUsers(tx, ls)
+}
+
+// peekUsers is [keptBy]. The users are not guarded: one that comes back to life
+// writes the lease that it uses.
+func peekUsers(tx *store.Tx, ls store.Entry[leaseRecord]) (store.Entry[leaseRecord], error) {
+	if len(ls.Value.UsedBy) == 0 || stateOf(ls) != Dead {
+		return ls, nil
+	}
+	if err := tx.Want(leaseKeys(ls.Value.UsedBy)...); err != nil {
+		return ls, err
+	}
+	return keptBy(ls, func(user string) (store.Entry[leaseRecord], error) {
+		return store.Peek[leaseRecord](tx, leaseKind+user)
+	})
+}
+
+// lockOf is getLock for a lock of a lease that is guarded itself. Where the lease
+// is from before there was [MaxKeys] and has more, that guard does for all of its
+// locks: none of them comes or goes without a change of the lease.
+func lockOf(tx *store.Tx, ls store.Entry[leaseRecord], key string) (store.Entry[lockRecord], error) {
+	if ls.Exists() && len(ls.Value.Keys) > MaxKeys {
+		return peekLock(tx, key)
+	}
+	return getLock(tx, key)
+}
+
+func peekLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
+	return store.Peek[lockRecord](tx, recordOf(key))
+}
+
+// prefixed puts the same beginning before all names.
+func prefixed(prefix string, names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = prefix + n
+	}
+	return out
+}
+
+// someKeys calls fn with as many keys as a lease can have at a time, sections
+// last because others may lie within them; once if there are none.
+func someKeys(keys []string, fn func(keys []string) error) error {
+	if len(keys) <= MaxKeys {
+		return fn(keys)
+	}
+	isSection := func(key string) int {
+		if kind, _ := KindOf(key); kind == Section {
+			return 1
+		}
+		return 0
+	}
+	keys = slices.SortedStableFunc(slices.Values(keys), func(a, b string) int { return isSection(a) - isSection(b) })
+	for some := range slices.Chunk(keys, MaxKeys) {
+		if err := fn(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anyway is for what ends whether it is over or not.
+func anyway(*store.Tx, victim) (bool, error) { return true, nil }

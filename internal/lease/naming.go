@@ -1,0 +1,191 @@
+package lease
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Which key a name means is decided inside the transaction that acts on it:
+// see names.go.
+
+// lookUp returns the record of a name, guarded, there or not.
+func lookUp(tx *store.Tx, name string) (store.Entry[nameRecord], error) {
+	if fault.Bug("name_unguarded") {
+		recs, err := tx.Scan(nameKind+name, 1)
+		if err != nil || len(recs) == 0 || recs[0].Key != nameKind+name {
+			return store.Entry[nameRecord]{}, err
+		}
+		return store.Decode[nameRecord](tx, recs[0])
+	}
+	return getName(tx, name)
+}
+
+// bearerOf returns the task that a key means. A key that no task bears as a
+// name means itself.
+func bearerOf(tx *store.Tx, key string) (bearer, error) {
+	if kind, _ := KindOf(key); kind != Task {
+		return bearer{ID: key}, nil
+	}
+	e, err := lookUp(tx, key)
+	if err != nil || !e.Exists() {
+		return bearer{ID: key}, err
+	}
+	return e.Value.of(key)
+}
+
+// resolve finds out which keys are asked for, and under which older locks each
+// may be held.
+func (r *AcquireRequest) resolve(tx *store.Tx) error {
+	if err := tx.Want(nameKeys(r.given)...); err != nil {
+		return err
+	}
+	r.names, r.older = map[string]string{}, map[string]map[string]string{}
+	var keys []string
+	for _, name := range r.given {
+		b, err := bearerOf(tx, name)
+		if err != nil {
+			return err
+		}
+		key := b.ID
+		if !r.Exact {
+			if key, err = r.underOlder(tx, b); err != nil {
+				return err
+			}
+		}
+		if keys = append(keys, key); key != name {
+			r.names[key] = name
+		}
+		r.older[key] = b.Older
+	}
+	slices.Sort(keys)
+	r.asked = slices.Compact(keys)
+	if r.queued {
+		r.past = append(r.past, without(without(r.Keys, r.past), r.asked)...)
+	}
+	return nil
+}
+
+// underOlder is the key under which the owner holds a task already: one that it
+// took before the task bore that name. It keeps everybody else out.
+func (r *AcquireRequest) underOlder(tx *store.Tx, b bearer) (string, error) {
+	locks, err := b.locks(tx)
+	if err != nil {
+		return "", err
+	}
+	for _, lk := range locks {
+		ls, err := getLease(tx, lk.Value.Lease)
+		if err != nil {
+			return "", err
+		}
+		again, err := r.again(tx, lk, ls, stateOf(ls))
+		if err != nil {
+			return "", err
+		}
+		if again {
+			own, err := getLock(tx, b.ID)
+			if err != nil || own.Exists() { // a child of that owner has the task itself
+				return b.ID, err
+			}
+			return lk.Value.Key, nil
+		}
+	}
+	return b.ID, nil
+}
+
+// locks returns the older locks on names of the task that are still there.
+func (b bearer) locks(tx *store.Tx) (out []store.Entry[lockRecord], err error) {
+	names := slices.Sorted(maps.Keys(b.Older))
+	if err := tx.Want(lockKeys(names)...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		lk, err := getLock(tx, name)
+		if err != nil {
+			return nil, err
+		}
+		if lease := b.Older[name]; lk.Exists() && (lease == "" || lk.Value.Lease == lease) {
+			out = append(out, lk)
+		}
+	}
+	return out, nil
+}
+
+// rivalsOf returns the locks other than its own that keep others out of a key:
+// overlapping paths, and older locks on the names of a task.
+func rivalsOf(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
+	if kind, _ := KindOf(key); kind != Task {
+		return overlapping(tx, key)
+	}
+	e, err := lookUp(tx, key)
+	if err != nil {
+		return nil, err
+	}
+	if i := e.Value.has(key); i >= 0 {
+		return e.Value.Tasks[i].locks(tx)
+	}
+	return nil, nil
+}
+
+// meant returns the keys that are meant by whoever asks about locks that may
+// be there: the lock of that very name first, else that of the task.
+func meant(tx *store.Tx, names []string) ([]string, error) {
+	if err := tx.Want(needMeant(names)...); err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, name := range names {
+		key, err := meantBy(tx, name)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}
+
+func meantBy(tx *store.Tx, name string) (string, error) {
+	lk, err := getLock(tx, name)
+	if err != nil || lk.Exists() {
+		return name, err
+	}
+	b, err := bearerOf(tx, name)
+	return b.ID, err
+}
+
+// WithTasks returns the names together with the ids of the tasks that bear them
+// now: for what looks at events of all of them.
+func WithTasks(ctx context.Context, st *store.Store, names []string) (keys []string, err error) {
+	err = st.View(ctx, driver.Query{Keys: nameKeys(names)}, func(tx *store.Tx) error {
+		keys = slices.Clone(names)
+		for _, name := range names {
+			b, err := bearerOf(tx, name)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, b.ID)
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// needMeant names the records that meant begins with.
+func needMeant(names []string) []string {
+	return append(lockKeys(names), nameKeys(names)...)
+}
+
+// nameKeys names the records of the index in which the keys are looked up.
+func nameKeys(names []string) (keys []string) {
+	for _, n := range names {
+		if kind, _ := KindOf(n); kind == Task {
+			keys = append(keys, nameKind+n)
+		}
+	}
+	return keys
+}

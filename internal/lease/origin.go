@@ -1,0 +1,99 @@
+package lease
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Origin is where a lock was held before it was taken over from another system.
+// Its process is one of a host that this one knows nothing about: its number is
+// shown, and proves neither life nor death.
+type Origin struct {
+	Host  string
+	PID   int
+	Since time.Time // zero: unknown
+
+	// Aliases are further names of the one key of the request. Whoever asks for
+	// one of them gets the key. One that is a name or a locked key already stays
+	// what it is.
+	Aliases []string
+}
+
+// where fills in the record of a lease: this machine, or the one of old.
+func (r *AcquireRequest) where(l *leaseRecord) {
+	l.Host, l.Process, l.Group = host.Name(), r.Process, r.Group
+	if r.Origin != nil {
+		l.Host, l.Process, l.Group = r.Origin.Host, host.Process{PID: r.Origin.PID}, 0
+	}
+}
+
+// since is when the lock was taken: now, or there.
+func (r *AcquireRequest) since(now time.Time) time.Time {
+	if r.Origin == nil || r.Origin.Since.IsZero() || r.Origin.Since.After(now) {
+		return now
+	}
+	return r.Origin.Since.UTC()
+}
+
+// checkOrigin says which rule the names break.
+func (r *AcquireRequest) checkOrigin() error {
+	if r.Origin == nil {
+		return nil
+	}
+	if len(r.Keys) != 1 && len(r.Origin.Aliases) > 0 {
+		return &InvalidError{What: "aliases", Rule: "go with one key"}
+	}
+	for _, a := range r.Origin.Aliases {
+		if key, err := CheckKey(a); err != nil || key != a {
+			return &InvalidError{What: "alias " + quote(a), Rule: "must be a key"}
+		}
+	}
+	return checkText("host", r.Origin.Host)
+}
+
+// putAliases writes the further names of a key, in the commit that grants it.
+func (r *AcquireRequest) putAliases(tx *store.Tx, key string) error {
+	if r.Origin == nil {
+		return nil
+	}
+	names := without(r.Origin.Aliases, []string{key})
+	if err := tx.Want(needMeant(names)...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		e, err := getName(tx, name)
+		if err != nil {
+			return err
+		}
+		lk, err := getLock(tx, name)
+		if err != nil {
+			return err
+		}
+		if e.Exists() || lk.Exists() {
+			continue
+		}
+		if err := tx.Put(nameKind+name, nameRecord{Tasks: []bearer{{ID: key, Key: true}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aliased returns the keys that had the id of a new task as a further name, so
+// that the task goes by their names too.
+func aliased(tx *store.Tx, id string) ([]string, error) {
+	e, err := getName(tx, id)
+	if err != nil {
+		return nil, nil //nolint:nilerr // damaged: it hinders who asks for that name, and nobody else
+	}
+	var keys []string
+	for _, b := range e.Value.Tasks {
+		if b.Key && b.ID != id && !slices.Contains(keys, b.ID) {
+			keys = append(keys, b.ID)
+		}
+	}
+	return keys, nil
+}

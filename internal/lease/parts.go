@@ -1,0 +1,199 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// What packages above put into their own transactions, besides [Fence] and
+// [Look]. They decide who may; these carry it out.
+
+// Everything is what [Locks] reads.
+var Everything = everything
+
+// Locks returns all locks by key, guarding none.
+func Locks(tx *store.Tx) (map[string]Info, error) {
+	out := map[string]Info{}
+	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
+		out[lk.Value.Key] = newInfo(lk, ls, q)
+		return nil
+	})
+	return out, err
+}
+
+// NeedLook names the records that Look of these keys begins with.
+func NeedLook(keys ...string) driver.Query {
+	q := driver.Query{}
+	for _, k := range keys {
+		q.Keys = append(q.Keys, recordOf(k), queueKind+k)
+	}
+	return q
+}
+
+// WantLook makes sure that what Look of these keys reads costs a few reads for
+// all of them together instead of some for each.
+func WantLook(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, getLock) }
+
+// WantPeek is WantLook for [Peek].
+func WantPeek(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, peekLock) }
+
+func wantInfo(tx *store.Tx, keys []string, lockOf reading[lockRecord]) error {
+	if err := tx.Want(NeedLook(keys...).Keys...); err != nil {
+		return err
+	}
+	leases, err := leasesOf(tx, keys, lockOf)
+	if err != nil {
+		return err
+	}
+	return tx.Want(leaseKeys(leases)...)
+}
+
+// WantEnd is WantLook for keys that may be released or broken.
+func WantEnd(tx *store.Tx, keys ...string) error {
+	if err := WantLook(tx, keys...); err != nil {
+		return err
+	}
+	leases, err := leasesOf(tx, keys, getLock)
+	if err != nil {
+		return err
+	}
+	var more []string
+	for _, name := range leases {
+		ls, err := store.Get[leaseRecord](tx, leaseKind+name)
+		if err != nil {
+			return err
+		}
+		more = append(more, lockKeys(ls.Value.Keys)...)
+		more = append(more, leaseKeys(slices.Concat(ls.Value.Uses, ls.Value.UsedBy))...)
+	}
+	return tx.Want(more...)
+}
+
+func leasesOf(tx *store.Tx, keys []string, lockOf reading[lockRecord]) (names []string, err error) {
+	for _, key := range keys {
+		lk, err := lockOf(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		if lk.Exists() {
+			names = append(names, lk.Value.Lease)
+		}
+	}
+	return names, nil
+}
+
+// RenewKey is a sign of life of the lease that holds the key, by its owner or a
+// child of it, and may say where it works.
+func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return err
+	}
+	r := RenewRequest{Owner: owner, Keys: []string{key}, Worktree: worktree}
+	return r.renew(tx, lk.Value.Lease, &RenewResult{})
+}
+
+// ReleaseKey gives back one key, whoever holds it; its lease goes on with the
+// others, unless it was over: only its owner can give it new life. Nothing
+// happens if the key is free. Whoever works under it must be the one who gives
+// it back: [InUseError].
+func ReleaseKey(tx *store.Tx, key, by, reason string) error {
+	lk, err := getLock(tx, key)
+	if err != nil || !lk.Exists() {
+		return err
+	}
+	ls, err := getLease(tx, lk.Value.Lease)
+	if err != nil {
+		return err
+	}
+	keys := []string{key}
+	if err := inUseBut(tx, ls, keys, by); err != nil {
+		return err
+	}
+	if stateOf(ls) != Held && !usable(lk.Value.Owner, by) {
+		keys = append(keys, without(ls.Value.all(), keys)...)
+	}
+	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
+}
+
+// BreakKeys ends the whole leases that hold the keys, if any: by force, or because
+// they are over. For more than one commit can guard, the transaction must be one
+// of [Update].
+func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error {
+	r := BreakRequest{By: by, Reason: reason, over: !force}
+	return r.keys(tx, keys, &ReleaseResult{})
+}
+
+// Uses reports whether caller may use what owner holds: it is the owner, or a
+// child of it.
+func Uses(caller, owner string) bool { return usable(owner, caller) }
+
+// Related reports whether one of two owners is the other, or a parent of it. A
+// parent answers for its children: it may renew and end what they hold.
+func Related(a, b string) bool { return usable(a, b) || usable(b, a) }
+
+// Guard holds until the lock ends.
+func (i Info) Guard() driver.Guard { return driver.Guard{Key: recordOf(i.Key), Rev: i.Token} }
+
+// Granted returns the keys that a request of that id holds, if any. If it was
+// granted and has ended, the error is [ErrLost].
+func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []string, err error) {
+	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+		return nil, err
+	}
+	name := owner + "/" + id
+	err = st.View(ctx, driver.Query{Keys: []string{leaseKind + name, requestKind + name}}, func(tx *store.Tx) error {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		keys = ls.Value.Keys
+		done, err := store.Get[receipt](tx, requestKind+name)
+		if err == nil && done.Exists() {
+			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}
+		}
+		return err
+	})
+	return keys, err
+}
+
+// Await returns when one of the guards may no longer hold, when one of the keys
+// may have become free (given back, silent for too long, its process died), or
+// after atMost. It returns early at times.
+func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
+	watched := []blocker{{guards: guards, ends: atMost}}
+	if len(keys) > 0 {
+		err := st.View(ctx, NeedLook(keys...), func(tx *store.Tx) error {
+			watched = watched[:1]
+			if err := WantLook(tx, keys...); err != nil {
+				return err
+			}
+			for _, key := range keys {
+				lk, err := getLock(tx, key)
+				if err != nil {
+					return err
+				}
+				if !lk.Exists() {
+					continue
+				}
+				ls, err := getLease(tx, lk.Value.Lease)
+				if err != nil {
+					return err
+				}
+				watched = append(watched, blocker{
+					guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}}, lease: ls.Value, ends: ls.Value.ttl() - ls.Age,
+				})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return pauseFor(ctx, st, watched, atMost)
+}

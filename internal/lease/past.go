@@ -1,0 +1,102 @@
+package lease
+
+import (
+	"slices"
+
+	"github.com/tasklock/tasklock/store"
+)
+
+// What a lock was is gone with its record; history knows it for a while. It is
+// asked only where a call is about to be refused, or has nothing to do.
+
+// pastWindow is how many of the last events are read first: what is asked for
+// has mostly just ended.
+const pastWindow = -500
+
+// past returns the last event that fits, or one without a name.
+func past(tx *store.Tx, fits func(Event) bool) (Event, error) {
+	for _, limit := range []int{pastWindow, 0} {
+		recs, err := tx.Scan(eventKind, limit)
+		if err != nil {
+			return Event{}, err
+		}
+		recs = slices.Clone(recs)
+		inOrder(recs)
+		for _, rec := range slices.Backward(recs) {
+			ev, err := event(tx, rec)
+			if err != nil {
+				return Event{}, err
+			}
+			if ev.Lease != "" && fits(ev) {
+				return ev, nil
+			}
+		}
+		if len(recs) < -pastWindow {
+			break
+		}
+	}
+	return Event{}, nil
+}
+
+// fencedPast is fenced for a key that nobody holds: the grant that is meant must
+// be the last one there was. A grant that history does not know is refused.
+func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) error {
+	if token == 0 && latest == 0 && lease == "" {
+		return nil
+	}
+	last, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) })
+	if err != nil {
+		return err
+	}
+	was := store.Entry[lockRecord]{Rev: last.Token, Value: lockRecord{Lease: last.Lease}}
+	if fenced(was, key, token, latest, lease) == nil {
+		return nil
+	}
+	why := "it was granted again since, and is free now"
+	if last.Token <= max(token, latest) {
+		why = "no such grant is known, and nobody holds it"
+	}
+	return &LostError{Key: key, Token: max(token, latest), Why: why}
+}
+
+// NotHeld is the error of a caller that must hold a key and does not. It tells
+// what was lost from what the caller never had.
+func NotHeld(tx *store.Tx, key, caller string) error {
+	lk, err := getLock(tx, key)
+	if err != nil {
+		return err
+	}
+	had, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) && usable(e.Owner, caller) })
+	if err != nil {
+		return err
+	}
+	return &LostError{Key: key, Owner: lk.Value.Owner, Now: lk.Rev, Never: unless(had, caller)}
+}
+
+// noLease is NotHeld for a lease that does not exist.
+func noLease(tx *store.Tx, name, caller string) error {
+	had, err := past(tx, func(e Event) bool { return e.Lease == name })
+	if err != nil {
+		return err
+	}
+	return &LostError{Key: "lease " + name, Never: unless(had, caller)}
+}
+
+func unless(had Event, caller string) string {
+	if had.Event != "" {
+		return ""
+	}
+	return caller
+}
+
+// noteNever notes a free key that the caller of a release never held, and none
+// of its children did: it may have meant another one.
+func (r *ReleaseRequest) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
+	had, err := past(tx, func(e Event) bool {
+		return slices.Contains(e.Keys, key) && (usable(e.Owner, r.Owner) || descends(e.Owner, r.Owner))
+	})
+	if err == nil && had.Event == "" {
+		out.Never = append(out.Never, key)
+	}
+	return err
+}

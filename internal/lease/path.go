@@ -1,0 +1,306 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A path lock keeps others out of every path that overlaps its own, so that
+// here, and only here, the absence of records matters: nobody may add an
+// overlapping one between our look and our commit. Path locks are a kind of
+// their own for that reason, and a grant of one is guarded by the whole kind.
+// It is written by grants and ends only; heartbeats go to the lease.
+//
+// Waiting is fair across overlapping paths: whoever asks stands behind the
+// tickets for them that are older, except those that wait for a path of the
+// asker's own and could never be served first.
+
+const (
+	pathKind  = "path/"
+	pathQueue = queueKind + string(Path) + ":"
+)
+
+// recordOf is where the lock on a key is kept.
+func recordOf(key string) string {
+	if kind, name := KindOf(key); kind == Path {
+		return pathKind + name
+	}
+	return lockKind + key
+}
+
+func isPath(key string) bool { return strings.HasPrefix(key, string(Path)+":") }
+
+// overlapping returns the path locks, other than its own, that overlap a key.
+func overlapping(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
+	kind, name := KindOf(key)
+	if kind != Path {
+		return nil, nil
+	}
+	asked, err := ParseGlob(name)
+	if err != nil {
+		return nil, err
+	}
+	return touching(tx, []Glob{asked}, key)
+}
+
+// touching returns the path locks that overlap any of the globs, except key. They
+// may be many, and none is guarded: a grant is, by the whole kind.
+func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord], error) {
+	names, err := overlaps(tx, pathKind, globs)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Want(prefixed(pathKind, names)...); err != nil {
+		return nil, err
+	}
+	var found []store.Entry[lockRecord]
+	for _, name := range names {
+		if key == string(Path)+":"+name {
+			continue
+		}
+		lk, err := store.Peek[lockRecord](tx, pathKind+name)
+		if err != nil {
+			return nil, err
+		}
+		if lk.Exists() {
+			found = append(found, lk)
+		}
+	}
+	return found, nil
+}
+
+// overlaps returns the names below a prefix that overlap any of the globs. A
+// name that cannot be read is damage: it may be in the way.
+func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err error) {
+	recs, err := tx.Scan(prefix, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range recs {
+		name := rec.Key[len(prefix):]
+		there, err := ParseGlob(name)
+		if err != nil {
+			return nil, &store.RecordError{Key: rec.Key, Err: err}
+		}
+		if slices.ContainsFunc(globs, there.Overlaps) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// rivals looks at the locks of others that overlap a key, or are older locks on
+// a name of its task: live ones are in the way, the rest is taken over, or their
+// owners could still renew them. Whoever has the key already is not queued for
+// it.
+func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers []blocker, victims []victim, err error) {
+	locks, err := overlapping(tx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	older, err := bearer{ID: key, Older: r.older[key]}.locks(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	locks = append(locks, older...)
+	if err := wantHolders(tx, locks); err != nil {
+		return nil, nil, err
+	}
+	for _, lk := range locks {
+		if usable(lk.Value.Owner, r.Owner) { // but somebody else may work under it
+			others, over, err := r.usersOf(tx, key, lk, false)
+			if err != nil {
+				return nil, nil, err
+			}
+			blockers, victims = append(blockers, others...), append(victims, over...)
+			continue
+		}
+		ls, err := peekLease(tx, lk.Value.Lease)
+		if err != nil {
+			return nil, nil, err
+		}
+		if state := stateOf(ls); state != Held || r.Force {
+			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: r.ends(state)})
+			continue
+		}
+		if len(blockers) > 0 || !queued {
+			blockers = append(blockers, *heldBy(key, lk, ls))
+			continue
+		}
+		b, err := r.blockedByHolder(tx, key, lk, ls)
+		if err != nil || b.queued { // whoever is ahead waits for the others too
+			return []blocker{*b}, nil, err
+		}
+		blockers = append(blockers, *b)
+	}
+	return blockers, victims, nil
+}
+
+// guardPaths makes a grant depend on no path lock having come or gone.
+func guardPaths(tx *store.Tx, keys []string) {
+	if slices.ContainsFunc(keys, isPath) && !fault.Bug("path_unguarded") {
+		tx.GuardKind(pathKind)
+	}
+}
+
+// ticketsFor returns the live tickets in the queues of paths that overlap a
+// key, which an owner whose ticket is me, or who has none, stands behind; the
+// youngest is the last.
+func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord], error) {
+	kind, name := KindOf(key)
+	if kind != Path {
+		return nil, nil
+	}
+	asked, err := ParseGlob(name)
+	if err != nil {
+		return nil, err
+	}
+	names, err := overlaps(tx, pathQueue, []Glob{asked})
+	if err != nil {
+		return nil, err
+	}
+	mine, err := peekLease(tx, me)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Want(prefixed(pathQueue, names)...); err != nil {
+		return nil, err
+	}
+	var ahead []store.Entry[leaseRecord]
+	for _, other := range names {
+		if other == name {
+			continue
+		}
+		found, err := queuedAhead(tx, string(Path)+":"+other, owner, mine)
+		if err != nil {
+			return nil, err
+		}
+		ahead = append(ahead, found...)
+	}
+	slices.SortFunc(ahead, func(a, b store.Entry[leaseRecord]) int {
+		if younger(b, a) {
+			return -1
+		}
+		return 1
+	})
+	return slices.CompactFunc(ahead, func(a, b store.Entry[leaseRecord]) bool { return a.Key == b.Key }), nil
+}
+
+// queuedAhead returns the first live tickets of one queue that are older than
+// mine and that the owner cannot overtake.
+func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord]) (ahead []store.Entry[leaseRecord], err error) {
+	q, err := store.Peek[queueRecord](tx, queueKind+key)
+	if err != nil {
+		return nil, err
+	}
+	for chunk := range slices.Chunk(q.Value.Tickets, 16) {
+		if err := tx.Want(leaseKeys(chunk)...); err != nil {
+			return nil, err
+		}
+		for _, name := range chunk {
+			t, err := peekLease(tx, name)
+			if err != nil {
+				return nil, err
+			}
+			if t.Key == mine.Key || !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held || usable(t.Value.Owner, owner) ||
+				mine.Value.ticket() && !younger(mine, t) {
+				continue
+			}
+			over, err := overtakes(tx, owner, t.Value)
+			if err != nil {
+				return nil, err
+			}
+			if !over {
+				ahead = append(ahead, t)
+			}
+		}
+		if len(ahead) > 0 { // whoever comes after these waits for them too
+			break
+		}
+	}
+	return ahead, nil
+}
+
+// TouchingRequest asks whose path locks somebody would touch.
+type TouchingRequest struct {
+	Owners []string // who is about to touch them, under all its names: what it may use is not in its way
+	Places []Glob
+}
+
+// Touching returns the locks of others in force that cover any of the places. What
+// a server holds for the caller is its own.
+func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, error) {
+	var out []Info
+	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: pathKind}}}, func(tx *store.Tx) error {
+		out = nil
+		locks, err := touching(tx, r.Places, "")
+		if err != nil {
+			return err
+		}
+		if err := WantLook(tx, keysOf(locks)...); err != nil {
+			return err
+		}
+		for _, lk := range locks {
+			if slices.ContainsFunc(r.Owners, func(o string) bool { return has(lk.Value.Owner, o) }) {
+				continue
+			}
+			info, err := Look(tx, lk.Value.Key)
+			if err != nil {
+				return err
+			}
+			if info != nil && info.State == Held {
+				out = append(out, *info)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// lookAround is [Look] for a key that nobody holds as such: a lock in force
+// on a path that overlaps it, or on an older name of the task, else exact. Of the given owner's own only one that covers
+// all of it counts: half a path is not held.
+func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
+	locks, err := rivalsOf(tx, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := WantLook(tx, keysOf(locks)...); err != nil {
+		return nil, err
+	}
+	for _, lk := range locks {
+		info, err := Look(tx, lk.Value.Key)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case info == nil || info.State != Held:
+		case owner == "" || !has(info.Owner, owner):
+			exact = info
+		case !isPath(key) || covers(info.Key, key):
+			return info, nil
+		}
+	}
+	return exact, nil
+}
+
+// covers reports whether one path key covers all of another.
+func covers(outer, inner string) bool {
+	_, o := KindOf(outer)
+	_, i := KindOf(inner)
+	a, errA := ParseGlob(o)
+	b, errB := ParseGlob(i)
+	return errA == nil && errB == nil && a.covers(b)
+}
+
+func keysOf(locks []store.Entry[lockRecord]) (keys []string) {
+	for _, lk := range locks {
+		keys = append(keys, lk.Value.Key)
+	}
+	return keys
+}

@@ -1,0 +1,281 @@
+package lease
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// The kinds of records of this package.
+const (
+	lockKind    = "lock/" // except those on paths: see path.go
+	leaseKind   = "lease/"
+	queueKind   = "queue/"
+	eventKind   = "event/"
+	requestKind = "request/"
+)
+
+// lockRecord is written once for a grant and deleted at its end: its revision
+// is the fencing token.
+type lockRecord struct {
+	Key   string    `json:"key"`
+	Lease string    `json:"lease"` // "<owner>/<id>"
+	Owner string    `json:"owner"`
+	Since time.Time `json:"since"`
+}
+
+// leaseRecord is rewritten by every heartbeat: its age is the time since the
+// last heartbeat.
+type leaseRecord struct {
+	Owner        string    `json:"owner"`
+	Keys         []string  `json:"keys,omitempty"`
+	WaitsFor     []string  `json:"waitsFor,omitempty"` // a ticket, not a holder
+	TTL          float64   `json:"ttlSeconds"`
+	MaxHold      float64   `json:"maxHoldSeconds,omitempty"`
+	Since        time.Time `json:"since"`
+	RenewedAt    time.Time `json:"renewedAt"` // for display; expiry goes by the record's age
+	Host         string    `json:"host,omitempty"`
+	host.Process           // whose death ends the lease; pid 0: none
+	Group        int       `json:"processGroup,omitempty"` // and this whole group's, if set
+	Worktree     string    `json:"worktree,omitempty"`
+	Session      string    `json:"session,omitempty"`
+	Label        string    `json:"label,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
+	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see cycle.go
+	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
+	Left         bool      `json:"left,omitempty"`      // given back while in use: the process is that of a user
+
+	// See users.go and within.go.
+	Using  []string          `json:"using,omitempty"`  // keys of other leases that this one works under
+	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
+	Auto   []string          `json:"auto,omitempty"`   // keys that were taken, or are waited for, only as such
+	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
+	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
+	Direct []string          `json:"direct,omitempty"` // those of them that are using a key of it
+
+	kept bool // one of UsedBy is in force
+}
+
+// State of a lock or ticket.
+type State string
+
+// The states. Only Held keeps others out.
+const (
+	Held    State = "held"
+	Expired State = "expired" // silent for longer than its ttl
+	Dead    State = "dead"    // its process is provably gone
+
+	// Broken is why a grant replaced a lease that was in force.
+	Broken State = "broken"
+)
+
+// Check tells a damaged record from one that says something: what cannot be
+// understood must not count as free.
+func (l lockRecord) Check(key string) error {
+	if recordOf(l.Key) != key || l.Owner == "" || l.Owner != leaseOwner(l.Lease) {
+		return errors.New("no lock of an owner's lease on that key")
+	}
+	return nil
+}
+
+// Check is for leases what it is for locks.
+func (l leaseRecord) Check(key string) error {
+	switch {
+	case l.Owner == "" || l.Owner != leaseOwner(key[len(leaseKind):]):
+		return errors.New("no lease of that owner")
+	case l.For != "" && !descends(l.Owner, l.For):
+		return errors.New("held for a stranger")
+	case l.TTL < 0 || l.TTL > MaxTTL.Seconds() && !l.endless() || l.ttl() > Endless || l.MaxHold < 0 || l.MaxHold > maxMaxHold.Seconds():
+		return errors.New("time out of range")
+	case !l.holds() == (len(l.WaitsFor) == 0):
+		return errors.New("neither holder nor ticket")
+	}
+	return nil
+}
+
+func (l leaseRecord) ticket() bool { return len(l.WaitsFor) > 0 }
+
+// holds reports whether somebody works under the lease.
+func (l leaseRecord) holds() bool { return len(l.Keys)+len(l.Using) > 0 }
+
+// all is what the lease stands for: the keys it took and those it uses.
+func (l leaseRecord) all() []string { return slices.Concat(l.Keys, l.Using) }
+
+// actor is who works while the lease is held, and cannot while a ticket waits.
+func (l leaseRecord) actor() string { return cmp.Or(l.For, l.Owner) }
+
+func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
+
+// window is the ttl as far as max hold allows it at that age of the grant.
+func (l leaseRecord) window(held time.Duration) time.Duration {
+	if l.MaxHold > 0 {
+		return min(l.ttl(), max(0, seconds(l.MaxHold)-held))
+	}
+	return l.ttl()
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// stateOf decides whether a lease still keeps others out. A lease record that
+// is gone is expired: it stayed behind in a move, see Carry.
+func stateOf(e store.Entry[leaseRecord]) State {
+	switch {
+	case !e.Exists(), e.Age >= e.Value.ttl():
+		return Expired
+	case e.Value.gone():
+		return Dead
+	}
+	return Held
+}
+
+// gone reports proof that the process behind the lease has ended, and with it
+// the whole group that works under the lease. Doubt is not proof.
+func (l leaseRecord) gone() bool {
+	if l.PID == 0 || l.kept || l.Process.Life() != host.Dead {
+		return false
+	}
+	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
+}
+
+// life is what is known of the process behind the lease, or of the group that
+// works under it.
+func (l leaseRecord) life() host.Life {
+	if l.PID == 0 {
+		return host.Unknown
+	}
+	life := l.Process.Life()
+	if life == host.Dead && l.Group != 0 {
+		return host.GroupLife(l.Group, l.Process)
+	}
+	return life
+}
+
+// endsWith reports whether the lease lives with that process.
+func (l leaseRecord) endsWith(p host.Process) bool { return l.PID == p.PID && l.Start == p.Start }
+
+// keptBy looks at the leases that use one whose process is dead: while a
+// command may still work under one of them, that is no proof for this one.
+func keptBy(ls store.Entry[leaseRecord], get func(name string) (store.Entry[leaseRecord], error)) (store.Entry[leaseRecord], error) {
+	if len(ls.Value.UsedBy) == 0 || stateOf(ls) != Dead {
+		return ls, nil
+	}
+	for _, name := range ls.Value.UsedBy {
+		user, err := get(name)
+		if err == nil {
+			user, err = keptBy(user, get)
+		}
+		if err != nil {
+			return ls, err
+		}
+		ls.Value.kept = ls.Value.kept || stateOf(user) == Held
+	}
+	return ls, nil
+}
+
+// watchable reports whether this process could ever prove the death of that
+// one, so that looking once a second makes sense.
+func (l leaseRecord) watchable() bool {
+	return l.PID != 0 && l.Process.Life() != host.Unknown
+}
+
+// usable reports whether caller may use what owner holds: it is the owner, or
+// one of its children.
+func usable(owner, caller string) bool {
+	if fault.Bug("reentrant_by_user") {
+		return root(owner) == root(caller)
+	}
+	return descends(caller, owner)
+}
+
+// has reports whether what holder has locked is the caller's: it may use it, also
+// where a server holds it for the caller.
+func has(holder, caller string) bool { return usable(holder, caller) || Serves(holder, caller) }
+
+func root(owner string) string {
+	for i := range len(owner) {
+		if owner[i] == '/' {
+			return owner[:i]
+		}
+	}
+	return owner
+}
+
+// queueRecord lists who waits for a key, first come first. A ticket that is
+// found lapsed gets a date, and is dropped when that is long ago.
+type queueRecord struct {
+	Tickets []string             `json:"tickets"` // lease names
+	Lapsed  map[string]time.Time `json:"lapsed,omitempty"`
+	Batches []string             `json:"batches,omitempty"` // tickets that wait for other keys besides
+}
+
+// full reports whether the queue can take nobody more: the record is bounded
+// in waiters and in bytes.
+func (q queueRecord) full() bool {
+	size := 0
+	for _, t := range q.Tickets {
+		size += len(t) + 4
+	}
+	for _, t := range q.Batches {
+		size += len(t) + 4
+	}
+	for t := range q.Lapsed {
+		size += len(t) + 40
+	}
+	return len(q.Tickets) >= maxQueue || size > driver.MaxValue-4*MaxOwner
+}
+
+func (q *queueRecord) remove(lease string) {
+	q.Tickets = slices.DeleteFunc(q.Tickets, func(t string) bool { return t == lease })
+	q.Batches = slices.DeleteFunc(q.Batches, func(t string) bool { return t == lease })
+	delete(q.Lapsed, lease)
+}
+
+// put writes the queue, or deletes it when nobody is left.
+func (q queueRecord) put(tx *store.Tx, key string) error {
+	if len(q.Tickets) == 0 {
+		tx.Delete(queueKind + key)
+		return nil
+	}
+	return tx.Put(queueKind+key, q)
+}
+
+func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
+	return store.Get[lockRecord](tx, recordOf(key))
+}
+
+func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
+	ls, err := store.Get[leaseRecord](tx, leaseKind+name)
+	if err != nil {
+		return ls, err
+	}
+	return peekUsers(tx, ls)
+}
+
+func getQueue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
+	return store.Get[queueRecord](tx, queueKind+key)
+}
+
+// putLease writes a lease as a sign of life. held is how long it has been
+// held already; max hold shortens the ttl towards its end.
+func putLease(tx *store.Tx, name string, l leaseRecord, held time.Duration) error {
+	ttl := l.window(held)
+	l.TTL = ttl.Seconds()
+	l.RenewedAt = tx.Now().UTC()
+	return tx.PutTTL(leaseKind+name, l, l.stays())
+}
+
+// stays is how long a driver must keep the record; 0: until it is deleted.
+func (l leaseRecord) stays() time.Duration {
+	if l.endless() {
+		return 0
+	}
+	return l.ttl()
+}

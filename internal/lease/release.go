@@ -1,0 +1,330 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ReleaseRequest gives back keys, one lease, or everything of an owner:
+// exactly one of Keys, Lease and All. Lease beside Keys is a condition: only if
+// that lease holds them.
+type ReleaseRequest struct {
+	Owner  string
+	Keys   []string
+	Lease  string // full name, or the id of a lease of Owner
+	All    bool   // of Owner and its children: the end of a session
+	Of     string // with All: only what was taken in this session of a harness
+	Token  int64  // with one key: only if the lock is at this token
+	Latest int64  // with keys: only if none was granted later than this token
+	Reason string
+	DryRun bool
+
+	process *host.Process // with Lease: only if it ends with this process
+	found   *bool         // with Lease: set if it was there
+	leave   bool          // with Lease: what is in use is left to those who use it
+	likely  []string      // keys of Lease, if the caller knows them: they are read with it
+}
+
+// ReleaseResult tells what was released and what was free already.
+type ReleaseResult struct {
+	Released []Released `json:"released"`
+	Free     []string   `json:"free,omitempty"`
+	Never    []string   `json:"never,omitempty"` // those of them that the caller never held, as far as history goes back
+	Left     []string   `json:"left,omitempty"`  // given back, but somebody works under them: free when that ends
+}
+
+func (out *ReleaseResult) add(more ReleaseResult) {
+	out.Released, out.Free, out.Left = append(out.Released, more.Released...), append(out.Free, more.Free...), append(out.Left, more.Left...)
+	out.Never = append(out.Never, more.Never...)
+}
+
+// Released is one key that was given back.
+type Released struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+	Token int64  `json:"token"`
+}
+
+// Release gives back what the owner, or one of its children, holds: all that
+// was asked for, or nothing. A key that is free already is no error. A key
+// held by someone else is an [*OwnerError]. An old token is [ErrLost], also
+// where the later grant is over and the key is free.
+// More keys than a lease can have go in several commits, sections last.
+func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
+	if err := r.check(); err != nil {
+		return ReleaseResult{}, err
+	}
+	if r.All {
+		return r.all(ctx, st)
+	}
+	var all ReleaseResult
+	err := someKeys(r.Keys, func(keys []string) error {
+		var out ReleaseResult
+		r := r
+		r.Keys = keys
+		_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+			out = ReleaseResult{}
+			if len(r.Keys) == 0 {
+				return r.lease(tx, r.Lease, &out)
+			}
+			keys, err := meant(tx, r.Keys)
+			if err != nil {
+				return err
+			}
+			return r.keys(tx, keys, &out)
+		})
+		all.add(out)
+		return err
+	})
+	if err != nil {
+		return ReleaseResult{}, err
+	}
+	return all, nil
+}
+
+func (r *ReleaseRequest) check() (err error) {
+	if err := errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason)); err != nil {
+		return err
+	}
+	if r.Lease != "" {
+		r.Lease = fullName(r.Owner, r.Lease)
+	}
+	if !r.All && (r.Lease == "" || len(r.Keys) > 0) {
+		if r.Keys, err = namedKeys(r.Keys); err != nil {
+			return err
+		}
+	}
+	if r.Token != 0 && len(r.Keys) != 1 {
+		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
+	}
+	return nil
+}
+
+// fullName completes a lease id with its owner.
+func fullName(owner, lease string) string {
+	if strings.Contains(lease, "/") {
+		return lease
+	}
+	return owner + "/" + lease
+}
+
+func (r *ReleaseRequest) need() driver.Query {
+	if len(r.Keys) == 0 {
+		return driver.Query{Keys: append([]string{leaseKind + r.Lease}, lockKeys(r.likely)...)}
+	}
+	keys := needMeant(r.Keys)
+	if r.Lease != "" {
+		keys = append(keys, leaseKind+r.Lease)
+	}
+	return driver.Query{Keys: keys}
+}
+
+func (r *ReleaseRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+	if err := tx.Want(lockKeys(keys)...); err != nil {
+		return err
+	}
+	byLease := map[string][]string{}
+	var order []string
+	for _, key := range keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return err
+		}
+		if !lk.Exists() {
+			if err := fencedPast(tx, key, r.Token, r.Latest, r.Lease); err != nil {
+				return err
+			}
+			out.Free = append(out.Free, key)
+			if err := r.noteNever(tx, key, out); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.may(lk); err != nil {
+			return err
+		}
+		name := lk.Value.Lease
+		if byLease[name] == nil {
+			order = append(order, name)
+		}
+		byLease[name] = append(byLease[name], key)
+		out.Released = append(out.Released, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
+	}
+	if err := wantLeases(tx, order); err != nil {
+		return err
+	}
+	order, err := innerFirst(tx, order)
+	if err != nil {
+		return err
+	}
+	for _, name := range order {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		if err := inUse(tx, ls, byLease[name]); err != nil {
+			return err
+		}
+		if err := endKeys(tx, ls, byLease[name], r.how()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// may says whether the caller may release that lock.
+func (r *ReleaseRequest) may(lk store.Entry[lockRecord]) error {
+	if fault.Bug("release_unchecked") {
+		return nil
+	}
+	if err := fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease); err != nil {
+		return err
+	}
+	if !descends(lk.Value.Owner, r.Owner) {
+		return &OwnerError{Key: lk.Value.Key, Owner: lk.Value.Owner, Caller: r.Owner}
+	}
+	return nil
+}
+
+func (r *ReleaseRequest) how() ending {
+	return ending{event: "released", by: r.Owner, reason: r.Reason}
+}
+
+// lease releases one lease, holder or ticket.
+func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) error {
+	if owner := leaseOwner(name); !descends(owner, r.Owner) {
+		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
+	}
+	ls, err := getLease(tx, name)
+	if err != nil || !ls.Exists() {
+		return err
+	}
+	if ls.Value.ticket() {
+		return dropTicket(tx, name, "")
+	}
+	if r.process != nil && !ls.Value.endsWith(*r.process) && !fault.Bug("keeper_releases") {
+		return nil
+	}
+	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
+		return err
+	}
+	if r.found != nil {
+		*r.found = true
+	}
+	if !r.All && !r.leave { // an outer key stays for those who use it
+		if err := inUse(tx, ls, without(ls.Value.Keys, ls.Value.Auto)); err != nil {
+			return err
+		}
+	}
+	var mine []Released
+	for _, key := range ls.Value.Keys {
+		lk, err := lockOf(tx, ls, key)
+		if err != nil {
+			return err
+		}
+		if lk.Exists() && lk.Value.Lease == name {
+			mine = append(mine, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
+		}
+	}
+	left, err := giveBack(tx, ls, r.how())
+	if err != nil {
+		return err
+	}
+	for _, m := range mine {
+		if slices.Contains(left, m.Key) {
+			out.Left = append(out.Left, m.Key)
+		} else {
+			out.Released = append(out.Released, m)
+		}
+	}
+	return nil
+}
+
+// all releases everything of an owner, some leases at a time: what one commit
+// can hold is bounded, what a session holds is not.
+func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
+	var all ReleaseResult
+	for done := []string(nil); ; {
+		var out ReleaseResult
+		var more bool
+		var names []string
+		prefix := leaseKind + r.Owner + "/"
+		_, err := update(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
+			out = ReleaseResult{}
+			recs, err := tx.Scan(prefix, 0)
+			if err != nil {
+				return err
+			}
+			if recs, err = r.ending(tx, recs); err != nil {
+				return err
+			}
+			recs = slices.DeleteFunc(slices.Clone(recs), func(rec driver.Record) bool { return slices.Contains(done, rec.Key) })
+			if names, err = r.some(tx, recs); err != nil {
+				return err
+			}
+			more = len(names) < len(recs)
+			if names, err = innerFirst(tx, names); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := r.lease(tx, name, &out); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return ReleaseResult{}, err
+		}
+		done = append(done, leaseKeys(names)...) // some stay for those who use them
+		all.add(out)
+		if !more {
+			return all, nil
+		}
+	}
+}
+
+// ending leaves out what was taken in other sessions, and attached holders that
+// work under a lock which is given back here: that lock is free when they end.
+func (r *ReleaseRequest) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
+	var out []driver.Record
+	for _, rec := range recs {
+		ls, err := store.Decode[leaseRecord](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		l := ls.Value
+		given := slices.ContainsFunc(l.Uses, func(used string) bool { return descends(leaseOwner(used), r.Owner) })
+		working := len(l.Using) > 0 && given && stateOf(ls) == Held
+		if (r.Of == "" || l.Session == r.Of) && !working {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+// some returns the names of the first leases that fit into one commit, at
+// least one, and makes sure that what they hold is read. A dry run takes all.
+func (r *ReleaseRequest) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
+	var names, keys []string
+	room := tx.Room()
+	for _, rec := range recs {
+		l, err := store.Decode[leaseRecord](tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if room -= cost(l.Value); room < 0 && len(names) > 0 {
+			break
+		}
+		names, keys = append(names, rec.Key[len(leaseKind):]), append(keys, prefixed(queueKind, l.Value.WaitsFor)...)
+	}
+	return names, cmp.Or(tx.Want(keys...), wantLeases(tx, names))
+}

@@ -1,0 +1,265 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+const (
+	simKeys    = 3
+	simClients = 5
+	simSteps   = 600             // of the net, while there are faults
+	simLimit   = 2 * time.Hour   // by when all must be over, in simulated time
+	simBudget  = 8 * time.Second // of the short form, in real time
+	simLong    = 12 * time.Minute
+)
+
+// TestSimulate runs clients on clocks of their own against a store behind a
+// bad network, one world for each seed, and lets a judge watch. It runs as many
+// seeds as fit into its time, a few seconds in the short form; TASKLOCK_SEEDS=n
+// runs n, from TASKLOCK_SEED on. The long form begins with another seed each time.
+func TestSimulate(t *testing.T) {
+	first, count := long.Seeds(t)
+	budget := simBudget
+	if long.Asked() {
+		budget = long.Time(simLong)
+	}
+	start, seed := time.Now(), first
+	var commits, grants int
+	for told := start; count > 0 && seed < first+count || count == 0 && time.Since(start) < budget; seed++ {
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			t.Logf("%d seeds in %v", seed-first, told.Sub(start).Round(time.Second))
+		}
+		j := simulate(t, seed)
+		commits, grants = commits+j.commits, grants+j.grants
+		if j.guilty() {
+			t.Fatalf("seed %d (TASKLOCK_SEED=%d TASKLOCK_SEEDS=1):\n%s\nlast commits:\n%s", seed, seed,
+				strings.Join(j.faults[:min(5, len(j.faults))], "\n"), strings.Join(j.trace[max(0, len(j.trace)-30):], "\n"))
+		}
+	}
+	t.Logf("%d seeds, %d commits, %d grants", seed-first, commits, grants)
+	if grants == 0 {
+		t.Error("nothing happened")
+	}
+}
+
+// The same seed gives the same world: what failed once can be looked at again.
+func TestSimulationIsDeterministic(t *testing.T) {
+	for seed := range uint64(5) {
+		one, two := simulate(t, seed), simulate(t, seed)
+		if one.print() != two.print() {
+			for i := range min(len(one.trace), len(two.trace)) {
+				if one.trace[i] != two.trace[i] {
+					t.Fatalf("seed %d, commit %d of %d:\n%s\n%s", seed, i, len(one.trace), one.trace[i], two.trace[i])
+				}
+			}
+			t.Fatalf("seed %d: %d and %d commits", seed, len(one.trace), len(two.trace))
+		}
+	}
+}
+
+func simulate(t *testing.T, seed uint64) *judge {
+	j := newJudge()
+	synctest.Test(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed)
+		net := &simnet{rand: rand.New(rand.NewPCG(seed, 0)), mem: memstore.New(), judge: j}
+		ctx, cancel := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		quiet, done := make(chan struct{}), make(chan struct{})
+		for i := range simClients {
+			c := &simclient{
+				id: i, owner: fmt.Sprintf("team/w%d", i), net: net,
+				rand: rand.New(rand.NewPCG(seed, uint64(i+1))), born: time.Now(),
+			}
+			c.rate = 0.95 + 0.1*c.rand.Float64()
+			workers.Go(func() { c.work(ctx, quiet) })
+			time.Sleep(time.Nanosecond * time.Duration(1+i))
+		}
+		go func() { workers.Wait(); close(done) }()
+		for range simSteps {
+			if net.step(); j.guilty() {
+				break
+			}
+		}
+		net.calm = true
+		close(quiet)
+		for start := time.Now(); ; net.step() {
+			if time.Since(start) > simLimit {
+				j.fault("someone still waits after %s", simLimit)
+			}
+			if j.guilty() {
+				j.adjourn()
+				cancel()
+			}
+			select {
+			case <-done:
+				cancel()
+				return
+			default:
+			}
+		}
+	})
+	return j
+}
+
+// work does this and that until it is quiet, and then must get every key once.
+func (c *simclient) work(ctx context.Context, quiet chan struct{}) {
+	c.connect()
+	for over := false; !over; {
+		c.act(ctx)
+		c.sleep(3 * time.Second)
+		if c.chance(0.1) {
+			c.wire.crash()
+			c.sleep(2 * simTTL)
+			c.connect()
+		}
+		select {
+		case <-quiet:
+			over = true
+		default:
+		}
+	}
+	if c.wire.crashed() {
+		c.connect()
+	}
+	for k := range simKeys {
+		key := []string{fmt.Sprintf("k%d", k)}
+		st := store.New(c.wire)
+		if _, err := lease.Acquire(ctx, st, lease.AcquireRequest{Owner: c.owner, Keys: key, TTL: simTTL, Wait: time.Hour}); err != nil {
+			c.judge().fault("client %d was not served in the end: %v", c.id, err)
+		}
+		if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: c.owner, Keys: key}); err != nil {
+			c.judge().fault("client %d could not give back in the end: %v", c.id, err)
+		}
+	}
+}
+
+func (c *simclient) connect()      { c.wire = &wire{net: c.net, client: c} }
+func (c *simclient) judge() *judge { return c.net.judge }
+
+func (c *simclient) act(ctx context.Context) {
+	st := store.New(c.wire)
+	switch n := c.n(100); {
+	case n < 50:
+		c.hold(ctx, st)
+	case n < 80:
+		c.plain(ctx, st)
+	case n < 85:
+		_, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: c.owner})
+		c.expect(err)
+	case n < 95:
+		c.breakOne(ctx)
+	default:
+		c.jump()
+	}
+}
+
+// expect allows the answers that the rules give and the failures of the net.
+func (c *simclient) expect(err error) {
+	var held *lease.HeldError
+	var cycle *lease.CycleError
+	var owner *lease.OwnerError
+	switch {
+	case err == nil, errors.Is(err, lease.ErrLost), errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.As(err, &held), errors.As(err, &cycle), errors.As(err, &owner):
+	default:
+		c.judge().fault("client %d: unexpected %v", c.id, err)
+	}
+}
+
+// hold works under a lease that is kept, looks at it before every step, and
+// writes behind its fence. Sometimes it wants more while it holds.
+func (c *simclient) hold(ctx context.Context, st *store.Store) {
+	l, err := lease.Hold(ctx, st, c.request())
+	c.expect(err)
+	if err != nil {
+		return
+	}
+	c.judge().working(l, true)
+	for range c.n(5) {
+		c.sleep([]time.Duration{time.Second, simTTL, 3 * simTTL}[c.n(3)])
+		k := l.Grant().Keys[c.n(len(l.Grant().Keys))]
+		c.expect(c.write(ctx, st, k.Key, k.Token))
+		if c.chance(0.2) {
+			r := c.request()
+			r.Owner = l.Owner()
+			inner, err := lease.Hold(ctx, st, r)
+			c.expect(err)
+			if err == nil {
+				c.judge().working(inner, true)
+				c.sleep(simTTL)
+				c.judge().working(inner, false)
+				c.expect(inner.Release(ctx))
+			}
+		}
+	}
+	c.judge().working(l, false)
+	c.expect(l.Release(ctx))
+}
+
+func (c *simclient) write(ctx context.Context, st *store.Store, key string, token int64) error {
+	_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
+		if err := lease.Fence(tx, key, token); err != nil {
+			return err
+		}
+		return tx.Put("register/"+key, map[string]int64{"token": token})
+	})
+	return err
+}
+
+// plain takes a lock as a script does: it comes back now and then, perhaps too
+// late, and repeats a request whose outcome it does not know.
+func (c *simclient) plain(ctx context.Context, st *store.Store) {
+	r := c.request()
+	r.ID = lease.NewID()
+	g, err := lease.Acquire(ctx, st, r)
+	for range 3 {
+		if !errors.Is(err, store.ErrUnknown) {
+			break
+		}
+		g, err = lease.Acquire(ctx, st, r)
+	}
+	c.expect(err)
+	if err != nil {
+		return
+	}
+	for range c.n(4) {
+		c.sleep([]time.Duration{time.Second, simTTL, 2 * simTTL}[c.n(3)])
+		k := g.Keys[c.n(len(g.Keys))]
+		_, err := lease.Renew(ctx, st, lease.RenewRequest{Owner: c.owner, Keys: []string{k.Key}, Token: k.Token})
+		c.expect(err)
+		c.expect(c.write(ctx, st, k.Key, k.Token))
+	}
+	for _, k := range g.Keys {
+		rel := lease.ReleaseRequest{Owner: c.owner, Keys: []string{k.Key}}
+		if c.chance(0.5) {
+			rel.Token = k.Token
+		}
+		_, err := lease.Release(ctx, st, rel)
+		c.expect(err)
+	}
+}
+
+// breakOne is someone with more rights.
+func (c *simclient) breakOne(ctx context.Context) {
+	root := &simclient{id: 100 + c.id, owner: "root", root: true, net: c.net, rand: rand.New(rand.NewPCG(uint64(c.n(1<<30)), 0))}
+	root.connect()
+	_, err := lease.Break(ctx, store.New(root.wire), lease.BreakRequest{By: "root", Keys: []string{fmt.Sprintf("k%d", c.n(simKeys))}})
+	c.expect(err)
+}

@@ -1,0 +1,177 @@
+package lease_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// counting is a store that counts what it is asked.
+type counting struct {
+	driver.Store
+	reads, commits, waits atomic.Int64
+}
+
+func (c *counting) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	c.reads.Add(1)
+	return c.Store.Read(ctx, q)
+}
+
+func (c *counting) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	c.commits.Add(1)
+	return c.Store.Commit(ctx, b)
+}
+
+func (c *counting) Wait(ctx context.Context, guards []driver.Guard) error {
+	c.waits.Add(1)
+	return c.Store.Wait(ctx, guards)
+}
+
+func (c *counting) reset() { c.reads.Store(0); c.commits.Store(0) }
+
+// through is the same world, its store reached through d.
+func (w *world) through(d driver.Store) *world {
+	other := *w
+	other.st = store.New(d)
+	return &other
+}
+
+// One release is the business of two: who is served, and who stands next.
+func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
+	bubble(t, func(w *world) {
+		counted := &counting{Store: w.mem}
+		all := w.through(counted)
+		holder := "first"
+		w.acquire(holder, "a")
+		var calls []*call
+		for i := range crowd {
+			c := &call{done: make(chan struct{})}
+			ctx, cancel := context.WithCancelCause(w.ctx)
+			c.cancel = cancel
+			calls = append(calls, c)
+			go func() {
+				defer close(c.done)
+				c.grant, c.err = lease.Acquire(ctx, all.st, lease.AcquireRequest{
+					Owner: fmt.Sprintf("w%04d", i), Keys: []string{"a"}, Wait: 24 * time.Hour,
+				})
+			}()
+			synctest.Wait()
+		}
+		// They joined within ten seconds: no heartbeat is due yet.
+		for i, c := range calls[:5] {
+			counted.reset()
+			w.release(holder, "a")
+			w.settle()
+			if !c.ended() {
+				t.Fatal("not served")
+			}
+			w.must(c.err)
+			holder = c.grant.Owner
+			if r, n := counted.reads.Load(), counted.commits.Load(); r > 10 || n > 2 {
+				t.Errorf("release %d: %d reads and %d commits", i, r, n)
+			}
+		}
+		w.stop(calls[5:]...)
+	})
+}
+
+// queue writes n tickets as they are stored, for the keys of each.
+func (w *world) queue(n int, owner string, keys func(i int) []string) {
+	w.Helper()
+	var b driver.Batch
+	put := func(key string, v any) {
+		value, err := json.Marshal(v)
+		w.must(err)
+		b.Writes = append(b.Writes, driver.Write{Key: key, Value: value})
+	}
+	queues := map[string][]string{}
+	for i := range n {
+		name := fmt.Sprintf("%s-%d/ticket", owner, i)
+		put("lease/"+name, map[string]any{
+			"owner": strings.TrimSuffix(name, "/ticket"), "waitsFor": keys(i), "ttlSeconds": 30, "since": time.Now(),
+		})
+		for _, k := range keys(i) {
+			queues[k] = append(queues[k], name)
+		}
+	}
+	for k, tickets := range queues {
+		q := map[string]any{"tickets": tickets}
+		if len(keys(0)) > 1 {
+			q["batches"] = tickets
+		}
+		put("queue/"+k, q)
+	}
+	_, err := w.mem.Commit(w.ctx, b)
+	w.must(err)
+}
+
+func TestQueueFull(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner    string
+		min, max int
+	}{
+		"by number": {"w", 1000, 1000},
+		"by size":   {strings.Repeat("long-owner-name", 6), 480, 600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near(t, func(w *world) {
+				w.acquire("first", "a")
+				n := c.min - 5
+				w.queue(n, c.owner, func(int) []string { return []string{"a"} })
+				for ; ; n++ { // each leaves its ticket
+					_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: fmt.Sprintf("%s-%d", c.owner, n), Keys: []string{"a"}, Wait: time.Nanosecond})
+					if _, held := err.(*lease.HeldError); !held {
+						w.want(err, lease.ErrQueueFull)
+						break
+					}
+				}
+				if n < c.min || n > c.max {
+					t.Errorf("full after %d", n)
+				}
+				// Who is there is told; who has gone makes room.
+				time.Sleep(31 * time.Second)
+				last := w.wait("last", "a")
+				equal(w, "waiters", w.waiters("a"), []string{"last"})
+				w.stop(last)
+				w.release("first", "a")
+			})
+		})
+	}
+}
+
+func TestAThousandWhoDidNotComeBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner string
+		n     int
+	}{
+		"many": {"w", 999},
+		"long": {strings.Repeat("long-owner-name", 6), 480},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.acquire("first", "a")
+				w.queue(c.n, c.owner, func(int) []string { return []string{"a"} })
+				w.release("first", "a")
+				w.refused("late", "a")
+				// There is room again when the others did not come back.
+				time.Sleep(31 * time.Second)
+				w.acquire("late", "a")
+				w.release("late", "a")
+				time.Sleep(5 * time.Minute)
+				w.acquire("late", "a")
+				if left := append(w.kinds("queue/"), w.kinds("lease/"+c.owner)...); len(left) > 0 {
+					t.Errorf("%d records of waiters left", len(left))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,250 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Records that only look back are bounded by those who write them. One commit
+// in about a hundred is followed by another one that deletes what is old. It is
+// no part of what it follows: it delays no grant that is contended, and when it
+// fails another one comes.
+//
+// The age of an event is how many events came after it. Revisions do not tell
+// that: other users of an etcd count too, and a store that is restored or
+// raised jumps ahead ([driver.Lift]). So the same commit notes a mark, the
+// revision that it follows and how many events that stands for.
+
+const (
+	keepEvents = 10_000         // events that history keeps
+	keepTokens = 24 * time.Hour // receipts of requests
+	tidyEvery  = 100            // events, or receipts, for one commit that deletes old ones
+	tidyStep   = 3 * tidyEvery  // events that it looks at
+	tidyMost   = 2000           // events that it deletes where there are many
+	tidyTime   = 5 * time.Second
+	marksKey   = "history/marks"
+)
+
+// marks say how old events are: record history/marks.
+type marks struct {
+	Marks []mark `json:"marks"`           // oldest first
+	Below int64  `json:"below,omitempty"` // events up to this revision are too old
+	Over  int    `json:"over,omitempty"`  // about how many of them are still there
+	Step  int    `json:"step,omitempty"`  // how many events to look at next time
+	Whole bool   `json:"whole,omitempty"` // what nobody counted, before the first mark, was looked for everywhere
+}
+
+// A mark stands for a number of events, the last of them at Rev.
+type mark struct {
+	Rev    int64 `json:"rev"`
+	Events int   `json:"events"`
+}
+
+// tidy follows a commit that wrote events or receipts. Its caller waits for it,
+// so it takes a few seconds at most.
+func tidy(ctx context.Context, done store.Applied) {
+	events, requests := done.Written[eventKind], done.Written[requestKind]
+	if !drawn(done.Rev, max(events, requests)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyTime)
+	defer cancel()
+	if drawn(done.Rev, events) {
+		_ = tidyEvents(ctx, done.Store, mark{Rev: done.Rev, Events: max(events, tidyEvery)})
+	}
+	if drawn(done.Rev, requests) {
+		_, _ = dropRequests(ctx, done.Store, 10)
+	}
+}
+
+// drawn chooses the commits that are followed by another one: n of tidyEvery
+// that wrote n records. A revision belongs to one commit, so this is decided
+// once for each, however often its function ran. Of each hundred revisions
+// another one is chosen, because the revisions of a writer may have a pattern.
+func drawn(rev int64, n int) bool {
+	mixed := uint64(rev/tidyEvery+1) * 0x9E3779B97F4A7C15
+	mixed = (mixed ^ mixed>>32) * 0x9E3779B97F4A7C15 >> 32
+	return (uint64(rev)+mixed)%tidyEvery < uint64(n)
+}
+
+// tidyEvents adds a mark and deletes events that are too old, some at a time.
+func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
+	need := driver.Query{Keys: []string{marksKey}, Ranges: []driver.Range{{Prefix: eventKind, Limit: tidyStep}}}
+	_, err := st.Update(ctx, need, func(tx *store.Tx) error {
+		rec, err := store.Get[marks](tx, marksKey)
+		if errors.Is(err, driver.ErrDamaged) { // begin again: that deletes nothing too early
+			rec.Value, err = marks{}, nil
+		}
+		if err != nil {
+			return err
+		}
+		rec.Value.add(m)
+		if err := rec.Value.drop(tx); err != nil {
+			return err
+		}
+		tx.Note("history: old events")
+		return tx.Put(marksKey, rec.Value)
+	})
+	return err
+}
+
+// add notes a mark, and moves Below on to the newest revision after which
+// enough events came.
+func (ms *marks) add(m mark) {
+	if !slices.ContainsFunc(ms.Marks, func(o mark) bool { return o.Rev == m.Rev }) {
+		ms.Marks = append(ms.Marks, m)
+	}
+	slices.SortFunc(ms.Marks, func(a, b mark) int { return int(min(max(a.Rev-b.Rev, -1), 1)) })
+	since := 0
+	for i, m := range slices.Backward(ms.Marks) {
+		if since >= keepEvents {
+			for _, old := range ms.Marks[:i+1] {
+				ms.Over += old.Events
+			}
+			ms.Below, ms.Marks = m.Rev, slices.Clone(ms.Marks[i+1:])
+			return
+		}
+		since += m.Events
+	}
+}
+
+// drop deletes the oldest events up to Below. They are the first by their time,
+// unless clocks of writers differ: where fewer were found than there should be,
+// all events are looked through, which is dear and happens seldom.
+func (ms *marks) drop(tx *store.Tx) error {
+	if ms.Below == 0 {
+		return nil
+	}
+	limit := max(tidyStep, min(ms.Step, tidyMost))
+	recs, err := tx.Scan(eventKind, limit)
+	if err != nil {
+		return err
+	}
+	old := ms.old(recs)
+	ms.Step, ms.Over = 0, max(0, ms.Over-len(old))
+	switch {
+	case len(old) == limit: // there may be many more
+		ms.Step = 2 * limit
+	case ms.Over > tidyMost || !ms.Whole:
+		if recs, err = tx.Scan(eventKind, 0); err != nil {
+			return err
+		}
+		old = ms.old(recs)
+		ms.Over = max(0, len(old)-tidyMost)
+		ms.Whole = ms.Over == 0
+	}
+	for _, key := range old[:min(len(old), tidyMost)] {
+		tx.Delete(key)
+	}
+	return nil
+}
+
+// old returns the events up to Below.
+func (ms *marks) old(recs []driver.Record) (keys []string) {
+	for _, r := range recs {
+		if r.Rev <= ms.Below {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys
+}
+
+// pruneAll deletes what is over the bounds, and tells how much that is. Events
+// are written once under a key that is used once, so they are deleted as they
+// were found.
+func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error) {
+	var old []string
+	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind}}}, func(tx *store.Tx) error {
+		recs, err := tx.Scan(eventKind, 0)
+		if err != nil {
+			return err
+		}
+		recs, old = slices.Clone(recs), nil
+		inOrder(recs)
+		for _, rec := range recs[:max(0, len(recs)-keepEvents)] {
+			old = append(old, rec.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if dry {
+		more, err := oldRequests(ctx, st)
+		return len(old) + len(more), err
+	}
+	for chunk := range slices.Chunk(old, tidyMost) {
+		_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
+			for _, key := range chunk {
+				tx.Delete(key)
+			}
+			tx.Note("history: old events")
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+		n += len(chunk)
+	}
+	more, err := dropRequests(ctx, st, 0)
+	return n + more, err
+}
+
+// putReceipt notes what became of a request. name is its owner and its id.
+func putReceipt(tx *store.Tx, name string, r receipt) error {
+	tx.After(tidy)
+	return tx.PutTTL(requestKind+name, r, keepTokens)
+}
+
+// oldRequests are the receipts whose time is over. Some stores drop them by
+// themselves.
+func oldRequests(ctx context.Context, st *store.Store) (old []string, err error) {
+	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: requestKind}}}, func(tx *store.Tx) error {
+		recs, err := tx.Scan(requestKind, 0)
+		old = nil
+		for _, rec := range recs {
+			if tx.Now().Sub(rec.Time) > keepTokens {
+				old = append(old, rec.Key)
+			}
+		}
+		return err
+	})
+	return old, err
+}
+
+// dropRequests deletes receipts whose time is over, with at most so many
+// commits; 0: all of them. Each is guarded: its name may be used again.
+func dropRequests(ctx context.Context, st *store.Store, commits int) (n int, err error) {
+	const atOnce = 80
+	old, err := oldRequests(ctx, st)
+	if err != nil {
+		return 0, err
+	}
+	if commits > 0 {
+		old = old[:min(len(old), commits*atOnce)]
+	}
+	for chunk := range slices.Chunk(old, atOnce) {
+		dropped := 0
+		_, err := st.Update(ctx, driver.Query{Keys: chunk}, func(tx *store.Tx) error {
+			dropped = 0
+			for _, key := range chunk {
+				rec, err := store.Get[struct{}](tx, key)
+				if err == nil && rec.Exists() && rec.Age > keepTokens {
+					tx.Delete(key)
+					dropped++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+		n += dropped
+	}
+	return n, nil
+}

@@ -1,8 +1,0 @@
-//go:build unix
-
-package lock_test
-
-import "syscall"
-
-// groupOfTest is a process group that certainly lives.
-func groupOfTest() int { return syscall.Getpgrp() }

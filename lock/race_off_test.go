@@ -1,8 +1,0 @@
-//go:build !race
-
-package lock_test
-
-const (
-	crowd = 1000 // waiters for one key
-	racy  = false
-)

@@ -1,9 +1,0 @@
-//go:build race
-
-package lock_test
-
-// The race detector makes everything ten times slower.
-const (
-	crowd = 200
-	racy  = true
-)
