@@ -93,8 +93,8 @@ type AcquireRequest struct {
 	busy      []string             // keys that it holds, and under which somebody else works, in this run
 	lapsed    map[string]time.Time // tickets found lapsed in this run, and since when
 	queued    bool                 // this call has joined the queues
-	now       func() moment        // the clocks of this machine
-	began     moment               // of the attempt that succeeded
+	now       func() host.Moment   // the clocks of this machine
+	began     host.Moment          // of the attempt that succeeded
 	second    *leaseRecord         // planted bug: written by a commit of its own
 	tidied    []TakenOver          // ended before the commit that grants, because they were many
 }

@@ -40,10 +40,10 @@ type Lease struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when the keeper has ended
 
-	now func() moment
+	now func() host.Moment
 
 	mu     sync.Mutex
-	trust  moment        // start of the last successful heartbeat
+	trust  host.Moment   // start of the last successful heartbeat
 	ttl    time.Duration // from then on; max hold shortens it in the end
 	failed error         // of the last heartbeat
 	loss   error         // kept apart from ctx, which may have ended before
@@ -261,28 +261,20 @@ func (l *Lease) heartbeat(ctx context.Context) error {
 	return nil
 }
 
-// A moment is one look at both clocks.
-type moment struct {
-	steady time.Time // its monotonic reading counts
-	wall   time.Time
-}
-
-func clocks() moment {
+// clocks reads the clocks of this process. The steady one is that of package
+// time, which tests can hold still.
+func clocks() host.Moment {
 	t := time.Now()
-	return moment{steady: t, wall: t.Round(0)}
+	return host.Moment{Awake: t.Sub(started), Wall: t.UnixNano()}
 }
 
-// since is the time between two moments by the clock that has moved more:
-// suspend stops one, a step moves the other, and both must err to safety.
-func (m moment) since(earlier moment) time.Duration {
-	return max(m.steady.Sub(earlier.steady), m.wall.Sub(earlier.wall))
-}
+var started = time.Now()
 
 // elapsed is the time since the start of the last successful heartbeat.
 func (l *Lease) elapsed() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.now().since(l.trust)
+	return l.now().Since(l.trust)
 }
 
 // Left is how long the lease may still be trusted if no further heartbeat
