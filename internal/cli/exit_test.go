@@ -106,15 +106,3 @@ func TestErrorsOfTheStoreAreCleaned(t *testing.T) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 }
-
-// TestEveryCommandHasHelp also shows that no command panics while it is made.
-func TestEveryCommandHasHelp(t *testing.T) {
-	for _, v := range commands() {
-		for _, name := range v.names {
-			code, stdout, stderr := mainWith(t, nil, name, "--help")
-			if code != 0 || !strings.Contains(stdout, "Usage:") || stderr != "" {
-				t.Errorf("%s --help: exit %d, %q, %q", name, code, stdout, stderr)
-			}
-		}
-	}
-}
