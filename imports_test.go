@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"internal/local", "store/driver/drivertest", "internal/proxy", "store"},
 	{"internal/pgtest", "internal/etcdtest"},
 	{"internal/lease"},
-	{"internal/locktest", "lock"},
+	{"internal/locktest", "lock", "internal/holder"},
 	{"task"},
 	{"runner", "internal/agent/rewrite", "internal/shellwrites"},
 	{"internal/agent", "schedule"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/holder"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
@@ -124,7 +125,7 @@ func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) err
 	if err != nil {
 		return err
 	}
-	if err = a.hold(in, held); errors.Is(err, lease.ErrLost) {
+	if err = a.hold(ctx, in, held); errors.Is(err, lease.ErrLost) {
 		a.says = "lost" // and nothing is asked of the store any more: the client must hear of it now
 		return err
 	}
@@ -148,30 +149,32 @@ func (a *App) attach(ctx context.Context, wait time.Duration, take takeFunc) err
 type takeFunc func(ctx context.Context, waiting func(lease.HeldError)) (*taken, error)
 
 // take acquires and says so. A client that is gone before that leaves the queue.
-func (a *App) take(ctx context.Context, in *input, wait time.Duration, take takeFunc) (*lease.Lease, error) {
-	ctx, leave := context.WithCancelCause(ctx)
-	var once sync.Once
-	w := a.waiting(wait)
-	silence := a.answerWhileWaiting(in)
-	got, err := take(ctx, func(h lease.HeldError) {
-		once.Do(func() { // input that was at its end from the start is no reason not to try
-			context.AfterFunc(in.ended, func() { leave(&signalError{os.Interrupt}) })
+func (a *App) take(ctx context.Context, in *input, wait time.Duration, take takeFunc) (held *lease.Lease, err error) {
+	client, leave := context.WithCancelCause(ctx)
+	var got *taken
+	err = new(holder.Holder).Take(client, func(ctx context.Context) (_ *lease.Lease, err error) {
+		var once sync.Once
+		w := a.waiting(wait)
+		silence := a.answerWhileWaiting(in)
+		got, err = take(ctx, func(h lease.HeldError) {
+			once.Do(func() { // input that was at its end from the start is no reason not to try
+				context.AfterFunc(in.ended, func() { leave(&signalError{os.Interrupt}) })
+			})
+			if wait > 0 {
+				w.update(h)
+			}
 		})
-		if wait > 0 {
-			w.update(h)
+		silence()
+		w.end(err == nil, err == nil && len(got.lease.Grant().TookOver) > 0)
+		if err != nil {
+			return nil, err
 		}
+		return got.lease, nil
+	}, func(l *lease.Lease) error {
+		held, a.says = l, "acquired"
+		return a.answer(a.acquired(got), got.text)
 	})
-	silence()
-	w.end(err == nil, err == nil && len(got.lease.Grant().TookOver) > 0)
-	if err != nil {
-		return nil, interrupted(ctx, err)
-	}
-	a.says = "acquired"
-	if err := a.answer(a.acquired(got), got.text); err != nil {
-		_ = got.lease.Release(ctx)
-		return nil, err
-	}
-	return got.lease, nil
+	return held, interrupted(client, err)
 }
 
 // answerWhileWaiting answers empty lines until it is told to end: a client that
@@ -222,11 +225,13 @@ func (w withLeft) MarshalJSON() ([]byte, error) {
 }
 
 // hold answers until the lease is lost or no longer wanted.
-func (a *App) hold(in *input, lease *lease.Lease) error {
+func (a *App) hold(ctx context.Context, in *input, lease *lease.Lease) error {
 	a.says = "held"
 	for {
 		select {
-		case <-lease.Context().Done(): // lost, or a signal
+		case <-lease.Context().Done():
+			return lost(lease)
+		case <-ctx.Done(): // a signal
 			return lost(lease)
 		case <-in.ended.Done():
 			return lost(lease)

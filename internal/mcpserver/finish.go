@@ -94,18 +94,20 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 func (s *Server) doNext(ctx context.Context, c *call, h *handle, d task.DoRequest) (task.DoResult, Result, error) {
 	n := newHandle(nil, nil)
 	n.only = h.only
-	life, end := context.WithCancel(s.ctx) // the lease outlives the call
-	leave := context.AfterFunc(ctx, end)
-	defer leave()
-	out, next, lease, err := task.DoAndHoldNext(life, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
-	if err != nil || next == nil {
-		end()
-		return out, Result{Next: "nothing is ready: call claim with wait_seconds 45, or stop"}, err
-	}
-	claimed, err := s.took(ctx, n, taken{lease, &next.Task}, nil)
-	if err != nil { // nobody is there to receive it; the completion stands
+	var out task.DoResult
+	var next *task.NextResult
+	var refused error
+	err := s.holder.Take(ctx, func(ctx context.Context) (l *lease.Lease, _ error) {
+		out, next, l, refused = task.DoAndHoldNext(ctx, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
+		return l, refused
+	}, func(l *lease.Lease) error { return s.granted(n, taken{l, &next.Task}) })
+	switch {
+	case refused != nil || next == nil:
+		return out, Result{Next: "nothing is ready: call claim with wait_seconds 45, or stop"}, refused
+	case err != nil: // nobody is there to receive it; the completion stands
 		return out, Result{Next: "call claim for the next task"}, nil
 	}
+	claimed := granted(n)
 	return out, Result{Claimed: &claimed}, nil
 }
 

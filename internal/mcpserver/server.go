@@ -38,6 +38,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tasklock/tasklock/internal/holder"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
@@ -86,6 +87,8 @@ type Server struct {
 	ctx   context.Context // ends with the server
 	stop  context.CancelFunc
 	calls sync.WaitGroup
+
+	holder holder.Holder
 
 	mu      sync.Mutex
 	closed  bool
@@ -138,14 +141,7 @@ func (s *Server) Close() error {
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
-	for _, h := range s.handles {
-		if h.lease != nil && h.ended == nil {
-			if err := h.lease.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
-				errs = append(errs, err)
-			}
-		}
-	}
+	errs := []error{s.holder.Close(ctx)}
 	for owner := range s.owners { // places in queues, too
 		_, err := lease.Release(ctx, s.o.Store, lease.ReleaseRequest{Owner: owner, All: true})
 		errs = append(errs, err)

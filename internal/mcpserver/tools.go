@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,15 +207,13 @@ func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) 
 	r.Wait = time.Duration(min(wait, maxWait.Seconds()) * float64(time.Second))
 	p := c.progress(ctx, r.Wait)
 	r.Waiting = p.waiting
-	life, end := context.WithCancel(s.ctx) // a lease outlives the call that took it; only the wait ends with it
-	leave := context.AfterFunc(ctx, end)
-	got, err := h.take(life, r)
-	p.end()
-	leave()
-	if err != nil {
-		end()
-	}
-	return s.took(ctx, h, got, err)
+	var got taken
+	err := s.holder.Take(ctx, func(ctx context.Context) (_ *lease.Lease, err error) {
+		defer p.end()
+		got, err = h.take(ctx, r)
+		return got.lease, err
+	}, func(*lease.Lease) error { return s.granted(h, got) })
+	return s.took(h, err)
 }
 
 // request asks in the name of whoever calls.
@@ -231,9 +228,8 @@ func (s *Server) request(c *call, h *handle) lease.AcquireRequest {
 	return r
 }
 
-// took hands over what an attempt got. What nobody is there to receive is given
-// back.
-func (s *Server) took(ctx context.Context, h *handle, got taken, err error) (Result, error) {
+// took is the result of an attempt: a lease, or a ticket of the queue.
+func (s *Server) took(h *handle, err error) (Result, error) {
 	var inWay *lease.HeldError
 	switch {
 	case errors.As(err, &inWay) && inWay.Position > 0:
@@ -246,10 +242,6 @@ func (s *Server) took(ctx context.Context, h *handle, got taken, err error) (Res
 	case errors.As(err, &inWay):
 		return s.inTheWay(inWay), nil
 	case err != nil:
-		return Result{}, err
-	}
-	if err := cmp.Or(ctx.Err(), s.granted(h, got)); err != nil {
-		_ = got.lease.Release(ctx)
 		return Result{}, err
 	}
 	return granted(h), nil
