@@ -8,16 +8,17 @@ import (
 
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
-// A lock for as long as some work takes, whatever becomes of it.
+// The lock is held for as long as the function runs.
 func ExampleLocker_WithLock() {
 	ctx, st := context.Background(), store.New(memstore.New())
 	locker := lock.New(st, nil)
 
-	err := locker.WithLock(ctx, []string{"deploy", "section:Backend"}, func(ctx context.Context) error {
-		fmt.Println("deploying")
+	err := locker.WithLock(ctx, "deploy", nil, func(ctx context.Context, l *lock.Lease) error {
+		fmt.Println("deploying, fenced:", l.Token() > 0)
 		return ctx.Err() // ends with cause ErrLost if the lease is lost
 	})
 	fmt.Println(err)
@@ -25,37 +26,38 @@ func ExampleLocker_WithLock() {
 	locked, _ := locker.IsLocked(ctx, "deploy")
 	fmt.Println(locked)
 	// Output:
-	// deploying
+	// deploying, fenced: true
 	// <nil>
 	// false
 }
 
-// Waiting for a key: first come, first served.
+// Two keys, all or nothing, and at most a minute of waiting.
 func ExampleLocker_Acquire() {
 	ctx, st := context.Background(), store.New(memstore.New())
+	locker := lock.New(st, &lock.Options{Owner: "ci-7"})
 
-	held, err := lock.New(st, &lock.Options{Owner: "ci-7", Wait: time.Minute}).Acquire(ctx, "deploy")
+	l, err := locker.Acquire(ctx, "deploy", &lock.AcquireOptions{Also: []string{"section:Backend"}, Reason: "release 1.4", Wait: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("deploying as", held.Owner()[:5])
-	fmt.Println(held.Release(ctx))
+	fmt.Println("deploying as", l.Owner()[:5])
+	fmt.Println(l.Release(ctx))
 	// Output:
 	// deploying as ci-7/
 	// <nil>
 }
 
-// Not waiting: who holds it, and since when, is in the error.
+// The error says who holds the key and why.
 func ExampleLocker_TryAcquire() {
 	ctx, st := context.Background(), store.New(memstore.New())
-	held, _ := lock.New(st, &lock.Options{Owner: "ci-7", Reason: "release 1.4"}).Acquire(ctx, "deploy")
-	defer held.Release(ctx)
+	l, _ := lock.New(st, &lock.Options{Owner: "ci-7"}).Acquire(ctx, "deploy", &lock.AcquireOptions{Reason: "release 1.4"})
+	defer l.Release(ctx)
 
-	_, err := lock.New(st, &lock.Options{Owner: "ci-8"}).TryAcquire(ctx, "deploy")
-	var refused *lock.HeldError
-	if errors.As(err, &refused) {
-		fmt.Println(refused.Key, "is held for", refused.Reason)
+	_, err := lock.New(st, &lock.Options{Owner: "ci-8"}).TryAcquire(ctx, "deploy", nil)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println(held.Key, "is held for", held.Reason)
 	}
 	// Output: deploy is held for release 1.4
 }
@@ -65,26 +67,52 @@ func ExampleLocker_IsLocked() {
 	locker := lock.New(st, nil)
 
 	before, _ := locker.IsLocked(ctx, "deploy")
-	held, _ := locker.Acquire(ctx, "deploy")
+	l, _ := locker.Acquire(ctx, "deploy", nil)
 	during, _ := locker.IsLocked(ctx, "deploy")
-	_ = held.Release(ctx)
+	_ = l.Release(ctx)
 	after, _ := locker.IsLocked(ctx, "deploy")
 
 	fmt.Println(before, during, after)
 	// Output: false true false
 }
 
-// The token of a later grant is always larger, so that whatever is guarded can
-// tell an old holder from a new one.
+// A later lease on a key has a larger token.
 func ExampleLease_Token() {
 	ctx, st := context.Background(), store.New(memstore.New())
 	locker := lock.New(st, nil)
 
-	first, _ := locker.Acquire(ctx, "deploy")
+	first, _ := locker.Acquire(ctx, "deploy", nil)
 	_ = first.Release(ctx)
-	second, _ := locker.Acquire(ctx, "deploy")
+	second, _ := locker.Acquire(ctx, "deploy", nil)
 	defer second.Release(ctx)
 
 	fmt.Println(second.Token() > first.Token())
 	// Output: true
+}
+
+// A write in the same store counts only while its lease does: both are one
+// commit, so a holder that slept through the end of its lease does no harm.
+func ExampleFence() {
+	ctx, st := context.Background(), store.New(memstore.New())
+	locker := lock.New(st, nil)
+	write := func(l *lock.Lease, text string) error {
+		_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
+			if err := lock.Fence(tx, "report", l.Token()); err != nil {
+				return err
+			}
+			return tx.Put("text/report", map[string]string{"text": text})
+		})
+		return err
+	}
+
+	first, _ := locker.Acquire(ctx, "report", nil)
+	_ = first.Release(ctx)
+	second, _ := locker.Acquire(ctx, "report", nil)
+	defer second.Release(ctx)
+
+	fmt.Println(write(second, "new"))
+	fmt.Println(errors.Is(write(first, "old"), lock.ErrLost))
+	// Output:
+	// <nil>
+	// true
 }

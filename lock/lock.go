@@ -1,25 +1,149 @@
-// Package lock takes locks that expire when their holder dies, and gives each
-// holder a fencing token.
 package lock
 
-import "github.com/tasklock/tasklock/internal/lease"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
 
-type (
-	// A Locker takes locks for this process.
-	Locker = lease.Locker
-	// A Lease is what a Locker holds.
-	Lease = lease.Lease
-	// Options of a Locker.
-	Options = lease.Options
-	// HeldError says who holds a key.
-	HeldError = lease.HeldError
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 )
 
-var (
-	// New returns a Locker.
-	New = lease.New
-	// ErrLost means that the lease is not the holder's any more.
-	ErrLost = lease.ErrLost
-	// Fence refuses a transaction of a holder that lost its lock.
-	Fence = lease.Fence
+// Options of a Locker. Every zero field means its default.
+type Options struct {
+	// Owner is what others see as the holder. The default names the machine and
+	// the process.
+	Owner string
+	// TTL is how long the store waits for a heartbeat before it may give the lock
+	// away. The default is 5 minutes.
+	TTL time.Duration
+}
+
+// A Locker takes locks in one store. Many goroutines may share it: their leases
+// are independent of each other. A call that gets the context of a lease is part
+// of the work under that lease: it uses what the lease holds, and if waiting
+// would close a circle of waiters, the youngest of them gets a [*DeadlockError].
+// Nobody sees a circle through leases with independent contexts.
+type Locker struct {
+	st  *store.Store
+	opt Options
+}
+
+// New returns a Locker. Nil options mean defaults.
+func New(st *store.Store, opt *Options) *Locker {
+	l := &Locker{st: st}
+	if opt != nil {
+		l.opt = *opt
+	}
+	if l.opt.Owner == "" {
+		l.opt.Owner = fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, lease.NewID())
+	}
+	return l
+}
+
+// AcquireOptions of one call. Every zero field means its default.
+type AcquireOptions struct {
+	// Also names more keys: the lease holds all of them, or there is no lease.
+	Also []string
+	// Reason tells others what the lock is for.
+	Reason string
+	// Wait is how long to wait for the keys. The default is 30 minutes.
+	// TryAcquire does not wait.
+	Wait time.Duration
+}
+
+// WithLock runs fn while it holds the key, and gives the key back when fn
+// returns or panics. If the lease is lost, the context of fn ends with a cause
+// that is [ErrLost], and WithLock returns ErrLost besides the error of fn.
+func (l *Locker) WithLock(ctx context.Context, key string, opt *AcquireOptions, fn func(context.Context, *Lease) error) (err error) {
+	held, err := l.Acquire(ctx, key, opt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release(ctx)) }()
+	return fn(held.Context(), held)
+}
+
+// Acquire waits for the key and holds it until [Lease.Release]. Waiters get the
+// key in the order in which they came. When the wait is over, the error is a
+// [*HeldError].
+func (l *Locker) Acquire(ctx context.Context, key string, opt *AcquireOptions) (*Lease, error) {
+	r := l.request(ctx, key, opt)
+	if r.Wait == 0 {
+		r.Wait = 30 * time.Minute
+	}
+	return hold(ctx, l.st, r)
+}
+
+// TryAcquire takes the key or returns a [*HeldError] at once.
+func (l *Locker) TryAcquire(ctx context.Context, key string, opt *AcquireOptions) (*Lease, error) {
+	r := l.request(ctx, key, opt)
+	r.Wait = 0
+	return hold(ctx, l.st, r)
+}
+
+func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) lease.AcquireRequest {
+	if opt == nil {
+		opt = &AcquireOptions{}
+	}
+	owner := lease.HolderOf(ctx)
+	if owner == "" {
+		owner = l.opt.Owner
+	}
+	return lease.AcquireRequest{
+		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Wait: opt.Wait, Reason: opt.Reason,
+	}
+}
+
+func hold(ctx context.Context, st *store.Store, r lease.AcquireRequest) (*Lease, error) {
+	held, err := lease.Hold(ctx, st, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{held}, nil
+}
+
+// IsLocked reports whether somebody holds the key.
+func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
+	c, err := lease.Check(ctx, l.st, lease.CheckRequest{Key: key})
+	return c.Locked, err
+}
+
+// A Lease is a lock that this process holds and renews in the background, until
+// it releases the lease or loses it.
+type Lease struct{ held *lease.Lease }
+
+// Token is the lease's fencing token. A later lease on the same key has a larger
+// one, so whatever the lock protects can refuse an old holder: see [Fence].
+func (l *Lease) Token() int64 { return l.held.Token() }
+
+// Owner is the name under which the lease is held: that of the Locker, and a
+// part that is different for each lease.
+func (l *Lease) Owner() string { return l.held.Owner() }
+
+// Context ends when the lease is lost, with a cause that is [ErrLost], and when
+// it is released. It ends before the store can give the key to somebody else.
+func (l *Lease) Context() context.Context { return l.held.Context() }
+
+// Release gives the keys back, even if ctx has ended. It returns [ErrLost] if
+// the lease was lost meanwhile. Calling it again returns the same.
+func (l *Lease) Release(ctx context.Context) error { return l.held.Release(ctx) }
+
+// Fence makes a transaction in the same store fail with [ErrLost] unless the
+// lock on key still has this token.
+func Fence(tx *store.Tx, key string, token int64) error { return lease.Fence(tx, key, token) }
+
+// ErrLost means that the holder does not have the lease any more: it expired,
+// or somebody broke the lock.
+var ErrLost = lease.ErrLost
+
+type (
+	// HeldError says who holds the key, since when and for what.
+	HeldError = lease.HeldError
+	// DeadlockError names holders who wait for each other.
+	DeadlockError = lease.CycleError
+	// DeadlockLink is one of them.
+	DeadlockLink = lease.CycleLink
 )

@@ -43,6 +43,6 @@
 //
 // "/" in an owner means child of, and nothing else. A child may use and renew
 // what its parent holds; only the owner or a parent releases. An attached
-// holder ([Hold], [Locker]) is a child of its own, so two of them exclude each
+// holder ([Hold]) is a child of its own, so two of them exclude each
 // other although they have one parent.
 package lease

@@ -115,7 +115,7 @@ func (l *Lease) TTL() time.Duration {
 }
 
 // Context is cancelled when the lease is lost, with a cause that is [ErrLost],
-// and when it is released. A [Locker] that is given it works under this lease.
+// and when it is released. [HolderOf] finds the lease's owner in it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err is nil while the lease may be trusted.
@@ -309,78 +309,12 @@ func (l *Lease) overdue(why string) error {
 	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: why}
 }
 
-// Options of a Locker. Every zero field means its default.
-type Options struct {
-	Owner   string        // default: hostname-pid-random
-	TTL     time.Duration // default: that of [Near]
-	Wait    time.Duration // how long Acquire and WithLock wait; default: 30 minutes
-	Session string
-	Reason  string
-}
-
-// A Locker takes locks for this process. Many goroutines may share it: their
-// leases are independent of each other. Only a call that is given the context of
-// a lease is part of the work under that lease: it uses what that has, and where
-// its wait closes a circle of waiters, the youngest of them gets a [*CycleError].
-// A circle through leases with independent contexts is not seen.
-type Locker struct {
-	st  *store.Store
-	opt Options
-}
-
-// New returns a Locker. Nil options mean defaults.
-func New(st *store.Store, opt *Options) *Locker {
-	l := &Locker{st: st}
-	if opt != nil {
-		l.opt = *opt
-	}
-	if l.opt.Owner == "" {
-		l.opt.Owner = fmt.Sprintf("%s-%d-%s", host.Name(), host.Self().PID, NewID())
-	}
-	if l.opt.Wait == 0 {
-		l.opt.Wait = 30 * time.Minute
-	}
-	return l
-}
-
-// Acquire waits for all keys and holds them until [Lease.Release].
-func (l *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
-	return l.hold(ctx, l.opt.Wait, keys)
-}
-
-// TryAcquire takes all keys or returns a [*HeldError] at once.
-func (l *Locker) TryAcquire(ctx context.Context, keys ...string) (*Lease, error) {
-	return l.hold(ctx, 0, keys)
-}
-
-// IsLocked reports whether someone holds the key.
-func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
-	c, err := Check(ctx, l.st, CheckRequest{Key: key})
-	return c.Locked, err
-}
-
-// WithLock runs fn while all keys are held. The context of fn is cancelled
-// with a cause that is [ErrLost] when the lease is lost. The keys are given
-// back when fn returns, fails or panics. Inside fn, a Locker that is given
-// fn's context uses what is held already instead of waiting for itself.
-func (l *Locker) WithLock(ctx context.Context, keys []string, fn func(context.Context) error) (err error) {
-	lease, err := l.hold(ctx, l.opt.Wait, keys)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
-	return fn(lease.Context())
-}
-
 // holderKey is for the holder under whom a context works.
 type holderKey struct{}
 
-func (l *Locker) hold(ctx context.Context, wait time.Duration, keys []string) (*Lease, error) {
-	owner := l.opt.Owner
-	if outer, ok := ctx.Value(holderKey{}).(string); ok {
-		owner = outer
-	}
-	return Hold(ctx, l.st, AcquireRequest{
-		Keys: keys, Owner: owner, TTL: l.opt.TTL, Wait: wait, Session: l.opt.Session, Reason: l.opt.Reason,
-	})
+// HolderOf is the owner of the lease whose [Lease.Context] ctx comes from, or
+// empty.
+func HolderOf(ctx context.Context) string {
+	owner, _ := ctx.Value(holderKey{}).(string)
+	return owner
 }

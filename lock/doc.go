@@ -1,0 +1,3 @@
+// Package lock takes locks that expire when their holder dies, and gives each
+// holder a fencing token.
+package lock

@@ -1,0 +1,212 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/lock"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+func TestMain(m *testing.M) {
+	host.Self() // reads files: not inside a bubble
+	goleak.VerifyTestMain(m)
+}
+
+// A world is a store in a bubble of fake time.
+type world struct {
+	*testing.T
+	ctx context.Context
+	st  *store.Store
+}
+
+func bubble(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fn(&world{T: t, ctx: t.Context(), st: store.New(drivertest.NewStrict(t, memstore.New()))})
+	})
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) want(err, target error) {
+	w.Helper()
+	if !errors.Is(err, target) {
+		w.Errorf("error is %v, want %v", err, target)
+	}
+}
+
+func as[E error](w *world, err error) (e E) {
+	w.Helper()
+	if !errors.As(err, &e) {
+		w.Fatalf("error is %v, want a %T", err, e)
+	}
+	return e
+}
+
+func (w *world) locked(key string) bool {
+	w.Helper()
+	locked, err := lock.New(w.st, nil).IsLocked(w.ctx, key)
+	w.must(err)
+	return locked
+}
+
+func also(keys ...string) *lock.AcquireOptions { return &lock.AcquireOptions{Also: keys} }
+
+func TestWithLock(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, &lock.Options{Owner: "alice", TTL: time.Minute})
+		ran := false
+		w.must(locker.WithLock(w.ctx, "b", also("a"), func(ctx context.Context, l *lock.Lease) error {
+			ran = true
+			time.Sleep(time.Hour)
+			if ctx.Err() != nil || !w.locked("a") || !w.locked("b") || l.Token() == 0 {
+				t.Error("not held during the work")
+			}
+			return nil
+		}))
+		if !ran || w.locked("a") || w.locked("b") {
+			t.Error("ran", ran, "and left a lock")
+		}
+		why := errors.New("work failed")
+		w.want(locker.WithLock(w.ctx, "a", nil, func(context.Context, *lock.Lease) error { return why }), why)
+		if w.locked("a") {
+			t.Error("not released after an error")
+		}
+		as[*lease.InvalidError](w, locker.WithLock(w.ctx, "", nil, func(context.Context, *lock.Lease) error { t.Error("ran"); return nil }))
+	})
+}
+
+func TestWithLockReleasesOnPanic(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, nil)
+		func() {
+			defer func() {
+				if p := recover(); p != "oh no" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_ = locker.WithLock(w.ctx, "a", nil, func(context.Context, *lock.Lease) error { panic("oh no") })
+		}()
+		if w.locked("a") {
+			t.Error("not released after a panic")
+		}
+	})
+}
+
+func TestWithLockTellsTheWorkOfALoss(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, &lock.Options{Owner: "alice", TTL: time.Minute})
+		why := errors.New("stopped")
+		err := locker.WithLock(w.ctx, "a", nil, func(ctx context.Context, _ *lock.Lease) error {
+			_, err := lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"a"}})
+			w.must(err)
+			_, err = lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: "bob", Keys: []string{"a"}})
+			w.must(err)
+			<-ctx.Done()
+			w.want(context.Cause(ctx), lock.ErrLost)
+			return why
+		})
+		w.want(err, lock.ErrLost)
+		w.want(err, why)
+		_, err = locker.TryAcquire(w.ctx, "a", nil)
+		if held := as[*lock.HeldError](w, err); held.Owner != "bob" {
+			t.Error("a is held by", held.Owner)
+		}
+	})
+}
+
+func TestNestedWithLock(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, &lock.Options{Owner: "alice"})
+		other := lock.New(w.st, &lock.Options{Owner: "bob"})
+		w.must(locker.WithLock(w.ctx, "a", nil, func(outer context.Context, _ *lock.Lease) error {
+			err := locker.WithLock(outer, "a", also("b"), func(inner context.Context, _ *lock.Lease) error {
+				return other.WithLock(inner, "a", also("b", "c"), func(context.Context, *lock.Lease) error { return nil })
+			})
+			if w.locked("b") || w.locked("c") || !w.locked("a") {
+				t.Error("each level gives back what it took, and only that")
+			}
+			// Without the context of the outer call it is someone else.
+			_, held := locker.TryAcquire(w.ctx, "a", nil)
+			as[*lock.HeldError](w, held)
+			return err
+		}))
+	})
+}
+
+func TestAcquireWaits(t *testing.T) {
+	bubble(t, func(w *world) {
+		one, two := lock.New(w.st, nil), lock.New(w.st, nil)
+		l, err := one.Acquire(w.ctx, "a", nil)
+		w.must(err)
+		_, err = two.TryAcquire(w.ctx, "a", &lock.AcquireOptions{Wait: time.Hour})
+		as[*lock.HeldError](w, err)
+		for opt, want := range map[*lock.AcquireOptions]time.Duration{nil: 30 * time.Minute, {Wait: time.Second}: time.Second} {
+			start := time.Now()
+			_, err = two.Acquire(w.ctx, "a", opt)
+			as[*lock.HeldError](w, err)
+			if d := time.Since(start); d < want || d > want+time.Second {
+				t.Errorf("waited %s, want %s", d, want)
+			}
+		}
+		w.must(l.Release(w.ctx))
+		if w.locked("a") {
+			t.Error("still locked")
+		}
+	})
+}
+
+// The context of a lease makes the waits under it a part of its work; those with
+// contexts of their own are independent.
+func TestDeadlock(t *testing.T) {
+	for _, nested := range []bool{true, false} {
+		bubble(t, func(w *world) {
+			ctx, cancel := context.WithCancel(w.ctx)
+			locker := lock.New(w.st, nil)
+			var leases []*lock.Lease
+			for _, key := range []string{"a", "b"} {
+				l, err := locker.Acquire(ctx, key, nil)
+				w.must(err)
+				leases = append(leases, l)
+			}
+			ended := make(chan error, 2)
+			for i, key := range []string{"b", "a"} {
+				under := ctx
+				if nested {
+					under = leases[i].Context()
+				}
+				go func() {
+					_, err := locker.Acquire(under, key, nil)
+					ended <- err
+				}()
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			if len(ended) == 1 != nested {
+				w.Errorf("nested is %v, and %d of 2 left", nested, len(ended))
+			} else if nested {
+				as[*lock.DeadlockError](w, <-ended)
+			}
+			cancel()
+			for _, l := range leases {
+				w.must(l.Release(w.ctx))
+			}
+			synctest.Wait()
+		})
+	}
+}
