@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
 )
@@ -159,7 +160,7 @@ func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
 			s.Commit = append(s.Commit, name)
 		}
 	}
-	for _, other := range otherWorktrees(in.ctx, in.tree) {
+	for _, other := range git.OtherWorktrees(in.ctx, in.tree) {
 		if missing, err := in.in(other).missing(o.local); err != nil || len(missing) > 0 {
 			s.Worktrees = append(s.Worktrees, other)
 		}
@@ -260,11 +261,11 @@ func shellWordsOf(words []string) (out []string) {
 }
 
 func (in *installation) ignored(name string) bool {
-	_, err := git(in.ctx, in.tree.Top, "check-ignore", "-q", "--", name)
+	_, err := git.Run(in.ctx, in.tree.Top, "check-ignore", "-q", "--", name)
 	return err == nil
 }
 
 func (in *installation) tracked(name string) bool {
-	_, err := git(in.ctx, in.tree.Top, "ls-files", "--error-unmatch", "--", name)
+	_, err := git.Run(in.ctx, in.tree.Top, "ls-files", "--error-unmatch", "--", name)
 	return in.tree.Git != "" && err == nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -145,7 +147,7 @@ func (in *installation) removal(local bool) ([]planned, error) {
 // for one person, in other worktrees or also in this one.
 func (in *installation) hidden(exclude string, here bool) (names []string) {
 	list, err := os.ReadFile(exclude)
-	tops := otherWorktrees(in.ctx, in.tree)
+	tops := git.OtherWorktrees(in.ctx, in.tree)
 	if here {
 		tops = append(tops, in.tree.Top)
 	}
@@ -286,7 +288,7 @@ func (p *planned) carryOut(a *App, top string, ask bool, in *bufio.Reader) error
 	if p.is == nil {
 		return removeWithFolders(p.File, top)
 	}
-	return writeWhole(p.File, p.is, p.mode)
+	return host.WriteFile(p.File, p.is, p.mode)
 }
 
 // removeWithFolders removes a file, and the folders around it that are empty

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -24,36 +25,19 @@ func (a *App) sandboxed(err error) (why, next string) {
 		cfg = known
 	}
 	url, _ := cfg.Store()
-	dir := storeFolder(url)
+	dir := place.FolderOf(url)
 	tree, bad := repo.TreeOf(a.Dir)
 	var file *fs.PathError
 	switch {
-	case dir != "" && errors.As(err, &file) && !below(dir, file.Path): // about another file
+	case dir != "" && errors.As(err, &file) && !repo.Within(dir, file.Path): // about another file
 		return "", ""
 	case dir == "":
 		return "Codex's sandbox may be why: it keeps commands from writing .git and from the network" + mcp, ""
-	case bad == nil && below(tree.Top, repo.Canonical(dir)):
+	case bad == nil && repo.Within(tree.Top, repo.Canonical(dir)):
 		return "Codex's sandbox lets commands read this folder and not write it" + mcp, "codex --sandbox workspace-write"
 	}
 	roots := fmt.Sprintf("writable_roots = [%q]", filepath.ToSlash(dir))
 	return "Codex's sandbox lets commands in this worktree read the store of the main checkout and not write it. A person adds to ~/.codex/config.toml, " +
 			"below [sandbox_workspace_write]: " + roots + mcp,
 		"codex -c " + shellQuote("sandbox_workspace_write."+strings.ReplaceAll(roots, " ", ""))
-}
-
-// below reports whether a path is dir or in it.
-func below(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
-// storeFolder is the folder of a store on this machine, else empty.
-func storeFolder(url string) string {
-	if folder, files := strings.CutPrefix(url, "file:"); files {
-		return strings.TrimPrefix(folder, "//")
-	}
-	if path := localPath(url); path != "" {
-		return filepath.Dir(path)
-	}
-	return ""
 }

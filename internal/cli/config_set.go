@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -26,7 +27,7 @@ func newConfigSetCmd(a *App) *cobra.Command {
 	o := &setOptions{}
 	cmd := &cobra.Command{
 		Use: "set KEY VALUE", Short: "Change a value in the project's file, or the user's",
-		Long: `Change a value in a file. The store of a repository goes into ` + sharedName + ` at its
+		Long: `Change a value in a file. The store of a repository goes into ` + repo.SharedName + ` at its
 root, which is for all clones: commit it. With --local it goes into
 .tasklock/config.yaml, which only this clone sees, as everything else does.`,
 		Example: "  tasklock config set store git:origin\n  tasklock config set locking.taskTimeout 45m\n  tasklock config set --user locking.waitTimeout 10m",
@@ -69,7 +70,7 @@ func (a *App) configSet(ctx context.Context, key, value string, o *setOptions) e
 	}
 	file := editedConfig{path: path, gate: path + ".lock", mode: 0o600}
 	if shared { // nothing but the file itself among those that are tracked
-		file.gate, file.mode = filepath.Join(p.Tree.Git, sharedName+".lock"), 0o644
+		file.gate, file.mode = filepath.Join(p.Tree.Git, repo.SharedName+".lock"), 0o644
 	}
 	changed, err := editConfig(ctx, file, s, text, a.DryRun)
 	if err != nil {
@@ -90,7 +91,7 @@ func (a *App) configSet(ctx context.Context, key, value string, o *setOptions) e
 			p.line("Set %s to %s in %s.", key, text, path)
 		}
 		if shared && !a.DryRun {
-			p.line("Commit it, so that every clone uses this store: git add %s && git commit", sharedName)
+			p.line("Commit it, so that every clone uses this store: git add %s && git commit", repo.SharedName)
 		}
 	})
 }
@@ -102,10 +103,10 @@ func (a *App) fileFor(p place.Place, key, text string, o *setOptions) (path stri
 		path, err = editable(userConfigFile(a.Env), true, a.DryRun, a.Env)
 	case key == "store" && !o.local && file != "":
 		if p.Tree.Top != p.Tree.Git {
-			file = filepath.Join(p.Tree.Top, sharedName) // of the branch that is checked out here
+			file = filepath.Join(p.Tree.Top, repo.SharedName) // of the branch that is checked out here
 		}
 		if hasPassword(text) {
-			return "", false, usagef("store: holds a password, and %s is for everybody who has the repository; name the store without it, or keep it in this clone: config set --local", sharedName)
+			return "", false, usagef("store: holds a password, and %s is for everybody who has the repository; name the store without it, or keep it in this clone: config set --local", repo.SharedName)
 		}
 		if _, err := readShared(file); err != nil {
 			return "", false, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
 )
@@ -117,7 +118,7 @@ func (x *examination) config() {
 	}
 	x.cfg = cfg
 	x.url, _ = cfg.Store()
-	x.path, x.dir = localPath(x.url), storeFolder(x.url)
+	x.path, x.dir = place.DatabaseOf(x.url), place.FolderOf(x.url)
 }
 
 // bestConfig is what can be said about the store when the files cannot be
@@ -141,18 +142,6 @@ func configSources(cfg *Config) string {
 		return "defaults, no file"
 	}
 	return "from " + strings.Join(files, " and ")
-}
-
-// localPath is the path of the database in the URL of a store, else empty.
-func localPath(url string) string {
-	scheme, path, ok := strings.Cut(url, ":")
-	switch {
-	case ok && scheme == "sqlite":
-		return strings.TrimPrefix(path, "//")
-	case !ok || len(scheme) == 1:
-		return url
-	}
-	return ""
 }
 
 // owner looks at the name that locks would belong to.

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"os/exec"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
@@ -17,7 +20,7 @@ func (x *examination) agents(ctx context.Context) {
 	}
 	others := []string{}
 	if tree.Git != "" {
-		others = otherWorktrees(ctx, tree)
+		others = git.OtherWorktrees(ctx, tree)
 	}
 	for _, harness := range agent.Installable() {
 		in, err := x.app.installation(ctx, harness)
@@ -63,4 +66,28 @@ func (in *installation) switchedOff() string {
 		}
 	}
 	return ""
+}
+
+// guard tells whether git calls the guard, in this worktree and the others.
+func (x *examination) guard(ctx context.Context) {
+	all, err := githooks.States(ctx, x.app.Dir, x.app.Env)
+	if err != nil || len(all) == 0 {
+		return // no repository, which config and place speak of
+	}
+	dead := githooks.Dead(all)
+	for _, s := range dead {
+		x.warn("guard", inFolder(s.Worktree, s.Next), "not live for %s in %s: %s", s.Hook, s.Worktree, s.Why)
+	}
+	switch n := len(all) / len(githooks.Names); {
+	case len(dead) > 0:
+	case !all[0].Live:
+		x.ok("guard", "not installed: git takes commits that touch what others have locked (%s)", x.app.commandLine("guard", "install"))
+	default:
+		x.ok("guard", "live: git calls it before commits and pushes, in %s", plural(n, "worktree"))
+	}
+}
+
+func onPath(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
 }

@@ -3,14 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os/exec"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/guard"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
 )
@@ -48,8 +50,8 @@ does not call it, in this worktree or another one.`,
 	run := &cobra.Command{
 		Use: "run HOOK [ARG...]", Short: "Serve git's hook", Hidden: true,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || !slices.Contains(guarded, args[0]) {
-				return usagef("needs the name of a hook: %s", strings.Join(guarded, " or "))
+			if len(args) == 0 || !slices.Contains(githooks.Names, args[0]) {
+				return usagef("needs the name of a hook: %s", strings.Join(githooks.Names, " or "))
 			}
 			return nil
 		},
@@ -61,50 +63,20 @@ does not call it, in this worktree or another one.`,
 // guardTime bounds what a guard asks git and the store.
 const guardTime = 20 * time.Second
 
-// touchedFile is a file that somebody else has locked.
-type touchedFile struct {
-	File      string       `json:"file"`
-	Key       string       `json:"key"`
-	Owner     string       `json:"owner"`
-	ExpiresAt lease.Expiry `json:"expiresAt"`
-	Reason    string       `json:"reason,omitempty"` // in the holder's words
-}
-
 // touchedBy compares files, by their names in the repository, with the locks of
 // others.
-func (a *App) touchedBy(ctx context.Context, files []string) ([]touchedFile, error) {
+func (a *App) touchedBy(ctx context.Context, files []string) ([]guard.TouchedFile, error) {
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	globs := make([]lease.Glob, len(files))
-	for i, f := range files {
-		globs[i] = lease.File(f)
-	}
-	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: a.names(), Places: globs})
-	if err != nil {
-		return nil, err
-	}
-	out := []touchedFile{}
-	for _, l := range found {
-		_, name := lease.KindOf(l.Key)
-		g, err := lease.ParseGlob(name)
-		if err != nil {
-			return nil, err
-		}
-		for i, f := range files {
-			if g.Overlaps(globs[i]) {
-				out = append(out, touchedFile{f, l.Key, l.Owner, l.ExpiresAt, l.Reason})
-			}
-		}
-	}
-	return out, nil
+	return guard.Touched(ctx, st, a.names(), files)
 }
 
 type guardData struct {
-	Changed int           `json:"changed"` // how many files were compared
-	Touched []touchedFile `json:"touched"`
-	Guard   []guardState  `json:"guard"` // in this worktree and the others
+	Changed int                 `json:"changed"` // how many files were compared
+	Touched []guard.TouchedFile `json:"touched"`
+	Guard   []githooks.State    `json:"guard"` // in this worktree and the others
 }
 
 func (a *App) guardCheck(ctx context.Context) error {
@@ -112,21 +84,21 @@ func (a *App) guardCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := changedFiles(ctx, guardTime, tree.Top, ".")
+	files, err := git.Changed(ctx, tree.Top)
 	if err != nil {
-		return gitError("status", err)
+		return err
 	}
 	touched, err := a.touchedBy(ctx, files)
 	if err != nil {
 		return err
 	}
-	guard, _ := a.allGuards(ctx) // what others have locked is known without it
-	err = a.answer(guardData{len(files), touched, guard}, func(p *printer) {
+	states, _ := githooks.States(ctx, a.Dir, a.Env) // what others have locked is known without it
+	err = a.answer(guardData{len(files), touched, states}, func(p *printer) {
 		p.touched(touched)
 		if len(touched) == 0 {
 			p.line("%s changed, none of them locked by others.", plural(len(files), "file"))
 		}
-		p.deadGuards(deadOf(guard))
+		p.deadGuards(githooks.Dead(states))
 	})
 	if err == nil && len(touched) > 0 {
 		return &exitWith{problem.Locked}
@@ -135,7 +107,7 @@ func (a *App) guardCheck(ctx context.Context) error {
 }
 
 // touched prints one line a file, and few of them.
-func (p *printer) touched(files []touchedFile) {
+func (p *printer) touched(files []guard.TouchedFile) {
 	said := map[string]bool{}
 	for i, f := range files {
 		if i == agentLimit {
@@ -154,14 +126,8 @@ func (p *printer) touched(files []touchedFile) {
 func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTime)
 	defer cancel()
-	var files []string
-	var err error
-	if hook == "pre-commit" {
-		files, err = a.gitNames(ctx, "diff", "--cached", "--name-only", "--no-renames", "-z")
-	} else {
-		files, err = a.pushedFiles(ctx, args)
-	}
-	var touched []touchedFile
+	files, err := a.guardedFiles(ctx, hook, args)
+	var touched []guard.TouchedFile
 	if err == nil && len(files) > 0 {
 		touched, err = a.touchedBy(ctx, files)
 	}
@@ -192,50 +158,20 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 	return &exitWith{problem.Error}
 }
 
-// pushedFiles reads what git tells a pre-push hook, and asks which files the
-// commits touch that the remote does not have.
-func (a *App) pushedFiles(ctx context.Context, args []string) ([]string, error) {
-	remote := ""
-	if len(args) > 0 && !(len(args) > 1 && args[0] == args[1]) { // else an address, and what any remote has is not new
-		remote = "=" + args[0]
+// guardedFiles are those that a commit or a push would change.
+func (a *App) guardedFiles(ctx context.Context, hook string, args []string) ([]string, error) {
+	if hook == "pre-commit" {
+		return git.Staged(ctx, a.Dir)
 	}
-	text, err := readAll(a.Stdin, 1<<20)
+	refs, err := io.ReadAll(io.LimitReader(a.Stdin, maxRefs+1))
 	if err != nil {
 		return nil, err
 	}
-	var files []string
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line) // local ref, local commit, remote ref, remote commit
-		if len(f) != 4 || strings.Trim(f[1], "0") == "" {
-			continue // a branch is deleted: no file is touched
-		}
-		names, err := a.gitNames(ctx, "diff", "--name-only", "--no-renames", "-z", f[3]+"..."+f[1])
-		if strings.Trim(f[3], "0") == "" || err != nil { // new there, or not known here
-			names, err = a.gitNames(ctx, "log", "--name-only", "--no-renames", "--format=", "-z", f[1], "--not", "--remotes"+remote)
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, names...)
+	if len(refs) > maxRefs {
+		return nil, fmt.Errorf("more than %d bytes of input", maxRefs)
 	}
-	slices.Sort(files)
-	return slices.Compact(files), nil
+	return git.Pushed(ctx, a.Dir, args, string(refs))
 }
 
-// gitNames runs git in the root of the worktree, where a hook runs, and returns
-// the names it prints.
-func (a *App) gitNames(ctx context.Context, args ...string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.WaitDelay = a.Dir, gitDelay
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, gitError(args[0], err)
-	}
-	var names []string
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name = strings.TrimLeft(name, "\n"); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
+// maxRefs bounds what git says on the input of a pre-push hook.
+const maxRefs = 1 << 20

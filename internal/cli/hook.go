@@ -53,11 +53,9 @@ const hookTime = 3 * time.Second
 type hook struct {
 	agent.Event
 	app     *App
-	owners  []string // all names of the caller
-	unnamed bool     // its commands must name the owner
-
-	seen    seen
-	outside string // a folder in no repository and no project, if there is one to write in
+	owners  []string        // all names of the caller
+	unnamed bool            // its commands must name the owner
+	others  map[string]*App // the same command in other folders
 }
 
 // exitHook ends a hook: the only way to exit code 2, which denies.
@@ -68,7 +66,7 @@ func (e *exitHook) Error() string { return fmt.Sprintf("exit %d", e.exit) }
 func (a *App) hook(ctx context.Context, harness, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	h := &hook{app: a, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
+	h := &hook{app: a, others: map[string]*App{}, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
 	e, err := eventWithin(ctx, a.Stdin, harness, name)
 	if err == nil {
 		h.Event = e
@@ -150,7 +148,7 @@ func (h *hook) serve(ctx context.Context) error {
 	case agent.SessionStart:
 		return h.start(ctx)
 	case agent.BeforeTool:
-		return h.judge(ctx)
+		return h.beforeTool(ctx)
 	case agent.AgentStart:
 		return h.startAgent()
 	case agent.AgentStop:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store"
@@ -121,8 +122,8 @@ func (a *App) remote(ctx context.Context, remote string) string {
 	if !strings.ContainsAny(remote, `/\`) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if url, err := git(ctx, a.Dir, "config", "--get", "remote."+remote+".url"); err == nil && url != "" {
-			if top, err := git(ctx, a.Dir, "rev-parse", "--show-toplevel"); err == nil && !strings.Contains(url, ":") && !filepath.IsAbs(url) {
+		if url, err := git.Run(ctx, a.Dir, "config", "--get", "remote."+remote+".url"); err == nil && url != "" {
+			if top, err := git.Run(ctx, a.Dir, "rev-parse", "--show-toplevel"); err == nil && !strings.Contains(url, ":") && !filepath.IsAbs(url) {
 				url = filepath.Join(top, url)
 			}
 			return url

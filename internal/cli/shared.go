@@ -15,10 +15,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// sharedName is the file at the root of a repository that names the store for
-// all its clones. It is tracked, so it is a stranger's: it may say little, and
-// which store it names counts only if that can do no harm, or was trusted.
-const sharedName = "tasklock.yaml"
+// The file [repo.SharedName] is tracked, so a stranger may have written it: it may
+// say little, and the store that it names counts only if that can do no harm, or
+// was trusted.
 
 // branchHead begins the file of the same name on the branch of a store on a git
 // remote, which somebody may have checked out.
@@ -41,8 +40,8 @@ func sharedFile(p place.Place) string {
 	if p.Kind != place.Repository || top == p.Tree.Git {
 		return ""
 	}
-	file := filepath.Join(top, sharedName)
-	if of := filepath.Join(home, sharedName); !repo.Exists(file) && home != p.Tree.Git && repo.Exists(of) {
+	file := filepath.Join(top, repo.SharedName)
+	if of := filepath.Join(home, repo.SharedName); !repo.Exists(file) && home != p.Tree.Git && repo.Exists(of) {
 		return of
 	}
 	return file

@@ -63,8 +63,8 @@ func (c *Config) checkTrust(env func(string) string) {
 
 func newTrustCmd(a *App) *cobra.Command {
 	return &cobra.Command{
-		Use: "trust", Short: "Agree to the store that the repository's " + sharedName + " names",
-		Long: `Agree to the store that the repository's ` + sharedName + ` names: this very value, in
+		Use: "trust", Short: "Agree to the store that the repository's " + repo.SharedName + " names",
+		Long: `Agree to the store that the repository's ` + repo.SharedName + ` names: this very value, in
 this clone. When the value changes, you are asked again.
 
 A remote of this same repository and a place among its files need no trust.`,
@@ -79,7 +79,7 @@ func (a *App) configTrust(ctx context.Context, _ []string) error {
 	}
 	s := cfg.shared
 	if s == nil {
-		return usagef("no %s here names a store: there is nothing to trust", sharedName)
+		return usagef("no %s here names a store: there is nothing to trust", repo.SharedName)
 	}
 	changed, err := a.addTrust(ctx, *s)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
@@ -51,7 +52,7 @@ func (o *acquireOptions) place(ctx context.Context, a *App, refs []string, least
 		}
 		return refs, nil
 	}
-	if _, err := git(ctx, a.Dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+	if _, err := git.Run(ctx, a.Dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
 		if o.worktree == autoWorktree {
 			return nil, usagef("--worktree: %s is not in a git repository with a commit", a.Dir)
 		}
@@ -80,7 +81,7 @@ func (o *acquireOptions) work(ctx context.Context, a *App, st *store.Store, out 
 	}
 	first := out.Tasks[0]
 	if first.Worktree != "" && repo.IsDir(first.Worktree) { // claimed before
-		branch, _ := git(ctx, first.Worktree, "rev-parse", "--abbrev-ref", "HEAD")
+		branch, _ := git.Run(ctx, first.Worktree, "rev-parse", "--abbrev-ref", "HEAD")
 		return &madeWorktree{first.Worktree, branch}, nil
 	}
 	made, err := makeWorktree(ctx, a.Dir, o.worktree, first.ID)
@@ -153,7 +154,7 @@ func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, err
 // had it, goes on; but where the store is in git there is a branch "tasklock", and no
 // repository can have both.
 func worktreeBranch(ctx context.Context, dir, name string) string {
-	if _, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/tasklock/"+name); err == nil {
+	if _, err := git.Run(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/tasklock/"+name); err == nil {
 		return "tasklock/" + name
 	}
 	return "tasklock-" + name
@@ -163,7 +164,7 @@ func worktreeBranch(ctx context.Context, dir, name string) string {
 var errTaken = errors.New("is taken")
 
 func addWorktree(ctx context.Context, dir string, w *madeWorktree) error {
-	_, missing := git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	_, missing := git.Run(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if missing == nil {
 		if used, err := checkedOut(ctx, dir, w.Branch); err != nil || used {
 			return errors.Join(fmt.Errorf("branch %s %w", w.Branch, errTaken), err)
@@ -182,7 +183,7 @@ func addWorktree(ctx context.Context, dir string, w *madeWorktree) error {
 	} else {
 		args = append(args, "-b", w.Branch, "--", w.Path, "HEAD")
 	}
-	if _, err := git(ctx, dir, args...); err != nil {
+	if _, err := git.Run(ctx, dir, args...); err != nil {
 		_ = os.Remove(w.Path) // only if it is empty
 		return err
 	}
@@ -190,36 +191,8 @@ func addWorktree(ctx context.Context, dir string, w *madeWorktree) error {
 	return nil
 }
 
-// worktrees returns what git knows, the main one first: path → branch.
-func worktrees(ctx context.Context, dir string) (paths []string, branches map[string]string, err error) {
-	out, err := git(ctx, dir, "worktree", "list", "--porcelain", "-z")
-	if err != nil {
-		return nil, nil, err
-	}
-	branches = map[string]string{}
-	for line := range strings.SplitSeq(out, "\x00") {
-		if path, ok := strings.CutPrefix(line, "worktree "); ok {
-			paths = append(paths, repo.Canonical(path))
-		} else if ref, ok := strings.CutPrefix(line, "branch refs/heads/"); ok && len(paths) > 0 {
-			branches[paths[len(paths)-1]] = ref
-		}
-	}
-	return paths, branches, nil
-}
-
-// otherWorktrees are those that have files, without the one of tree.
-func otherWorktrees(ctx context.Context, tree repo.Tree) []string {
-	paths, _, err := worktrees(ctx, tree.Top)
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(paths, func(path string) bool {
-		return path == tree.Top || !repo.Exists(filepath.Join(path, ".git")) // bare, or gone
-	})
-}
-
 func checkedOut(ctx context.Context, dir, branch string) (bool, error) {
-	_, branches, err := worktrees(ctx, dir)
+	_, branches, err := git.Worktrees(ctx, dir)
 	for _, b := range branches {
 		if b == branch {
 			return true, err

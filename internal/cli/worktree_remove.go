@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
@@ -62,7 +63,7 @@ func stillUsed(ctx context.Context, st *store.Store, done []task.Task, paths []s
 // unsavedIn says what would be lost with a worktree, or nothing. Commits stay:
 // its branch is kept.
 func (a *App) unsavedIn(ctx context.Context, path string) string {
-	known, branches, err := worktrees(ctx, a.Dir)
+	known, branches, err := git.Worktrees(ctx, a.Dir)
 	path = repo.Canonical(path)
 	switch {
 	case err != nil:
@@ -72,7 +73,7 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 	case known[0] == path:
 		return "is the main worktree"
 	}
-	changed, err := changedFiles(ctx, guardTime, path, ".")
+	changed, err := git.Changed(ctx, path)
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
@@ -82,7 +83,7 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 	if why := hiddenIn(ctx, path); why != "" {
 		return why
 	}
-	own, err := git(ctx, path, "rev-parse", "--absolute-git-dir")
+	own, err := git.Run(ctx, path, "rev-parse", "--absolute-git-dir")
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
@@ -92,7 +93,7 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 		}
 	}
 	if branches[path] == "" { // commits that no branch has would be lost
-		refs, err := git(ctx, path, "for-each-ref", "--contains", "HEAD", "--count=1")
+		refs, err := git.Run(ctx, path, "for-each-ref", "--contains", "HEAD", "--count=1")
 		if err != nil || strings.TrimSpace(refs) == "" {
 			return "has commits that are on no branch"
 		}
@@ -104,14 +105,14 @@ func (a *App) unsavedIn(ctx context.Context, path string) string {
 // which may be the only copy of somebody's settings or a repository of its own,
 // and those that it was told not to look at.
 func hiddenIn(ctx context.Context, path string) string {
-	ignored, err := git(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
+	ignored, err := git.Run(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
 	if name, _, _ := strings.Cut(ignored, "\x00"); name != "" {
 		return fmt.Sprintf("has files that git ignores: %s (git -C %s clean -fdX removes them)", short(name, 80), shellQuote(path))
 	}
-	tracked, err := git(ctx, path, "ls-files", "-v", "-z")
+	tracked, err := git.Run(ctx, path, "ls-files", "-v", "-z")
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
@@ -134,7 +135,7 @@ func (a *App) removeWorktrees(ctx context.Context, paths []string) {
 		}
 		failed := err
 		if failed == nil {
-			_, failed = git(ctx, tree.Home, "worktree", "remove", "--", path)
+			_, failed = git.Run(ctx, tree.Home, "worktree", "remove", "--", path)
 		}
 		if failed != nil {
 			a.warn("the worktree %s is still there: %v", path, failed)

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/tasklock/tasklock/internal/repo"
 )
@@ -143,4 +144,27 @@ type SharedError struct{ Remote string }
 func (e *SharedError) Error() string {
 	return fmt.Sprintf("the remote %s has a branch %s, where others may keep their locks, and this repository has no store of its own; "+
 		"use the branch, or insist on a store that only this clone sees: tasklock init --local", e.Remote, Branch)
+}
+
+// DatabaseOf is the path of the database in the URL of a store, else empty.
+func DatabaseOf(url string) string {
+	scheme, path, ok := strings.Cut(url, ":")
+	switch {
+	case ok && scheme == "sqlite":
+		return strings.TrimPrefix(path, "//")
+	case !ok || len(scheme) == 1: // a plain path, perhaps with a drive letter
+		return url
+	}
+	return ""
+}
+
+// FolderOf is the folder of a store on this machine, else empty.
+func FolderOf(url string) string {
+	if folder, files := strings.CutPrefix(url, "file:"); files {
+		return strings.TrimPrefix(folder, "//")
+	}
+	if path := DatabaseOf(url); path != "" {
+		return filepath.Dir(path)
+	}
+	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
@@ -217,6 +219,8 @@ var table = []row{
 		}
 		return Problem{Exit: Unsafe, Code: "DISK_FULL"}
 	}),
+	as(func(*host.DeniedError, Caller) Problem { return Problem{Exit: Denied, Code: "PERMISSION_DENIED"} }),
+	as(func(*githooks.RefusedError, Caller) Problem { return Problem{Exit: Denied, Code: "PERMISSION_DENIED"} }),
 	is(driver.ErrDenied, Denied, "PERMISSION_DENIED", "doctor"),
 	is(store.ErrBackupDamaged, Damaged, "BACKUP_DAMAGED", "restore", "--help"),
 	is(driver.ErrDamaged, Damaged, "STORE_DAMAGED"),

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
@@ -82,6 +84,8 @@ func TestTable(t *testing.T) {
 		{store.ErrNotEmpty, 11, "STORE_NOT_EMPTY", ""},
 		{driver.ErrFull, 10, "DISK_FULL", "doctor"},
 		{both, 8, "OUTCOME_UNKNOWN", "doctor"},
+		{&host.DeniedError{}, 5, "PERMISSION_DENIED", ""},
+		{&githooks.RefusedError{}, 5, "PERMISSION_DENIED", ""},
 		{driver.ErrDenied, 5, "PERMISSION_DENIED", "doctor"},
 		{store.ErrBackupDamaged, 9, "BACKUP_DAMAGED", "restore --help"},
 		{driver.ErrDamaged, 9, "STORE_DAMAGED", "doctor"},

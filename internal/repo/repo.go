@@ -33,6 +33,10 @@ import (
 // StoreDir is the name of the folder that holds store and configuration.
 const StoreDir = ".tasklock"
 
+// SharedName is the file at the root of a repository that names the store for
+// everybody who has the repository.
+const SharedName = "tasklock.yaml"
+
 // Error says what is wrong with a repository and where.
 type Error struct {
 	File string
@@ -212,4 +216,16 @@ func IsDir(path string) bool {
 // Absent reports that there is nothing at a path, in whatever words.
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// IsLink reports whether a symbolic link is there.
+func IsLink(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.Mode()&os.ModeSymlink != 0
+}
+
+// Within reports whether a path is a folder or lies in it.
+func Within(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
 }

@@ -1,4 +1,4 @@
-package cli
+package githooks
 
 import (
 	"bytes"
@@ -8,21 +8,21 @@ import (
 	"unicode/utf8"
 )
 
-// guarded are the hooks of git that the guard serves.
-var guarded = []string{"pre-commit", "pre-push"}
+// Names are the hooks of git that the guard serves.
+var Names = []string{"pre-commit", "pre-push"}
 
 const (
-	guardMark   = "# tasklock guard" // second line of a file that is all ours
-	guardBegin  = "# tasklock:begin"
-	guardEnd    = "# tasklock:end"
-	keptEnd     = ".before-tasklock" // what was there, beside ours
-	keptFolder  = "before-tasklock"  // in which it is called by its own name
-	guardAbsent = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
+	ownMark    = "# tasklock guard" // second line of a file that is all ours
+	beginMark  = "# tasklock:begin"
+	endMark    = "# tasklock:end"
+	keptEnd    = ".before-tasklock" // what was there, beside ours
+	keptFolder = "before-tasklock"  // in which it is called by its own name
+	absent     = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
 )
 
-// guardBlock are the lines that call the guard, for the beginning of a hook in
+// block are the lines that call the guard, for the beginning of a hook in
 // shell. What git says on the input of pre-push, the rest of the hook reads too.
-func guardBlock(hook string) string {
+func block(hook string) string {
 	call := fmt.Sprintf("\ttasklock guard run %s \"$@\" || exit 1\n", hook)
 	if hook == "pre-push" {
 		call = `	tasklock_input=$(cat)
@@ -36,20 +36,20 @@ tasklock_end
 	fi
 `
 	}
-	return guardBegin + ": refuses what touches paths that others have locked; see \"tasklock guard --help\"\n" +
+	return beginMark + ": refuses what touches paths that others have locked; see \"tasklock guard --help\"\n" +
 		"if command -v tasklock >/dev/null 2>&1; then\n" + call +
-		"else\n\techo \"" + guardAbsent + "\" >&2\nfi\n" + guardEnd + "\n"
+		"else\n\techo \"" + absent + "\" >&2\nfi\n" + endMark + "\n"
 }
 
-// guardScript is a hook that is all ours.
-func guardScript(hook string) []byte {
-	return []byte("#!/bin/sh\n" + guardMark + "\n" + guardBlock(hook))
+// ownScript is a hook that is all ours.
+func ownScript(hook string) []byte {
+	return []byte("#!/bin/sh\n" + ownMark + "\n" + block(hook))
 }
 
-// guardChain is a hook that is all ours and calls the one that was there, by its
+// chainScript is a hook that is all ours and calls the one that was there, by its
 // own name, with the same arguments and the same input.
-func guardChain(hook string) []byte {
-	return fmt.Appendf(guardScript(hook), `before="$(dirname "$0")/%s/%s"
+func chainScript(hook string) []byte {
+	return fmt.Appendf(ownScript(hook), `before="$(dirname "$0")/%s/%s"
 [ -x "$before" ] || before="$0%s"
 if [ -x "$before" ]; then
 	exec "$before" "$@"
@@ -60,7 +60,7 @@ fi
 // ours reports whether a hook is all ours, also of an earlier version.
 func ours(script []byte) bool {
 	_, rest, _ := bytes.Cut(script, []byte("\n"))
-	return bytes.HasPrefix(rest, []byte(guardMark))
+	return bytes.HasPrefix(rest, []byte(ownMark))
 }
 
 // guards reports whether a hook calls the guard.
@@ -71,15 +71,15 @@ func guards(script []byte) bool {
 
 // findGuard is where our lines begin and end; -1: nowhere.
 func findGuard(script []byte) (from, to int) {
-	from = bytes.Index(script, []byte(guardBegin))
+	from = bytes.Index(script, []byte(beginMark))
 	if from < 0 || from > 0 && script[from-1] != '\n' {
 		return -1, -1
 	}
-	n := bytes.Index(script[from:], []byte("\n"+guardEnd))
+	n := bytes.Index(script[from:], []byte("\n"+endMark))
 	if n < 0 {
 		return -1, -1
 	}
-	to = from + n + len("\n"+guardEnd)
+	to = from + n + len("\n"+endMark)
 	if to < len(script) {
 		to++ // the end of the line
 	}
@@ -89,7 +89,7 @@ func findGuard(script []byte) (from, to int) {
 // withGuard puts our lines below the first line of a script that names the
 // shell, or at the top.
 func withGuard(script []byte, hook string) []byte {
-	block := []byte(guardBlock(hook))
+	block := []byte(block(hook))
 	if from, to := findGuard(script); from >= 0 {
 		if script[to-1] != '\n' {
 			block = bytes.TrimSuffix(block, []byte("\n"))
@@ -115,7 +115,7 @@ func withoutGuard(script []byte) []byte {
 	if script[to-1] != '\n' {
 		rest = bytes.TrimSuffix(rest, []byte("\n"))
 	}
-	if len(rest) == 0 || string(rest) == "#!/bin/sh\n"+guardMark+"\n" {
+	if len(rest) == 0 || string(rest) == "#!/bin/sh\n"+ownMark+"\n" {
 		return nil
 	}
 	return rest

@@ -1,4 +1,4 @@
-package cli
+package githooks
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func lefthookCommand(hook, config string) []string {
 		call += ` "{1}" "{2}"`
 		lines = append(lines, "use_stdin: true")
 	}
-	return append(lines, fmt.Sprintf(`run: 'if command -v tasklock >/dev/null 2>&1; then %s; else echo "%s" >&2; fi # {files}'`, call, guardAbsent))
+	return append(lines, fmt.Sprintf(`run: 'if command -v tasklock >/dev/null 2>&1; then %s; else echo "%s" >&2; fi # {files}'`, call, absent))
 }
 
 var errLefthook = errors.New("its form leaves no place for the guard")
@@ -49,7 +49,7 @@ func lefthookByHand(hook, config string) string {
 }
 
 func lefthookMarks(hook string) (begin, end string) {
-	return guardBegin + " " + hook, guardEnd + " " + hook
+	return beginMark + " " + hook, endMark + " " + hook
 }
 
 // lefthookGuards reports whether a configuration calls the guard for a hook.

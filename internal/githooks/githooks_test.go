@@ -1,4 +1,4 @@
-package cli
+package githooks
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ func TestLefthookInstallAndRemove(t *testing.T) {
 		"---\npre-commit:\n  jobs:\n    - group:\n        jobs:\n          - run: x\n",
 	} {
 		text := []byte(before)
-		for _, hook := range guarded {
+		for _, hook := range Names {
 			var err error
 			if text, err = lefthookInstall(text, hook, "lefthook.yml"); err != nil {
 				t.Fatalf("%q: %s: %v", before, hook, err)
@@ -35,7 +35,7 @@ func TestLefthookInstallAndRemove(t *testing.T) {
 		if strings.Contains(before, "\r\n") && strings.Count(string(text), "\n") != strings.Count(string(text), "\r\n") {
 			t.Errorf("lines end in two ways: %q", text)
 		}
-		for _, hook := range guarded {
+		for _, hook := range Names {
 			text = lefthookRemove(text, hook)
 		}
 		if string(text) != before {
@@ -59,7 +59,7 @@ func TestLefthookLeavesAlone(t *testing.T) {
 
 func TestGuardInScript(t *testing.T) {
 	for _, before := range []string{"#!/bin/sh\n", "#!/bin/sh", "#!/usr/bin/env bash\necho a\n", "echo a", "# a comment\necho a\n", "#!/bin/sh\necho a\n\n\n"} {
-		for _, hook := range guarded {
+		for _, hook := range Names {
 			once := withGuard([]byte(before), hook)
 			if !guards(once) || !inShell(once) || string(withGuard(once, hook)) != string(once) {
 				t.Errorf("%q: %s", before, once)

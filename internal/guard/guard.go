@@ -1,0 +1,212 @@
+// Package guard decides whether a tool may write what it is about to write.
+//
+// # Guarantee
+//
+// Nobody is allowed to write what another owner's path lock covers, the files of
+// tasklock's own stores, or the worktree in which another session works. What
+// counts is the file that is written, with links resolved, not the folder that the
+// tool runs in: each file is judged by the locks in the store of its own repository.
+//
+// # Limit
+//
+// The targets are what the caller could find out (package shellwrites). A file that
+// is written without being named is not seen; git's hooks stand behind this.
+//
+// # Failure
+//
+// A store that cannot be asked is an error, which excuses no other store: a denial
+// that another store gives counts.
+package guard
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/internal/shellwrites"
+	"github.com/tasklock/tasklock/store"
+)
+
+// Request is what a tool is about to do.
+type Request struct {
+	Dir     string // where it runs
+	Owners  []string
+	Targets []shellwrites.Target
+	Calls   [][]string // the arguments of each tasklock command that it runs
+	Strict  bool       // deny changed settings and locks taken by force
+	State   string     // the folder of the user's state; empty: there is none
+
+	// Store says where the store of a folder is, and Open opens it.
+	Store func(dir string) (Store, error)
+	Open  func(ctx context.Context, dir string) (*store.Store, error)
+}
+
+// A Store is where the store of a folder is.
+type Store struct {
+	URL    string
+	Folder string // of the repository or project
+	Users  bool   // it is the user's, which serves every folder that has none
+}
+
+// A Denial says why something must not be written.
+type Denial struct {
+	Why  Why
+	What string     // what would be written, or the command
+	Lock lease.Info // of Locked and Occupied
+}
+
+// Why is a reason for a denial.
+type Why int
+
+// The reasons for a denial.
+const (
+	Locked   Why = iota // another owner's path lock covers it
+	Occupied            // it is in the worktree in which another session works
+	Records             // it is a file of a store
+	Settings            // it says how locks are checked, and Strict is set
+	Forced              // the command takes a lock from its holder, and Strict is set
+)
+
+// Writes are the files that a tool is about to write, where they really are.
+type Writes struct {
+	Request
+	seen    seen
+	targets []target
+	trees   map[repo.Tree][]named
+	outside string // a folder in no repository and no project, if one is written in
+}
+
+// Resolve finds out where the targets of a request lie. What no system can have,
+// or what belongs to no store, is left out.
+func Resolve(r Request) *Writes {
+	w := &Writes{Request: r, seen: seen{map[string]string{}, map[string]repo.Tree{}}}
+	for _, t := range r.Targets {
+		if resolved, err := w.resolve(t); err == nil {
+			w.targets = append(w.targets, resolved)
+		}
+	}
+	w.sort()
+	return w
+}
+
+// None reports whether nothing is written that a store could have locks for.
+func (w *Writes) None() bool { return len(w.trees) == 0 }
+
+// Locked returns the first reason that others have to be asked for: the worktree of
+// another session, then a path lock of another owner.
+func (w *Writes) Locked(ctx context.Context) (*Denial, error) {
+	if d, err := w.occupied(ctx); err == nil && d != nil { // an error shows again below
+		return d, nil
+	}
+	var faults []error // one repository that cannot be asked does not excuse the others
+	for tree, targets := range w.trees {
+		d, err := w.lockedIn(ctx, tree, targets)
+		if d != nil {
+			return d, nil
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}
+
+// lockedIn is the first target in a repository that another owner has locked.
+func (w *Writes) lockedIn(ctx context.Context, tree repo.Tree, targets []named) (*Denial, error) {
+	st, err := w.Open(ctx, w.storeDir(tree))
+	if err != nil {
+		return nil, err
+	}
+	var globs []lease.Glob
+	for _, t := range targets {
+		globs = append(globs, t.glob)
+	}
+	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: w.Owners, Places: globs})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range found {
+		_, name := lease.KindOf(l.Key)
+		locked, err := lease.ParseGlob(name)
+		if err != nil {
+			continue
+		}
+		for _, t := range targets {
+			if t.glob.Overlaps(locked) && (!t.There || fileIn(ctx, tree, name, t.glob, locked)) {
+				return &Denial{Why: Locked, What: t.name, Lock: l}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// occupied is the first target that would change the worktree in which another
+// session works.
+func (w *Writes) occupied(ctx context.Context) (*Denial, error) {
+	own, err := repo.TreeOf(w.Dir)
+	var far []target
+	for _, t := range w.targets {
+		tree, noTree := w.treeOf(repo.Existing(t.path))
+		if err != nil || noTree != nil || tree.Top != own.Top || tree.Top != tree.Home || t.Gone {
+			far = append(far, t)
+		}
+	}
+	if len(far) == 0 {
+		return nil, nil
+	}
+	st, err := w.Open(ctx, w.Dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := lease.List(ctx, st, lease.ListRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all.Locks {
+		if l.State != lease.Held || !filepath.IsAbs(l.Worktree) || w.mine(l.Owner) {
+			continue
+		}
+		tree := repo.Canonical(l.Worktree)
+		if !repo.IsDir(tree) || tree == own.Home {
+			continue
+		}
+		for _, t := range far {
+			if t.hits(tree) {
+				return &Denial{Why: Occupied, What: t.Path, Lock: l}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// mine reports whether the caller may use what an owner holds.
+func (w *Writes) mine(owner string) bool {
+	return slices.ContainsFunc(w.Owners, func(o string) bool { return lease.Uses(o, owner) || lease.Serves(owner, o) })
+}
+
+// forced is the first command of tasklock that takes something from its holder.
+func (w *Writes) forced() string {
+	for _, args := range w.Calls {
+		if slices.Contains(args, "--help") || slices.Contains(args, "-h") || slices.Contains(args, "--dry-run") {
+			continue
+		}
+		if i := slices.Index(args, "--"); i >= 0 {
+			args = args[:i] // behind it is what run starts
+		}
+		if verb(args) == "break" || slices.Contains(args, "--force") || slices.Contains(args, "--force=true") {
+			return "tasklock " + strings.Join(args, " ")
+		}
+	}
+	return ""
+}
+
+func verb(args []string) string {
+	for i, a := range args {
+		if !strings.HasPrefix(a, "-") && (i == 0 || !slices.Contains([]string{"--store", "--owner"}, args[i-1])) {
+			return a
+		}
+	}
+	return ""
+}
