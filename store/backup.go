@@ -18,7 +18,7 @@ import (
 
 // A backup is text, one JSON object on a line: a head, one line for each record
 // in the order of their keys, and a last line with the checksum of all before
-// it. What ends without that line is no backup.
+// it. A file without that line is incomplete.
 
 type backupHead struct {
 	Backup   string    `json:"backup"` // "tasklock"
@@ -30,8 +30,8 @@ type backupHead struct {
 	Records  int       `json:"records"`
 }
 
-// backupLine is a record. A value that JSON would not give back byte for byte
-// travels in Bytes.
+// backupLine is a record. Bytes holds a value that JSON would not reproduce
+// byte for byte.
 type backupLine struct {
 	Key      string          `json:"key"`
 	Revision int64           `json:"revision"`
@@ -45,13 +45,13 @@ type backupEnd struct {
 	SHA256 string `json:"sha256"`
 }
 
-// backupID begins the id of a copy that comes out of a file.
+// backupID begins the id of a copy that was read from a file.
 const backupID = "backup "
 
 // maxBackupLine bounds a line: a value may grow by escapes.
 const maxBackupLine = 8 * (driver.MaxValue + driver.MaxKey)
 
-// WriteBackup writes a copy so that [ReadBackup] reads the same.
+// WriteBackup writes a copy for [ReadBackup].
 func WriteBackup(w io.Writer, c Copy) error {
 	sum := sha256.New()
 	buf := bufio.NewWriterSize(w, 64<<10)
@@ -77,7 +77,7 @@ func WriteBackup(w io.Writer, c Copy) error {
 	return buf.Flush()
 }
 
-// exact reports that a value is written by an encoder as it stands.
+// exact reports whether JSON reproduces the value byte for byte.
 func exact(value []byte) bool {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -85,15 +85,15 @@ func exact(value []byte) bool {
 	return enc.Encode(json.RawMessage(value)) == nil && bytes.Equal(bytes.TrimSuffix(b.Bytes(), []byte("\n")), value)
 }
 
-// What a file is that cannot be restored.
+// Why a file cannot be restored.
 var (
 	ErrNotBackup     = errors.New("not a backup of tasklock")
 	ErrBackupDamaged = errors.New("backup damaged")
 )
 
 // ReadBackup reads what [WriteBackup] wrote. A file that was cut off or changed
-// is [ErrBackupDamaged], one that never was a backup [ErrNotBackup]. Now is when
-// the backup was made.
+// is [ErrBackupDamaged], a file of another kind [ErrNotBackup]. Now is the time
+// of the backup.
 func ReadBackup(r io.Reader) (Copy, error) {
 	b := backupReader{in: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
 	c, err := b.read()

@@ -15,17 +15,16 @@ import (
 type FillRequest struct {
 	To       *Store
 	Copy     Copy
-	Replace  bool // whatever is there goes
+	Replace  bool // drop the present records
 	Carry    Carry
 	Progress func(done, total int)
 	DryRun   bool
 }
 
-// Fill makes a store hold exactly what the copy holds. The revision is lifted
-// by far more than anybody can have counted since the copy was made, so that no
-// fencing token is given out a second time. How old its records are by now says
-// the clock of the store. Where it ends halfway the store stays
-// closed, and the same again continues.
+// Fill makes a store hold exactly what the copy holds. It raises the revision
+// far above every commit since the copy was made, so that no fencing token is
+// given out twice. The store's clock decides the age of the records. If Fill is
+// interrupted the store stays closed, and the same call again continues.
 func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
 	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress}
 	c, err := r.To.current(r.Copy)
@@ -58,14 +57,14 @@ type filling struct {
 	carry    Carry
 	progress func(done, total int)
 
-	want    map[string]driver.Write // what is to be there in the end
+	want    map[string]driver.Write // the records at the end
 	order   []string
 	leftOut int
 
 	id    string    // of the target
 	rev   int64     // its newest revision
 	now   time.Time // by its clock, when it was first looked at
-	least int64     // no revision that this copy makes is below
+	least int64     // every revision that this copy makes is above
 }
 
 const (
@@ -75,7 +74,7 @@ const (
 	patience   = time.Minute // for a target that does not answer
 )
 
-// take decides what of the copy travels.
+// take decides which records of the copy travel.
 func (f *filling) take(c Copy) {
 	f.copy, f.want, f.order, f.leftOut = c, make(map[string]driver.Write, len(c.Records)), nil, 0
 	carry := func(r driver.Record) (driver.Write, bool) { return Unchanged(r), true }
@@ -156,7 +155,7 @@ func (f *filling) mayUse(m Meta) error {
 }
 
 // reserve closes the target for everybody but this copy, and makes sure that
-// it holds nothing else. made tells that it was open before.
+// it is empty. made reports whether it was open before.
 func (f *filling) reserve(ctx context.Context) (made bool, err error) {
 	if err := f.look(ctx); err != nil { // without a trace
 		return false, err
@@ -178,7 +177,7 @@ func (f *filling) reserve(ctx context.Context) (made bool, err error) {
 		m.FromStep = stepCopy
 		return PutMeta(tx, m)
 	})
-	if errors.Is(err, ErrNotEmpty) { // somebody was faster: theirs it stays
+	if errors.Is(err, ErrNotEmpty) { // another process was faster: the store is theirs
 		return false, f.giveUp(ctx, err, true)
 	}
 	return made, err
@@ -211,8 +210,8 @@ func (f *filling) close(ctx context.Context) (made bool, err error) {
 	return made, err
 }
 
-// errElsewhere: the target is not reserved for this copy any more. Somebody
-// has completed it, or given it up.
+// errElsewhere: the target is no longer reserved for this copy. Another process
+// has completed the copy or given it up.
 var errElsewhere = errors.New("the target was opened by somebody else meanwhile; repeat the command")
 
 // mine returns the target's description while it is reserved for this copy.
@@ -225,8 +224,8 @@ func (f *filling) mine(tx *Tx) (Meta, error) {
 	return m, err
 }
 
-// giveUp opens the target again. Unless theirs says that what is in it belongs
-// to others, it must be empty: another process may have begun the same copy.
+// giveUp opens the target again. It must be empty, unless theirs says that the
+// records are those of others: another process may have begun the same copy.
 func (f *filling) giveUp(ctx context.Context, cause error, theirs bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -249,7 +248,7 @@ func (f *filling) giveUp(ctx context.Context, cause error, theirs bool) error {
 }
 
 // run copies until both hold the same, and opens the target. from is the
-// closed source, nil if it is no store.
+// closed source, nil for a backup.
 func (f *filling) run(ctx context.Context, from *Store) (MoveResult, error) {
 	rev, err := f.complete(ctx, from)
 	if errors.Is(err, errElsewhere) {
@@ -288,7 +287,7 @@ func (f *filling) complete(ctx context.Context, from *Store) (int64, error) {
 	return 0, fmt.Errorf("%w: what was copied does not stay as it was written", driver.ErrDamaged)
 }
 
-// unchanged reports that nothing was written in the source since it was read.
+// unchanged reports whether the source is as it was read.
 func (f *filling) unchanged(ctx context.Context, from *Store) bool {
 	rev := int64(-1)
 	a := attempt{s: from, closed: true}
@@ -297,7 +296,7 @@ func (f *filling) unchanged(ctx context.Context, from *Store) bool {
 }
 
 // pass compares the target with what is wanted, and writes the difference.
-// same tells that there was none.
+// same reports that there was none.
 func (f *filling) pass(ctx context.Context) (same bool, err error) {
 	todo, err := f.difference(ctx)
 	if err != nil {
@@ -326,8 +325,8 @@ func (f *filling) tell(done int) {
 	}
 }
 
-// difference is what has to be written in the target. What was there before the
-// copy began is written too where it is the same: a lock that kept its revision
+// difference is what has to be written in the target. Records from before the
+// copy are written even if they are the same: a lock that kept its revision
 // would keep its token.
 func (f *filling) difference(ctx context.Context) (todo []driver.Write, err error) {
 	a := attempt{s: f.to, need: everything, closed: true}
@@ -372,8 +371,8 @@ func room(todo []driver.Write) int {
 	return len(todo)
 }
 
-// commit writes some records, as long as the target is reserved for this copy.
-// Writing them a second time changes nothing, so what is unknown is repeated.
+// commit writes some records while the target is reserved for this copy.
+// Writing them twice changes nothing, so it repeats an unknown outcome.
 func (f *filling) commit(ctx context.Context, writes []driver.Write) error {
 	a := attempt{s: f.to, closed: true}
 	_, err := a.update(ctx, func(tx *Tx) error {

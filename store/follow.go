@@ -9,16 +9,16 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// followEvery is how often followed records are read, about: processes that
-// started together drift apart.
+// followEvery is about how often followed records are read. It varies, so that
+// processes that started together drift apart.
 const followEvery = time.Second
 
-// A Look is what a follower makes of the records: nil, or what to do about them,
-// once. It is run as a transaction function of [Store.View] is.
+// A Look inspects the records. It returns nil, or what to do about them, once.
+// It runs like a transaction function of [Store.View].
 type Look func(*Tx) (told func(), err error)
 
-// followers are those who want to know soon what becomes of some records. One
-// loop reads for all of them.
+// followers want to know soon when some records change. One loop reads for all
+// of them.
 type followers struct {
 	mu   sync.Mutex
 	list map[*follower]bool
@@ -30,11 +30,11 @@ type follower struct {
 	look Look
 }
 
-// Follow reads the records about once a second and shows them to look, until it
-// has something to tell or stop is called. All who follow share one read, which
-// goes to the store, subscribes to nothing and is not repeated when it fails:
-// then nothing is told. Where asking is dear, as on git, it is as often as
-// the store polls. A look that has begun when stop is called tells nothing any more.
+// Follow reads the records about once a second and shows them to look, until
+// look returns a function or stop is called. All followers share one read. It
+// goes to the store and subscribes to nothing; if it fails, nothing happens. On
+// git, where asking is expensive, it reads as often as the store polls. After
+// stop, a look that has already begun has no effect.
 func (s *Store) Follow(keys []string, look Look) (stop func()) {
 	f := &follower{keys: keys, look: look}
 	s.followers.mu.Lock()
@@ -51,7 +51,7 @@ func (s *Store) Follow(keys []string, look Look) (stop func()) {
 	return func() { s.followers.leave(f) }
 }
 
-// leave reports whether f was still there. The loop ends with the last one.
+// leave reports whether f was still following. The loop ends with the last one.
 func (l *followers) leave(f *follower) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *followers) end() {
 	}
 }
 
-// all are those who follow now, in groups whose records one read may ask for.
+// all are the present followers, in groups that one read can serve.
 func (l *followers) all() (groups [][]*follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *followers) all() (groups [][]*follower) {
 	return append(groups, group)
 }
 
-// follow is the loop. After failures it asks less often, a store that is down has
-// enough to do.
+// follow is the loop. After failures it reads less often, to spare a store that
+// is down.
 func (s *Store) follow(ctx context.Context) {
 	for failures := 0; ; {
 		s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *Store) lookOnce(ctx context.Context) (err error) {
 	return err
 }
 
-// lookFor reads once for some, and tells those who have something to hear.
+// lookFor reads once for a group, and runs what their looks return.
 func (s *Store) lookFor(ctx context.Context, group []*follower) error {
 	ctx, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *Store) lookFor(ctx context.Context, group []*follower) error {
 	told := make([]func(), len(group))
 	_, err := a.run(ctx, func(tx *Tx) error {
 		for i, f := range group {
-			told[i], _ = f.look(tx) // what one of them cannot read is no matter of the others
+			told[i], _ = f.look(tx) // a record that one cannot read does not stop the others
 		}
 		return nil
 	})
@@ -138,7 +138,7 @@ func (s *Store) lookFor(ctx context.Context, group []*follower) error {
 	return nil
 }
 
-// followAtOnce is how many records one read asks for, about.
+// followAtOnce is about how many records one read asks for.
 const followAtOnce = 1000
 
 // followPatience bounds one read.

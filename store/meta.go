@@ -7,23 +7,23 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Format is the version of the records' meaning that this code writes and
+// Format is the version of the records' meaning that this code writes, and
 // the newest that it reads.
 const Format = 2
 
 const metaKey = "meta/store"
 
-// Meta describes the store. Every transaction reads it and every commit is
-// guarded by it, so that moving a store away stops all writers at once.
+// Meta describes the store. Every transaction reads it and every commit guards
+// it, so moving a store away stops all writers at once.
 type Meta struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 
-	// Set once the records live in another store: this one is closed for good.
+	// Set once the records are in another store: this one is closed for good.
 	MovedTo   string `json:"movedTo,omitempty"`
 	MovedToID string `json:"movedToId,omitempty"` // the id of that store
 
-	// Set while records of another store arrive: closed until all are there.
+	// Set while records of another store arrive: closed until all have.
 	From     string `json:"from,omitempty"`     // for people
 	FromID   string `json:"fromId,omitempty"`   // what they are a copy of
 	FromStep string `json:"fromStep,omitempty"` // how far it has come
@@ -34,14 +34,14 @@ type Meta struct {
 	Converting int `json:"converting,omitempty"`
 }
 
-// Steps of a copy. A store that was not looked through may hold the records of
-// others, which are not touched.
+// Steps of a copy. A store that was not checked may hold the records of others,
+// which must stay.
 const (
 	stepLook = "look" // closed; is it empty?
-	stepCopy = "copy" // it was: whatever is here, the copy brought
+	stepCopy = "copy" // it was: the copy brought every record here
 )
 
-// MovedError: the records live in another store. It is an [ErrMoved].
+// MovedError: the records are in another store. It is an [ErrMoved].
 type MovedError struct{ To string }
 
 func (e *MovedError) Error() string        { return ErrMoved.Error() + " to " + e.To }
@@ -83,8 +83,8 @@ func (tx *Tx) checkMeta() error {
 	return m.older()
 }
 
-// elsewhere is why the records cannot be used here, or nil: they have left, or
-// are not all here yet.
+// elsewhere is why the records cannot be used here, or nil: they have moved
+// away, or have not all arrived.
 func (m Meta) elsewhere() error {
 	switch {
 	case m.MovedTo != "":

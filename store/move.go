@@ -15,15 +15,15 @@ import (
 type Copy struct {
 	Format  int    // of the records; 0: that of this tasklock
 	From    string // where it comes from, for people
-	ID      string // what it is a copy of: the same again is the same copy
+	ID      string // of the source: the same id is the same copy
 	Rev     int64
 	Now     time.Time // by the clock of the store
 	Records []driver.Record
 	MovedTo string // set if the store had moved by then
 }
 
-// ReadAll returns a copy of the store, one that has moved too: its records
-// stay readable for those who want to look back.
+// ReadAll returns a copy of the store, even of one that has moved: its records
+// stay readable.
 func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 	c := Copy{From: name}
 	a := attempt{s: s, need: everything, closed: true}
@@ -55,12 +55,12 @@ func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 
 var everything = driver.Query{Ranges: []driver.Range{{}}}
 
-// A Carry says for a snapshot how its records travel: what is written for each,
-// or that it is over and stays behind. A record is written anew by its arrival:
-// it gets a new revision and begins to age again.
+// A Carry says how the records of a snapshot travel: what is written for each,
+// or that it has expired and stays behind. A record that arrives gets a new
+// revision and begins to age again.
 type Carry func(c Copy) func(driver.Record) (w driver.Write, keep bool)
 
-// Unchanged is how a record travels that means the same everywhere.
+// Unchanged carries a record that means the same everywhere.
 func Unchanged(r driver.Record) driver.Write { return driver.Write{Key: r.Key, Value: r.Value} }
 
 // MoveRequest moves all records of one store to another.
@@ -68,16 +68,16 @@ type MoveRequest struct {
 	From, To         *Store
 	FromName, ToName string // for people; they are written into both stores
 
-	// Leave, if set, may refuse in the transaction that closes the source. What
-	// it relies on it must guard.
+	// Leave, if set, may refuse in the transaction that closes the source. It
+	// must guard what it relies on.
 	Leave func(*Tx) error
 
 	Carry    Carry                 // nil: everything, without bounds
-	Progress func(done, total int) // if set: told about records that have arrived
+	Progress func(done, total int) // if set: called as records arrive
 	DryRun   bool
 }
 
-// MoveResult tells what was moved.
+// MoveResult says what was moved.
 type MoveResult struct {
 	Records  int   `json:"records"`  // that are in the target now, or would be
 	LeftOut  int   `json:"leftOut"`  // that were over
@@ -87,12 +87,12 @@ type MoveResult struct {
 
 // Move copies every record to an empty store and closes the one they were in.
 //
-// First the target is closed, then the source: from then on every transaction
-// there fails with a [*MovedError], so nothing is written that would be left
-// behind. Then the records are copied, with revisions above all that either
-// store ever had, compared, and the target is opened. Where a move ends halfway,
-// for whatever reason, the same move again continues; until then neither store
-// can be used. Two that run at once do the same.
+// It closes the target first, then the source: from then on every transaction
+// there fails with a [*MovedError], so nothing can be written that would be left
+// behind. Then it copies the records, with revisions above all that either store
+// ever had, compares them, and opens the target. If a move is interrupted, the
+// same move again continues; until then neither store can be used. Two that run
+// at once do the same.
 func Move(ctx context.Context, r MoveRequest) (out MoveResult, err error) {
 	for range maxFailures { // again where another process that wants the same was faster, or has given up
 		if out, err = r.move(ctx); !errors.Is(err, errElsewhere) {
@@ -122,7 +122,7 @@ func (r *MoveRequest) move(ctx context.Context) (MoveResult, error) {
 	case src.MovedTo != "" && dst.CopyOf == src.ID && dst.FromID == "":
 		return MoveResult{Already: true}, nil
 	}
-	if src.MovedTo == "" || r.DryRun { // ask first: what is refused shall leave no trace
+	if src.MovedTo == "" || r.DryRun { // ask first: a refusal leaves no trace
 		out, err := r.rehearse(ctx, &f, src.MovedTo == "")
 		if err != nil || r.DryRun {
 			return out, err
@@ -143,8 +143,8 @@ func (r *MoveRequest) move(ctx context.Context) (MoveResult, error) {
 	return f.run(ctx, r.From)
 }
 
-// rehearse finds out what a move would do. It reads everything: a record that
-// cannot be read must be mended while the store is still in use.
+// rehearse finds out what a move would do. It reads everything: somebody must
+// repair an unreadable record while the store is still in use.
 func (r *MoveRequest) rehearse(ctx context.Context, f *filling, leaving bool) (MoveResult, error) {
 	if leaving && r.Leave != nil {
 		err := r.From.View(ctx, driver.Query{}, r.Leave)
@@ -196,8 +196,8 @@ func (r *MoveRequest) seal(ctx context.Context, to string) error {
 	return err
 }
 
-// describe returns the store's description. With ensure it writes one where
-// there is none: a store needs an id to be told from others.
+// describe returns the store's description. With ensure it writes one if there
+// is none: a store needs an id of its own.
 func (s *Store) describe(ctx context.Context, ensure bool) (m Meta, err error) {
 	a := attempt{s: s, closed: true}
 	_, err = a.update(ctx, func(tx *Tx) error {
@@ -211,8 +211,8 @@ func (s *Store) describe(ctx context.Context, ensure bool) (m Meta, err error) {
 }
 
 // Raise lifts the revision, and with it every later fencing token, above
-// everything that may have been given out before the records were put back to
-// an older state by other tools.
+// everything that was given out before another tool put the records back to an
+// older state.
 func (s *Store) Raise(ctx context.Context) (int64, error) {
 	return s.Update(ctx, driver.Query{}, func(tx *Tx) error {
 		m, err := ReadMeta(tx)

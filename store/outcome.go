@@ -12,10 +12,10 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// decide finds out what became of a commit whose reply was lost, before fn
-// runs again: its result must be that of the commit that counts. It returns
+// decide finds the outcome of a commit whose reply was lost, before fn runs
+// again: the result of fn must be that of the commit that counts. It returns
 // the revision if the commit was applied, and 0 if it never will be. Even when
-// ctx has ended it tries once: the caller wants to know.
+// ctx has ended it tries once, because the caller wants to know.
 func (a *attempt) decide(ctx context.Context, tx *Tx, cause error) (int64, error) {
 	if tx.receipt == "" {
 		if a.sent = true; a.again(ctx) {
@@ -40,12 +40,12 @@ func (a *attempt) decide(ctx context.Context, tx *Tx, cause error) (int64, error
 	return rev, nil
 }
 
-// void stands in place of a receipt: the commit that would have written it is
-// guarded by its absence.
+// void takes the place of a receipt. The commit that would have written the
+// receipt requires its absence.
 var void = []byte(`{"void":true}`)
 
-// lookOrVoid looks for the receipt of a commit. If it is not there, the commit
-// may still be on its way, and is made void.
+// lookOrVoid looks for the receipt of a commit. If there is none, the commit
+// may still be on its way, and lookOrVoid makes it void.
 func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool) {
 	snap, err := s.d.Read(ctx, driver.Query{Keys: []string{tx.receipt, metaKey}})
 	if err != nil {
@@ -65,14 +65,14 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 	return 0, err == nil
 }
 
-// confirmKey is a record that is never there, to be deleted: a commit that
+// confirmKey is a record that never exists. Deleting it is a commit that
 // changes nothing.
 const confirmKey = "meta/confirm"
 
-// confirm makes sure that what was found lasts. A commit can be seen that was
-// never acknowledged and will be lost: by a PostgreSQL server that crashed, or
-// was told not to wait, before its synchronous standby had it. One more commit
-// that is acknowledged comes after it in the server's log.
+// confirm makes sure that what was found lasts. A server can show a commit that
+// it never acknowledged and will lose: a PostgreSQL server that crashed, or whose
+// wait for its synchronous standby was cancelled. A further commit that is
+// acknowledged comes after it in the server's log.
 func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
 	if fault.Bug("seen_is_kept") {
 		return nil
@@ -81,9 +81,10 @@ func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
 	return err
 }
 
-// affirmed confirms what a transaction read that wrote nothing, if it is to last
-// (see [Tx.Affirm]) or may be its own work, of which the reply was lost. [driver.ErrConflict]: it has changed, look again. Who may
-// not write has no better answer than what can be seen.
+// affirmed confirms what a transaction without writes has read, if it must last
+// (see [Tx.Affirm]) or may be its own commit whose reply was lost.
+// [driver.ErrConflict] means that it has changed: look again. For a caller that
+// may not write, what the server shows is the best answer.
 func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
 	if !tx.snap.Unsure || !tx.affirm && !a.sent {
 		return nil
@@ -106,7 +107,7 @@ func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
 	return &readError{err}
 }
 
-// final says ErrUnknown where fn did not decide and an earlier commit may have
+// final returns ErrUnknown if fn did not decide and an earlier commit may have
 // been applied.
 func (a *attempt) final(err error) error {
 	var r *readError

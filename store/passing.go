@@ -8,22 +8,22 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// MayPass reports whether what a call of a store ran into can be over by itself,
-// so that a process that is to go on for ever tries again instead of ending. It
-// is the one place that says so.
+// MayPass reports whether a trouble of the store can end without help, so that
+// a process that runs for ever tries again instead of ending. No other place
+// decides this.
 //
-// These can pass: the store is out of reach, its answer was lost, its disk is
-// full, it refuses us (it is read-only while a standby takes over, a password is
-// being changed), it is being filled or converted, or one record in it is
-// damaged, which stops what needs that record and nothing else.
+// These can pass: the store is unreachable, its answer was lost, its disk is
+// full, it refuses us (it is read-only while a standby takes over, somebody
+// changes a password), it is being filled or converted, or one record in it is
+// damaged, which stops only what needs that record.
 //
 // These cannot: another format, no store or another one at that place, records
-// that live elsewhere, a store that is damaged, unsafe or closed, and a
-// malformed request. Neither can the end of the caller's context, nor an answer
-// of the rules, such as a lock that somebody holds.
+// that have moved, a store that is damaged, unsafe or closed, and a malformed
+// request. Neither can the end of the caller's context, nor an answer of the
+// rules, such as a held lock.
 //
-// A process that has just been started does better to end with every
-// [driver.Refusal]: whoever started it wants to know of a wrong password.
+// A process that has just started should end with every [driver.Refusal]: the
+// person who started it wants to know of a wrong password.
 func MayPass(err error) bool {
 	is := func(list ...error) bool {
 		for _, target := range list {

@@ -19,14 +19,13 @@
 // # What happens on failure
 //
 // A commit whose reply is lost has an unknown outcome. Update looks for the
-// receipt the transaction left (see [Tx.Receipt]). A receipt that is found
-// counts once a further commit was acknowledged: until then the server may
-// still lose both. If there is none, the commit may still be on its way: it is
-// made void, and the function runs again. So Update never guesses, what it answers stays true, and the
-// variables that the function set are those of the run that was applied. When
-// the store stays out of reach the
-// error is [ErrUnknown] if a commit may have been applied, and
-// [ErrUnreachable] if none was tried.
+// receipt the transaction left (see [Tx.Receipt]). A receipt counts once the
+// server has acknowledged a further commit: until then it may still lose both.
+// If there is none, the commit may still be on its way: Update makes it void and
+// runs the function again. So Update never guesses, its answer stays true, and
+// the variables that the function set are those of the run that was applied. If
+// the store stays unreachable, the error is [ErrUnknown] if a commit may have
+// been applied, and [ErrUnreachable] if none was tried.
 package store
 
 import (
@@ -45,15 +44,15 @@ import (
 
 // Errors of this package. The refusals of package driver pass through.
 var (
-	// ErrUnknown: a commit was sent and it is not known whether it was applied.
+	// ErrUnknown: a commit was sent, and nobody knows whether it was applied.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnreachable: the store could not be read; nothing was changed.
 	ErrUnreachable = errors.New("store unreachable")
-	// ErrMoved: the records live in another store now.
+	// ErrMoved: the records are in another store now.
 	ErrMoved = errors.New("store has moved")
 	// ErrFilling: a copy into this store is not complete.
 	ErrFilling = errors.New("store is incomplete")
-	// ErrNotEmpty: a copy would mix with records that are there.
+	// ErrNotEmpty: a copy would mix with existing records.
 	ErrNotEmpty = errors.New("store is not empty")
 	// ErrSame: source and target of a move are one store.
 	ErrSame = errors.New("cannot move a store to itself")
@@ -66,7 +65,7 @@ const (
 	lookupTime      = 2 * time.Second
 )
 
-// Store is a place that keeps records, seen through transactions.
+// Store gives transactions on the records of a driver.
 // It is safe for concurrent use.
 type Store struct {
 	d    driver.Store
@@ -88,7 +87,7 @@ func New(d driver.Store) *Store {
 	return &Store{d: d, jitter: rand.New(rand.NewChaCha8(seed))}
 }
 
-// Close closes the driver. Nobody is told anything any more.
+// Close ends all followers and closes the driver.
 func (s *Store) Close() error {
 	s.followers.mu.Lock()
 	s.followers.end()
@@ -98,15 +97,15 @@ func (s *Store) Close() error {
 }
 
 // Wait returns once one of the guards may no longer hold, the store is closed or
-// opened (it moves, say), or ctx ends. A driver that cannot wait now, because a
-// server is down, say, ends the wait early: the caller reads again, and a read is
-// repeated with patience and names the trouble if it lasts.
+// opened (by a move, say), or ctx ends. A driver that cannot wait now, because a
+// server is down, say, ends the wait early: the caller reads again, and a read
+// is repeated with patience and names the trouble if it lasts.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	if rev := s.meta.Load(); rev > 0 {
 		guards = append([]driver.Guard{{Key: metaKey, Rev: rev}}, guards...)
 	}
 	err := s.d.Wait(ctx, guards)
-	if err == nil && s.slow.Load() { // records that are not there yet would wake at once
+	if err == nil && s.slow.Load() { // records that are not converted yet would wake it at once
 		err = s.pause(ctx, 500*time.Millisecond, 1)
 	}
 	if err != nil && !driver.Refusal(err) && !errors.Is(err, driver.ErrClosed) && ctx.Err() == nil {
@@ -116,7 +115,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 }
 
 // View runs fn on one consistent snapshot. need names what fn will ask for;
-// what it leaves out is fetched when fn asks, at the price of a further read.
+// anything else costs a further read when fn asks for it.
 func (s *Store) View(ctx context.Context, need driver.Query, fn func(*Tx) error) error {
 	a := attempt{s: s, need: clip(need), read: true}
 	return a.view(ctx, fn)
@@ -135,16 +134,16 @@ func (a *attempt) view(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // Update runs fn on one consistent snapshot and commits what it wrote if
-// nothing it read has changed, else runs it again. It returns the revision of
-// the commit, or that of the snapshot if fn wrote nothing. fn must have no
-// effect besides its Tx and variables that each run sets anew.
+// nothing it read has changed; otherwise it runs fn again. It returns the
+// revision of the commit, or that of the snapshot if fn wrote nothing. fn must
+// have no effect besides its Tx and variables that each run sets again.
 //
-// fn runs again whenever it asked for what was not read, on a new snapshot with
-// a later [Tx.Now] and perhaps another [Tx.Rev]. So which records it asks for
-// must follow from what it read, not from the clock, the revision or chance: else
-// each run asks for others, and on a store that takes its time none is the last.
-// A time that becomes part of a key is [Tx.Began]; what is left to chance is drawn before Update.
-// That what it read has expired by now may of course make it ask for more.
+// fn runs again whenever it asked for a record that was not read, on a new
+// snapshot with a later [Tx.Now] and perhaps another [Tx.Rev]. So what it read
+// must decide which records it asks for, not the clock, the revision or chance:
+// otherwise each run asks for others, and on a slow store no run is the last.
+// Use [Tx.Began] for a time that becomes part of a key, and draw random numbers
+// before Update. fn may ask for more because what it read has expired meanwhile.
 func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) error) (int64, error) {
 	a := attempt{s: s, need: clip(need), guess: true}
 	return a.update(ctx, fn)
@@ -210,8 +209,8 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 type attempt struct {
 	s         *Store
 	need      driver.Query
-	closed    bool // also where the store is closed to everyone else
-	read      bool // nothing is to be committed
+	closed    bool // also if the store is closed to everyone else
+	read      bool // it will not commit
 	guess     bool // the next run may be on old data
 	guessed   bool // the last run was
 	older     bool // the last run was on records that were converted on the way
@@ -222,8 +221,8 @@ type attempt struct {
 	answered  time.Time // when the store last answered, or when it began
 }
 
-// run reads what is needed and runs fn, again and again until fn has asked
-// for nothing that was not read.
+// run reads what is needed and runs fn until fn asks for nothing that was not
+// read.
 func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 	fresh := int64(0) // of a view that was read after the call
 	for range maxReads {
@@ -291,8 +290,8 @@ func (a *attempt) retryRead(ctx context.Context, err error) bool {
 	return a.again(ctx)
 }
 
-// again waits before another attempt at a store that did not answer, and
-// reports whether it is worth making: not after many, and not after a long time.
+// again waits before another attempt at a store that did not answer. It reports
+// false after many attempts, or after a long time.
 func (a *attempt) again(ctx context.Context) bool {
 	a.failures++
 	limit := a.s.o.Patience
@@ -306,13 +305,13 @@ func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// unwritten reports that a commit has written nothing, and may if it is repeated.
+// unwritten reports whether a commit has written nothing, and may if repeated.
 func unwritten(err error) bool {
 	return errors.Is(err, driver.ErrFull) || errors.Is(err, driver.ErrNoTurn)
 }
 
-// readError marks an error of Read, or of a commit that is [unwritten], after
-// which nothing has happened.
+// readError marks an error of Read, or of an [unwritten] commit: nothing has
+// happened.
 type readError struct{ err error }
 
 func (e *readError) Error() string {
@@ -329,7 +328,7 @@ func (e *readError) Unwrap() []error {
 	return []error{ErrUnreachable, e.err}
 }
 
-// answer reports that the store was reached, or that the caller went away.
+// answer reports whether the store was reached, or the caller went away.
 func (e *readError) answer() bool { return driver.Refusal(e.err) || isContext(e.err) }
 
 // pause waits with full jitter before the n-th repetition.

@@ -19,8 +19,8 @@ import (
 // Pending is the Rev of an entry that this transaction has written itself.
 const Pending = -1
 
-// errMissing stops a transaction function that asked for what was not read.
-// Update and View fetch it and run the function again.
+// errMissing stops a transaction function that asked for a record that was not
+// read. Update and View fetch it and run the function again.
 var errMissing = errors.New("record not read yet")
 
 // A Tx is one run of a transaction function over one snapshot.
@@ -31,7 +31,7 @@ type Tx struct {
 	missing driver.Query
 
 	guards  map[string]int64
-	peeked  bool // something was read that is not guarded, see Peek
+	peeked  bool // it read something without a guard, see Peek
 	view    bool // nothing will be committed
 	writes  map[string]driver.Write
 	order   []string // of writes
@@ -63,7 +63,7 @@ func newTx(snap driver.Snapshot, q driver.Query) *Tx {
 	return tx
 }
 
-// within picks the records of one range out of those of the whole query.
+// within picks the records of one range from those of the whole query.
 func within(records []driver.Record, r driver.Range) []driver.Record {
 	var in []driver.Record
 	seen := map[string]bool{}
@@ -87,8 +87,8 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 func (tx *Tx) Now() time.Time { return tx.snap.Now }
 
 // Began is the store's clock at the first run of this Update or View: one time for
-// all of its runs. It is for a time that becomes part of a key, or decides which
-// records are asked for; what has expired is judged by Now.
+// all of its runs. Use it for a time that becomes part of a key, or decides which
+// records are asked for. Use Now to judge what has expired.
 func (tx *Tx) Began() time.Time { return tx.began }
 
 // Rev is the newest revision of the snapshot.
@@ -103,11 +103,11 @@ type Entry[T any] struct {
 	Value T
 }
 
-// Exists reports whether there is such a record.
+// Exists reports whether the record exists.
 func (e Entry[T]) Exists() bool { return e.Rev != 0 }
 
 // Get returns the record of that key and guards it: the transaction commits
-// only if the record is still the same then. An absent record has Rev 0.
+// only if the record is still the same. An absent record has Rev 0.
 func Get[T any](tx *Tx, key string) (Entry[T], error) {
 	if w, ok := tx.writes[key]; ok {
 		e := Entry[T]{Key: key}
@@ -142,8 +142,8 @@ func (tx *Tx) RevOf(key string) (int64, error) {
 	return rec.Rev, nil
 }
 
-// Peek is Get without a guard: for what others may change without making the
-// transaction wrong. A transaction has a bounded number of guards, see [Tx.Room].
+// Peek is Get without a guard: for records that others may change without making
+// the transaction wrong. The number of guards is limited, see [Tx.Room].
 func Peek[T any](tx *Tx, key string) (Entry[T], error) {
 	rev, guarded := tx.guards[key]
 	e, err := Get[T](tx, key)
@@ -155,8 +155,8 @@ func Peek[T any](tx *Tx, key string) (Entry[T], error) {
 	return e, err
 }
 
-// Room is how many more records the transaction can guard each by itself. Below
-// 0, guards become one of their whole kind, which any change of that kind breaks:
+// Room is how many more records the transaction can guard individually. Below 0,
+// guards become one of their whole kind, which any change of that kind breaks:
 // under traffic such a commit may never succeed. A View has room for all.
 func (tx *Tx) Room() int {
 	const own = 2 // meta/store and the receipt
@@ -187,12 +187,12 @@ func DecodeAt[T any](now time.Time, rec driver.Record) (Entry[T], error) {
 	return e, nil
 }
 
-// A Checker is a value that knows what it must hold under its key. A record
-// that is well-formed and says nothing is as damaged as one that is not.
+// A Checker is a value that knows what it must hold under its key. A well-formed
+// record without meaning is as damaged as a malformed one.
 type Checker interface{ Check(key string) error }
 
-// Want makes sure that the keys are read, so that the Gets that follow cost
-// one further read together instead of one each.
+// Want makes sure that the keys are read, so that the Gets that follow cost one
+// further read together.
 func (tx *Tx) Want(keys ...string) error {
 	var err error
 	for _, k := range keys {
@@ -223,8 +223,8 @@ func (tx *Tx) Scan(prefix string, limit int) ([]driver.Record, error) {
 	return recs, nil
 }
 
-// ScanWritten is Scan that shows what this transaction has written, as if it had
-// been committed. limit must not be negative.
+// ScanWritten is Scan that includes what this transaction has written. limit
+// must not be negative.
 func (tx *Tx) ScanWritten(prefix string, limit int) ([]driver.Record, error) {
 	var mine []driver.Record
 	gone := 0
@@ -260,8 +260,8 @@ func (tx *Tx) ScanWritten(prefix string, limit int) ([]driver.Record, error) {
 	return mine, nil
 }
 
-// All is Scan of a whole prefix, decoded. One record that cannot be read is an
-// error for all of them.
+// All is Scan of a whole prefix, decoded. One unreadable record is an error for
+// all of them.
 func All[T any](tx *Tx, prefix string) ([]Entry[T], error) {
 	recs, err := tx.Scan(prefix, 0)
 	if err != nil {
@@ -283,7 +283,7 @@ func (tx *Tx) GuardKind(kind string) { tx.guards[kind] = tx.snap.Rev }
 // Put writes a record. value must encode to a JSON object.
 func (tx *Tx) Put(key string, value any) error { return tx.PutTTL(key, value, 0) }
 
-// PutTTL writes a record that is over when it is older than ttl.
+// PutTTL writes a record that expires when it is older than ttl.
 func (tx *Tx) PutTTL(key string, value any, ttl time.Duration) error {
 	data, err := Encode(key, value)
 	if err != nil {
@@ -314,33 +314,32 @@ func (tx *Tx) write(w driver.Write) {
 	tx.writes[w.Key] = w
 }
 
-// Len is how many records have been written so far: a number that orders what
-// one transaction writes.
+// Len is how many records this transaction has written: it orders them.
 func (tx *Tx) Len() int { return len(tx.order) }
 
 // Floor makes the revision of the commit at least rev.
 func (tx *Tx) Floor(rev int64) { tx.floor = max(tx.floor, rev) }
 
-// Note says for people what the commit does, where the store can show it.
+// Note tells people what the commit does, if the store can show it.
 func (tx *Tx) Note(text string) { tx.notes = append(tx.notes, text) }
 
-// Receipt names a written record whose key belongs to this run alone (it
-// holds a random part). If the reply to the commit is lost, finding the
-// record proves that the commit was applied. If it must never be applied any
-// more, {"void":true} is written in its place: readers of that kind skip it.
-// The first one named counts.
+// Receipt names a written record whose key belongs to this run alone (it has a
+// random part). If the reply to the commit is lost, finding the record proves
+// that the commit was applied. To make sure that it never will be, Update writes
+// {"void":true} in its place: readers of that kind skip it. The first one named
+// counts.
 func (tx *Tx) Receipt(key string) {
 	if tx.receipt == "" {
 		tx.receipt = key
 	}
 }
 
-// Affirm is for a transaction that writes nothing and tells its caller that
-// something is done, or is his: what it has read is made sure to last, where a
-// store can show what it may lose again.
+// Affirm is for a transaction that writes nothing and answers "done" or "yours".
+// It makes sure that what was read lasts, on a store that can show what it may
+// lose again.
 func (tx *Tx) Affirm() { tx.affirm = true }
 
-// An Applied is a transaction that was committed.
+// Applied describes a committed transaction.
 type Applied struct {
 	Store   *Store
 	Rev     int64
@@ -348,8 +347,8 @@ type Applied struct {
 }
 
 // After lets fn run once, after this run was committed and before Update
-// returns: for what may follow a commit and must be no part of it. Update tells
-// nobody how fn fared. One function is kept, the last.
+// returns: for work that may follow a commit and must not be part of it. Update
+// ignores its failure. The last function counts.
 func (tx *Tx) After(fn func(context.Context, Applied)) { tx.after = fn }
 
 func (tx *Tx) applied(ctx context.Context, s *Store, rev int64) {
@@ -387,9 +386,9 @@ func (tx *Tx) batch() (driver.Batch, error) {
 	return b, nil
 }
 
-// fold returns the guards in key order. Where there are more than a driver
-// takes, those of the largest kinds become one guard of the whole kind, which
-// asks for more and so is as safe.
+// fold returns the guards in key order. If there are more than a driver takes,
+// those of the largest kinds become one guard of the whole kind, which asks for
+// more and so is as safe.
 func (tx *Tx) fold() []driver.Guard {
 	for len(tx.guards) > driver.MaxGuards {
 		count := map[string]int{}
@@ -415,7 +414,7 @@ func (tx *Tx) fold() []driver.Guard {
 	return guards
 }
 
-// decode reads a stored value. What cannot be read is damage, never absence.
+// decode reads a stored value. An unreadable value is damage, never absence.
 func decode(key string, value []byte, into any) error {
 	err := json.Unmarshal(value, into)
 	if err == nil && !bytes.HasPrefix(bytes.TrimSpace(value), []byte("{")) {

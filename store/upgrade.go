@@ -14,37 +14,37 @@ import (
 )
 
 // A store of an older format is converted in one closed step. First its
-// description gets the new format and the mark Converting: every commit is
-// guarded by it, so from then on older versions of tasklock are refused, and
-// newer ones too. Then the records are converted, in as many commits as it takes.
-// Then the mark goes. What was interrupted is continued by the next who comes;
-// two who convert at once write the same.
+// description gets the new format and the mark Converting: every commit guards
+// it, so from then on the store refuses older versions of tasklock, and newer
+// ones too. Then the records are converted, in as many commits as it takes. Then
+// the mark is removed. The next process continues an interrupted conversion; two
+// that convert at once write the same.
 
-// A Conversion returns what must be written, so that the records of a store of
-// the format before mean the same in this one. It gets all of them, sorted by
-// key, also those that an interrupted conversion wrote. The same records must
-// give the same answer. A damaged record must not stop it. It leaves locks and
-// leases alone: a token is a revision, and a write starts a new ttl.
+// A Conversion returns the writes that give the records of the previous format
+// the same meaning in this one. It gets all records, sorted by key, including
+// those that an interrupted conversion wrote. The same records must give the
+// same answer. A damaged record must not stop it. It leaves locks and leases
+// alone: a token is a revision, and a write starts a new ttl.
 type Conversion func(records []driver.Record) ([]driver.Write, error)
 
 // Options change what a Store does. The first three are about records of an
 // older format.
 type Options struct {
-	// Conversions make the records of format 1 those of format 2, in this order.
-	// If nil, a store of an older format is refused with an [*OlderError].
+	// Conversions turn the records of format 1 into those of format 2, in this
+	// order. If nil, a store of an older format is refused with an [*OlderError].
 	Conversions []Conversion
 
 	// Local: the store belongs to this machine. The first transaction that
-	// writes converts it; until then those that read see it as converted.
-	// Any other store is converted by [Store.Upgrade] only, because that stops
-	// older versions of tasklock on machines that nobody may have thought of.
+	// writes converts it; until then transactions that read see it as converted.
+	// Only [Store.Upgrade] converts any other store, because that stops older
+	// versions of tasklock on machines that somebody may have forgotten.
 	Local bool
 
-	// Converted, if set, is told that a transaction converted the records first.
+	// Converted, if set, is called after a transaction converted the records.
 	Converted func()
 
 	// Patience is how long a transaction goes on trying while the store does not
-	// answer. 0 means 30 seconds. What was begun by then is ended by the driver.
+	// answer. 0 means 30 seconds. The driver ends what it began by then.
 	Patience time.Duration
 }
 
@@ -82,7 +82,7 @@ func (m Meta) older() error {
 	return nil
 }
 
-// raised is the description while the records are converted.
+// raised is the description during a conversion.
 func (m Meta) raised() Meta {
 	if m.Format < Format {
 		m.Format, m.Converting = Format, m.Format
@@ -90,10 +90,10 @@ func (m Meta) raised() Meta {
 	return m
 }
 
-// converts reports that this Store converts what it finds, without being told to.
+// converts reports whether this Store converts an older store on its own.
 func (s *Store) converts() bool { return s.o.Local && s.o.Conversions != nil }
 
-// convert returns the records of an older format as they are in this one.
+// convert returns the records of an older format in this one.
 func (s *Store) convert(records []driver.Record, rev int64, now time.Time) ([]driver.Record, error) {
 	writes, err := s.conversion(records)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) conversion(records []driver.Record) ([]driver.Write, error) {
 	return todo, nil
 }
 
-// applied is what the records are after the writes.
+// applied returns the records after the writes.
 func applied(records []driver.Record, writes []driver.Write, rev int64, now time.Time) []driver.Record {
 	all := make(map[string]driver.Record, len(records)+len(writes))
 	for _, r := range records {
@@ -164,8 +164,8 @@ func applied(records []driver.Record, writes []driver.Write, rev int64, now time
 	return out
 }
 
-// readOlder reads a store of an older format as if it were converted. Nothing
-// that was decided on it is committed: see [attempt.update].
+// readOlder reads a store of an older format as if it were converted. A decision
+// on these records is never committed: see [attempt.update].
 func (a *attempt) readOlder(ctx context.Context, q driver.Query) (*Tx, error) {
 	snap, err := a.s.d.Read(ctx, everything)
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *attempt) readOlder(ctx context.Context, q driver.Query) (*Tx, error) {
 	}
 	a.guessed = false
 	tx := newTx(snap, q)
-	if m, err := tx.meta(); err != nil || m.older() == nil { // converted by now
+	if m, err := tx.meta(); err != nil || m.older() == nil { // converted meanwhile
 		return nil, err
 	}
 	if snap.Records, err = a.s.convert(snap.Records, snap.Rev, snap.Now); err != nil {
@@ -185,13 +185,13 @@ func (a *attempt) readOlder(ctx context.Context, q driver.Query) (*Tx, error) {
 
 // UpgradeRequest converts a store to the format of this tasklock.
 type UpgradeRequest struct {
-	// Leave, if set, may refuse in the transaction that closes the store. What it
-	// relies on it must guard.
+	// Leave, if set, may refuse in the transaction that closes the store. It must
+	// guard what it relies on.
 	Leave  func(*Tx) error
 	DryRun bool
 }
 
-// UpgradeResult tells what an upgrade did.
+// UpgradeResult says what an upgrade did.
 type UpgradeResult struct {
 	From    int  `json:"from"`    // the format before
 	To      int  `json:"to"`      // and now
@@ -200,21 +200,21 @@ type UpgradeResult struct {
 	Already bool `json:"already"` // there was nothing to do
 }
 
-// An upgrader is a driver that has to change something of its own too. That is
-// done while the store is closed, so that nobody works on half of it.
+// An upgrader is a driver that must change its own tables too. It does so while
+// the store is closed, so that nobody works on half of it.
 type upgrader interface {
 	Outdated() bool // as it was when the store was opened
 	Upgrade(ctx context.Context) error
 }
 
-// outdated reports that the driver has something to change.
+// outdated reports whether the driver must change its tables.
 func (s *Store) outdated() bool {
 	d, ok := s.d.(upgrader)
 	return ok && d.Outdated()
 }
 
-// Upgrade converts the store. Older versions of tasklock are refused in it from
-// then on, those at work too. Repeated, it continues what was interrupted.
+// Upgrade converts the store. From then on it refuses older versions of
+// tasklock, running ones too. If it was interrupted, repeat it.
 func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, error) {
 	out := UpgradeResult{From: Format, To: Format, Tables: s.outdated()}
 	if r.DryRun {
@@ -291,11 +291,11 @@ func (s *Store) upgradeHere(ctx context.Context) error {
 	return err
 }
 
-// errUpgraded: somebody else has completed the upgrade.
+// errUpgraded: another process has completed the upgrade.
 var errUpgraded = errors.New("the upgrade is complete")
 
-// finishUpgrade converts the records of a store that is closed for it, and opens
-// it. It returns how many it wrote.
+// finishUpgrade converts the records of a closed store, and opens it. It
+// returns how many it wrote.
 func (s *Store) finishUpgrade(ctx context.Context) (records int, err error) {
 	for range fillPasses {
 		todo, _, err := s.unconverted(ctx, nil)
@@ -324,7 +324,7 @@ func ignore(err, target error) error {
 	return err
 }
 
-// unconverted is what still has to be written, nothing if the store is converted.
+// unconverted is what still has to be written, nothing in a converted store.
 func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []driver.Write, m Meta, err error) {
 	a := attempt{s: s, need: everything, closed: true}
 	err = a.view(ctx, func(tx *Tx) error {
@@ -352,8 +352,8 @@ func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []
 	return todo, m, err
 }
 
-// commitConverted writes some records, as long as the store is closed for it.
-// Writing them a second time changes nothing, so what is unknown is repeated.
+// commitConverted writes some records while the store is closed for it.
+// Writing them twice changes nothing, so it repeats an unknown outcome.
 func (s *Store) commitConverted(ctx context.Context, writes []driver.Write) error {
 	return s.whileConverting(ctx, func(tx *Tx, m Meta) error {
 		for _, w := range writes {

@@ -1,18 +1,18 @@
-// Package driver is the contract between tasklock and the places that can
-// keep its records: SQLite, plain files, a git branch, PostgreSQL, etcd.
+// Package driver is the contract between tasklock and the stores that keep its
+// records: SQLite, plain files, a git branch, PostgreSQL, etcd.
 //
-// Every one of them has the same primitive, whatever it calls it: write these
-// records if those records have not changed. A driver has four methods and
-// knows keys, JSON values and revisions. It knows nothing of leases, tasks or
-// owners: those rules are written once, above it.
+// Each of them has the same primitive: write these records if those records
+// have not changed. A driver has four methods and knows keys, JSON values and
+// revisions. It knows nothing of leases, tasks or owners: those rules are
+// written once, above it.
 //
 // # Revisions
 //
 // Every commit that writes gets a revision, larger than that of every commit
 // before it, in the order in which commits become visible. A record's Rev is
 // the revision of the commit that last wrote it. Revisions never go back and
-// are never used twice, whatever is deleted, compacted or restored; Floor
-// lifts them when records move here from another store.
+// are never used twice, even after a deletion, compaction or restore; Floor
+// raises them when records move here from another store.
 //
 // # Outcomes
 //
@@ -20,8 +20,9 @@
 // loss of power. [ErrConflict]: a guard did not hold, nothing was written.
 // Any other error, unless it is one of the refusals below, means the outcome
 // is unknown: the batch may have been applied, or may still be. [ErrFull],
-// [ErrNoTurn] and [ErrUntouched] are neither: nothing was written, and when there
-// is room again, the turn is free, or the store is reached, it will be.
+// [ErrNoTurn] and [ErrUntouched] are neither: nothing was written, and a
+// repetition succeeds when the disk has room, the turn is free or the store is
+// reachable.
 //
 // # Refusals
 //
@@ -53,7 +54,7 @@ const (
 var (
 	// ErrConflict: a guard did not hold, and nothing was written.
 	ErrConflict = errors.New("conflict")
-	// ErrDamaged: what is stored cannot be read as ours. Never "absent".
+	// ErrDamaged: the stored bytes are not a record of ours. Never "absent".
 	ErrDamaged = errors.New("store damaged")
 	// ErrUnsafe: the environment cannot keep the promises (file system,
 	// permissions, a symlink where a folder should be).
@@ -66,28 +67,28 @@ var (
 	ErrMissing = errors.New("no store here")
 	// ErrDenied: the place exists and refuses us (credentials, read-only).
 	ErrDenied = errors.New("store refuses access")
-	// ErrFull: the disk is full or a quota used up, and nothing was written.
+	// ErrFull: the disk is full or the quota used up; nothing was written.
 	ErrFull = errors.New("disk full, nothing was written")
-	// ErrNoTurn: somebody else keeps the turn to commit, and nothing was written.
+	// ErrNoTurn: another session keeps the turn to commit; nothing was written.
 	ErrNoTurn = errors.New("no turn to commit, nothing was written")
-	// ErrUntouched: the store could not be reached, and the batch was not sent, or
-	// was turned away: nothing was written, and nothing is on its way.
+	// ErrUntouched: the store was unreachable and the batch was not sent, or the
+	// server turned it away. Nothing was written, and nothing is on its way.
 	ErrUntouched = errors.New("nothing was changed")
 	// ErrTooLarge: the batch exceeds a limit above.
 	ErrTooLarge = errors.New("too large")
-	// ErrInvalid: the batch cannot be meant, whatever the store holds.
+	// ErrInvalid: the batch is malformed, regardless of stored data.
 	ErrInvalid = errors.New("bad input")
 )
 
-// Newer is an [ErrNewer] about a place that has a format of which this program
-// knows only those up to known.
+// Newer is an [ErrNewer] for a store whose format is above known, the newest
+// that this program reads.
 func Newer(where string, format, known int) error {
 	return fmt.Errorf("%w: %s has format %d, this tasklock reads up to %d; upgrade it to the version that wrote that, or to the newest: "+
 		"go install github.com/tasklock/tasklock/cmd/...@latest", ErrNewer, where, format, known)
 }
 
-// LacksError is an [ErrMissing] that making a store does not help against: what
-// the store would be in is not there. Remedy is a command that makes it.
+// LacksError is an [ErrMissing] that `init` cannot cure: the database or the
+// repository of the store is missing. Remedy is a command that makes it.
 type LacksError struct{ Text, Remedy string }
 
 func (e *LacksError) Error() string {
@@ -127,12 +128,12 @@ type Query struct {
 	Keys   []string
 	Ranges []Range
 	// Since, unless 0, allows an answer from before the call, of that revision
-	// or a later one, where it is cheaper: for callers who have seen that much
-	// already, or who commit with a guard on all that they use.
+	// or a later one, if that is cheaper. It is for callers that have seen that
+	// revision already, or that commit with a guard on everything they use.
 	Since int64
-	// Poll says that the same is asked again and again, about once a second. A
-	// driver that must ask a far server for each answer may do so as often as it
-	// polls while it waits, and meanwhile answer by what the server said last.
+	// Poll says that the caller asks the same about once a second. A driver that
+	// must ask a distant server for each answer may ask it only as often as it
+	// polls while it waits, and repeat the last answer in between.
 	Poll bool
 }
 
@@ -159,9 +160,9 @@ type Guard struct {
 func (g Guard) IsKind() bool { return strings.HasSuffix(g.Key, "/") && strings.Count(g.Key, "/") == 1 }
 
 // A Write replaces or, with a nil Value, deletes one record. A record with a
-// TTL is over once its age exceeds it, and stays: what is over is shown, renewed
-// and ended alike on every store. A driver needs the TTL only if its server, and
-// no clock of a client, decides on that age.
+// TTL expires once its age exceeds it, and stays: every store shows, renews and
+// ends expired records alike. A driver needs the TTL only if its server's clock
+// decides that age.
 type Write struct {
 	Key   string
 	Value []byte
@@ -170,7 +171,7 @@ type Write struct {
 
 // A Batch is one transaction: if all guards hold, all writes are applied at
 // one new revision that is not below Floor. A key is written at most once.
-// Note says for people what happens and by whom, where the store can show it.
+// Note tells people what happens and who does it, if the store can show it.
 type Batch struct {
 	Guards []Guard
 	Writes []Write
@@ -184,13 +185,13 @@ type Store interface {
 	// returned before the call, unless Query.Since asks for less.
 	Read(ctx context.Context, q Query) (Snapshot, error)
 
-	// Commit applies the batch, and returns its revision. See the package
+	// Commit applies the batch and returns its revision. See the package
 	// documentation for the meaning of errors. A batch without writes checks
 	// its guards and returns a revision at which they held.
 	Commit(ctx context.Context, b Batch) (rev int64, err error)
 
 	// Wait returns nil once one of the guards may no longer hold, at once if
-	// that is so already. It may return early. With an ended ctx it returns
+	// one already does not. It may return early. With an ended ctx it returns
 	// the ctx's error. Notification is a hint: callers read again.
 	Wait(ctx context.Context, guards []Guard) error
 
@@ -203,7 +204,7 @@ func Kind(key string) string {
 	return key[:i+1]
 }
 
-// Check refuses a batch that exceeds the limits or cannot be meant.
+// Check refuses a batch that exceeds the limits or is malformed.
 // Drivers call it first in Commit.
 func (b Batch) Check() error {
 	if len(b.Guards) > MaxGuards {
@@ -239,7 +240,7 @@ func (b Batch) Check() error {
 	return nil
 }
 
-// CheckKey refuses what cannot be a record key.
+// CheckKey refuses text that cannot be a record key.
 func CheckKey(key string) error {
 	if i := strings.IndexByte(key, '/'); i <= 0 || i == len(key)-1 {
 		return fmt.Errorf("%w: record key %q is not kind/name", ErrInvalid, key)

@@ -12,11 +12,11 @@ import (
 const maxGroup = 256
 
 // A Group sends concurrent commits of one process down together: while one
-// caller is busy writing, the others queue, and the next of them takes all
-// that have queued. Each batch is still decided and numbered by itself, one
-// after another; only the fsync or the round trip is shared.
+// caller writes, the others queue, and the next of them takes all that have
+// queued. Each batch is still decided and numbered alone, one after another;
+// they share only the fsync or the round trip.
 //
-// There is no goroutine: whoever finds the group idle does the work.
+// There is no goroutine: the caller that finds the group idle does the work.
 type Group struct {
 	apply func([]*Pending)
 
@@ -35,19 +35,19 @@ type Pending struct {
 	turn chan bool // true: lead the next group; closed: Rev and Err are set
 }
 
-// ErrLeft is for apply to hand to [Answer]: the group's first batch is that of
-// the caller it runs in, whose context ended while nothing was begun.
+// ErrLeft is what apply passes to [Answer] when the caller it runs in left: the
+// context of the group's first batch ended before anything was begun.
 var ErrLeft = errors.New("leader left")
 
-// errAgain sends a batch that went nowhere because its leader left to the queue
-// once more.
+// errAgain sends a batch to the queue once more, because its leader left before
+// anything was begun.
 var errAgain = errors.New("queue again")
 
-// NewGroup returns a group whose batches are carried out by apply, which is
-// never called twice at the same time. It must set Rev or Err of each Pending.
+// NewGroup returns a group that calls apply for its batches, one call at a
+// time. apply must set Rev or Err of each Pending.
 func NewGroup(apply func([]*Pending)) *Group { return &Group{apply: apply} }
 
-// Commit carries out b, alone or together with others, and returns its own
+// Commit carries out b, alone or together with others, and returns b's
 // revision or error.
 func (g *Group) Commit(ctx context.Context, b Batch) (int64, error) {
 	for {
@@ -86,7 +86,7 @@ func (g *Group) commit(ctx context.Context, b Batch) (int64, error) {
 	}
 }
 
-// lead takes what has queued, carries it out, and hands the lead on.
+// lead carries out all queued batches and hands the lead on.
 func (g *Group) lead() {
 	g.mu.Lock()
 	n := min(len(g.queue), maxGroup)
@@ -111,8 +111,8 @@ func (g *Group) handOn() {
 	g.queue[0].turn <- true
 }
 
-// leave takes p out of the queue when its context has ended. If a leader has
-// it already, the outcome is unknown to the caller.
+// leave takes p out of the queue when its context has ended. If a leader
+// already has it, the outcome is unknown to the caller.
 func (g *Group) leave(p *Pending) (int64, error) {
 	g.mu.Lock()
 	for i, q := range g.queue {
@@ -124,17 +124,17 @@ func (g *Group) leave(p *Pending) (int64, error) {
 	g.mu.Unlock()
 	select {
 	case lead := <-p.turn:
-		if !lead { // done just now
+		if !lead { // the leader finished meanwhile
 			return p.Rev, p.Err
 		}
-		g.handOn() // the lead came just now: someone must have it
+		g.handOn() // p became leader meanwhile: hand it on
 	default:
 	}
 	return 0, p.Ctx.Err()
 }
 
-// Answer tells all of a group that none of it was begun, and why. When its
-// leader left, those who still want their answer queue again.
+// Answer gives err to all of a group of which nothing was begun. If the leader
+// left, the others queue again.
 func Answer(group []*Pending, life *Life, err error) {
 	for _, p := range group {
 		p.Rev, p.Err = 0, err
@@ -145,7 +145,7 @@ func Answer(group []*Pending, life *Life, err error) {
 	}
 }
 
-// Left is ErrLeft if err is the end of ctx.
+// Left returns ErrLeft if ctx has ended with err.
 func Left(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ErrLeft

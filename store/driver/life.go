@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// ErrClosed is what a driver answers after Close.
+// ErrClosed is a driver's answer after Close.
 var ErrClosed = errors.New("store is closed")
 
 // A Life is how long a driver is open: every call keeps it so while it runs,
@@ -30,8 +30,8 @@ func (l *Life) Context() context.Context { return l.ctx }
 // Over reports whether Close was called.
 func (l *Life) Over() bool { return l.ctx.Err() != nil }
 
-// End ends what waits, lets the calls under way return, and keeps new ones out.
-// done follows when everything is closed.
+// End ends all waits, lets running calls return, and refuses new ones. Call
+// done when everything is closed.
 func (l *Life) End() (done func()) {
 	l.end()
 	l.using.Lock()
@@ -55,8 +55,8 @@ func (l *Life) Living(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Ended prefers the end of the caller's context, and of the life, to the error
-// that it brought about.
+// Ended returns the end of the caller's context, or of the life, in place of
+// the error that it caused.
 func (l *Life) Ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

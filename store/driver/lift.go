@@ -10,20 +10,20 @@ import (
 const MaxRevision = 1<<53 - 1
 
 const (
-	liftBy     = 1 << 32 // more commits than anybody can have seen that are lost now
+	liftBy     = 1 << 32 // more than the commits that can be lost
 	liftRate   = 2       // revisions for each microsecond of the clock
-	liftLatest = 1 << 52 // where the clock ends, in 2097: one that is wrong uses up no more than half
+	liftLatest = 1 << 52 // where the clock ends, in 2097: a wrong clock uses up at most half
 	liftChance = 1 << 28 // revisions that chance adds: two minutes of the clock
 )
 
 // liftEpoch is when the clock of Lift begins.
 var liftEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Lift returns the revision from which a store goes on whose last known one is
-// rev, when it begins another life: after a restored backup, a move, a standby
-// that took over, a branch that was put back. Commits may be lost, and another
-// store may go on from the same state. So the result depends on what no copy
-// holds, the time and chance, and is at least 2^32 above rev.
+// Lift returns the revision from which a store continues in a new life: after a
+// restored backup, a move, a promoted standby, a rewound branch. rev is the last
+// known revision. Commits may be lost, and another store may continue from the
+// same state. So the result depends on what no copy holds, the time and chance,
+// and is at least 2^32 above rev.
 //
 // Two lives that begin at the same state give out different tokens: one that
 // makes n commits meets a token of the other with a probability of at most
