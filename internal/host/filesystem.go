@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Locks and shared memory are sound when one kernel carries them for all
-// processes that can reach the files. A file system whose files another
-// machine, or a process in between, can change as well is unsafe. The
-// decisions below are pure, so that every system's can be tested on any.
+// Locks and shared memory work when one kernel handles them for all processes
+// that can reach the files. A file system whose files another machine, or a
+// process in between, can also change is unsafe. The decisions below are pure,
+// so that every system's can be tested on any.
 
 // kind is one row of the Linux table.
 type kind struct {

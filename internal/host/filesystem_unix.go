@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystem names the kind of file system that holds path, or will hold it
-// once it is created, and tells whether locks and mmap on it are sound among
-// all processes that can reach it.
+// FileSystem names the kind of file system that holds path, or will hold it,
+// and reports whether locks and mmap on it work among all processes that can
+// reach it.
 func FileSystem(path string) (name string, safe bool, err error) {
 	var st unix.Statfs_t
 	if err := statNearest(path, &st); err != nil {
@@ -26,7 +26,7 @@ func FileSystem(path string) (name string, safe bool, err error) {
 // statNearest climbs to the nearest parent that exists. A link that points to
 // nothing yet is followed: the file will be created where it points.
 func statNearest(path string, st *unix.Statfs_t) error {
-	const maxSteps = 1000 // links can lead in a circle through missing folders
+	const maxSteps = 1000 // links can loop through missing folders
 	at := path
 	for range maxSteps {
 		err := unix.Statfs(at, st)

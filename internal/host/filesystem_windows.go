@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// FileSystem names the kind of file system that holds path, or will hold it
-// once it is created, and tells whether locks and mmap on it are sound among
-// all processes that can reach it: not so on a drive of another machine.
+// FileSystem names the kind of file system that holds path, or will hold it,
+// and reports whether locks and mmap on it work among all processes that can
+// reach it: they do not on a drive of another machine.
 func FileSystem(path string) (name string, safe bool, err error) {
 	p, err := windows.UTF16PtrFromString(path)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// membersLife looks for a member that runs in a group that has members. Where
-// init does not reap, as in many containers, zombies keep a group in existence
-// for ever, so the answer of kill(2) alone would never be Dead.
+// membersLife looks for a running member of a group. If init does not reap, as
+// in many containers, zombies keep a group for ever, so the answer of kill(2)
+// alone would never be Dead.
 func membersLife(pgid int) Life {
 	if !procIsOurs() {
 		return Unknown
@@ -21,7 +21,7 @@ func membersLife(pgid int) Life {
 	if st, err := readStat(strconv.Itoa(pgid)); err == nil && st.group == pgid && !st.ended() {
 		return Alive
 	}
-	// A walk is no snapshot: a member may fork into a number already passed
+	// A walk is not a snapshot: a member may fork into a number already passed
 	// and end before its own number is reached. Zombies do not fork, so a
 	// second walk finds the child.
 	if l := walkGroup(pgid); l != Dead {

@@ -1,6 +1,6 @@
-// Package host tells facts of this machine that differ by operating system:
+// Package host gives facts of this machine that differ by operating system:
 // which process is which and whether it still lives, which boot this is, how
-// long the machine has been awake, and whether a file system can carry locks.
+// long the machine has been awake, and whether locks work on a file system.
 //
 // # Guarantee
 //
@@ -55,8 +55,8 @@ var self = sync.OnceValue(func() Process {
 
 // Find returns what the kernel knows about a live process of this namespace.
 // A process that does not exist, or has ended without being reaped, is an
-// error that matches [syscall.ESRCH]. Start is empty when the process exists
-// but hides its start time: such a record can be proven dead, never alive.
+// error that matches [syscall.ESRCH]. Start is empty when the process hides its
+// start time: such a record can be proven dead, never alive.
 func Find(pid int) (Process, error) {
 	if pid == os.Getpid() {
 		return Self(), nil
@@ -94,7 +94,7 @@ type sighting struct {
 	ended bool // a zombie: nothing of it runs, its parent has not noticed
 }
 
-// Life tells whether the recorded process still runs. It asks the kernel on
+// Life reports whether the recorded process still runs. It asks the kernel on
 // every call and takes a few microseconds.
 func (p Process) Life() Life {
 	switch {
@@ -120,15 +120,15 @@ func (p Process) Life() Life {
 	case p.Start == seen.start && !seen.ended:
 		return Alive
 	case asked != nil:
-		// Someone else's process. It looks like proof, but what we may not
-		// signal we do not judge.
+		// Another user's process. It looks like proof, but we do not judge a
+		// process that we may not signal.
 		return Unknown
 	}
 	return Dead
 }
 
-// GroupLife tells whether a process group still has a member that runs. p is
-// the process recorded together with the group; it lends its boot and its
+// GroupLife reports whether a process group still has a member that runs. p is
+// the process recorded together with the group; it gives the boot and the
 // namespace, and need not be a member.
 //
 // A number that a new group has taken over reads as Alive, which costs a wait
@@ -148,7 +148,7 @@ func GroupLife(pgid int, p Process) Life {
 	return membersLife(pgid)
 }
 
-// here reports whether the pid of p is counted where ours is.
+// here reports whether p has our pid namespace and boot.
 func (p Process) here() bool {
 	me := Self()
 	return p.Boot != "" && p.Boot == me.Boot &&
@@ -164,8 +164,8 @@ func clockOf(start string) string {
 
 func gone(err error) bool { return errors.Is(err, syscall.ESRCH) }
 
-// Name is the name of this machine, for people to read. It is never empty and
-// proves nothing: two machines may share it.
+// Name is the name of this machine, for people. It is never empty and proves
+// nothing: two machines may share it.
 func Name() string { return name() }
 
 var name = sync.OnceValue(func() string {

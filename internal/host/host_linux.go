@@ -28,9 +28,9 @@ func readBootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// pidNamespace names the namespace our pid is counted in. The kernel may use
-// the number again once the namespace is gone, and then all its processes are
-// gone too, so a stale record still leads to no false death.
+// pidNamespace names the namespace of our pid. The kernel may use the number
+// again once the namespace is gone, but then all its processes are gone too, so
+// an old record never leads to a false death.
 func pidNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -134,8 +134,8 @@ func readStat(pid string) (stat, error) {
 	return parseStat(string(b))
 }
 
-// parseStat counts fields from the last ')': the name before it is chosen by
-// the process and may hold anything, also ") R 1".
+// parseStat counts fields from the last ')': the process chooses the name before
+// it, which may hold anything, even ") R 1".
 func parseStat(line string) (stat, error) {
 	const first = 3 // proc(5) numbers the field after the name 3
 	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parent returns the parent of a process, and the words of the process's own
-// command line as far as they can be seen, the name that the system shows first.
+// Parent returns the parent of a process, and the visible words of the process's
+// own command line. The name that the system shows comes first.
 func Parent(pid int) (parent int, words []string, err error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {

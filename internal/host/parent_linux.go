@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Parent returns the parent of a process, and the words of the process's own
-// command line as far as they can be seen, the name it gave itself first.
+// Parent returns the parent of a process, and the visible words of the process's
+// own command line. The name that the process gave itself comes first.
 func Parent(pid int) (parent int, words []string, err error) {
 	if !procIsOurs() {
 		return 0, nil, errors.New("/proc belongs to another pid namespace")

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// commandWords reads the command line of a process as macOS tells it: how many
-// words there are, the program's file, zeros, the words, and then the environment.
+// commandWords reads the command line of a process in macOS's form: the number
+// of words, the program's file, zeros, the words, and then the environment.
 func commandWords(args []byte) (words []string) {
 	if len(args) < 4 {
 		return nil

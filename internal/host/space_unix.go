@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// NoSpace reports that err means a full disk, or a quota that is used up.
+// NoSpace reports whether err means a full disk or a used-up quota.
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -21,8 +21,8 @@ func BootID() string { return boot() }
 var boot = sync.OnceValue(readBootID)
 
 // Awake reads a monotonic clock that stands still while the machine sleeps,
-// and names the domain within which two readings may be compared. Where the
-// domain is empty, compare wall clocks instead.
+// and names the domain within which two readings may be compared. If the domain
+// is empty, compare wall clocks instead.
 func Awake() (reading time.Duration, domain string) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(awakeClock, &ts); err != nil {
@@ -31,9 +31,9 @@ func Awake() (reading time.Duration, domain string) {
 	return time.Duration(ts.Nano()), awakeDomain()
 }
 
-// SessionStart is the start time of the leader of our session, so that a
-// terminal whose name is used again can be told from its predecessor. Empty
-// when the leader is gone or lives in another namespace.
+// SessionStart is the start time of the leader of our session. It distinguishes
+// two terminals that had the same name. Empty when the leader is gone or lives
+// in another namespace.
 func SessionStart() string { return sessionStart() }
 
 var sessionStart = sync.OnceValue(func() string {

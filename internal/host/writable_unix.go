@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writable tells why a folder or file cannot be written; nil if it can. It
+// Writable says why a folder or file cannot be written; nil if it can. It
 // asks the kernel and tries nothing.
 func Writable(path string) error {
 	mode := uint32(unix.W_OK)

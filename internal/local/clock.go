@@ -23,8 +23,8 @@ func Clock() Stamp {
 	return Stamp{Wall: time.Now().UnixNano(), Awake: int64(awake), Domain: domain}
 }
 
-// Age returns how old s is at now, by the awake clock where the two compare
-// and by the wall clock elsewhere. A stamp of the future has age 0.
+// Age returns how old s is at now: by the awake clock if the two compare, else
+// by the wall clock. A stamp of the future has age 0.
 func (s Stamp) Age(now Stamp) time.Duration {
 	if s.Domain != "" && s.Domain == now.Domain && !fault.Bug("wall_clock_only") {
 		return time.Duration(max(0, now.Awake-s.Awake))

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// A Gate lets one caller on the machine through at a time, in roughly the
-// order in which they came: callers sleep in the kernel instead of trying
-// again and again, so that nobody starves. Its file is never removed, because
-// two processes holding two files of one name would both be through.
+// A Gate lets one caller on the machine through at a time, in roughly the order
+// of their arrival: callers sleep in the kernel instead of polling, so that
+// nobody starves. Its file is never removed, because two processes with two
+// files of one name would both be through.
 type Gate struct {
-	slot chan struct{} // held by the caller that is through or first in line
+	slot chan struct{} // held by the caller that is through or next
 
-	mu     sync.Mutex // protects what follows; the file, while nobody waits
+	mu     sync.Mutex // protects the fields below; the file, while nobody waits
 	file   lockFile
 	wait   *wait // the one wait in the kernel, if any
 	held   bool
@@ -22,8 +22,8 @@ type Gate struct {
 }
 
 // A wait outlives the caller that began it, because the kernel offers no way
-// to leave: the next caller takes it over, and if none comes it opens the gate
-// again as soon as it is through.
+// to leave: the next caller takes it over. If none comes, the wait opens the
+// gate again as soon as it is through.
 type wait struct {
 	wanted bool
 	done   chan struct{}
@@ -51,7 +51,7 @@ func (g *Gate) Lock(ctx context.Context) error {
 	return nil
 }
 
-// TryLock goes through if nobody is there, and reports whether it did.
+// TryLock goes through if the gate is free, and reports whether it did.
 func (g *Gate) TryLock() bool {
 	select {
 	case g.slot <- struct{}{}:
@@ -70,7 +70,7 @@ func (g *Gate) TryLock() bool {
 	return false
 }
 
-// Unlock lets the next one through.
+// Unlock lets the next caller through.
 func (g *Gate) Unlock() {
 	g.mu.Lock()
 	g.release()
@@ -78,8 +78,8 @@ func (g *Gate) Unlock() {
 	<-g.slot
 }
 
-// Close ends the use of the gate. It does not wait: a wait that its caller
-// left stays in the kernel until the present holder is done.
+// Close ends the use of the gate. It does not wait: an abandoned wait stays in
+// the kernel until the present holder is done.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *Gate) lock(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// enter goes through at once if nobody is there, and otherwise returns the
+// enter goes through at once if the gate is free, and otherwise returns the
 // wait to join.
 func (g *Gate) enter() (*wait, error) {
 	g.mu.Lock()
@@ -132,7 +132,7 @@ func (g *Gate) enter() (*wait, error) {
 	return g.wait, nil
 }
 
-// sleep waits in the kernel for whoever wants it by then.
+// sleep waits in the kernel for the caller that wants the gate by then.
 func (g *Gate) sleep(w *wait) {
 	held, err := g.file.lock(true)
 	g.mu.Lock()

@@ -7,8 +7,8 @@ import (
 )
 
 // hub is the process's one watcher: the kernel gives a user few of them (128
-// by default on Linux), however many stores and waiters the process has. It
-// runs from the first wait until the last Wake that waited is closed: ending a
+// by default on Linux), and a process may have many stores and waiters. It runs
+// from the first wait until the last Wake that waited is closed: ending a
 // watcher takes the kernel milliseconds, too long for every wait.
 var hub watchers
 
@@ -28,7 +28,7 @@ type watched struct {
 }
 
 // subscribe delivers events on s's files to s until unsubscribe. After an
-// error s hears nothing.
+// error s gets no events.
 func (h *watchers) subscribe(s *Subscription) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// CheckFile is [File] for a driver that has looked already, through a handle
+// CheckFile is [File] for a driver that already has the info, through a handle
 // on the folder.
 func CheckFile(path string, fi fs.FileInfo) error {
 	if fi.Mode()&fs.ModeSymlink != 0 {
@@ -21,15 +21,15 @@ func CheckFile(path string, fi fs.FileInfo) error {
 	return checkOwner(path, fi)
 }
 
-// CheckDir is [SubDir] for a driver that has looked already.
+// CheckDir is [SubDir] for a driver that already has the info.
 func CheckDir(path string, fi fs.FileInfo) error { return checkDirInfo(path, fi) }
 
 // Denied marks an error that means "not allowed" with driver.ErrDenied, and
-// leaves others alone.
+// returns others unchanged.
 func Denied(err error) error { return denied(err) }
 
-// Full marks an error that means a full disk, and leaves others alone. It is for
-// what fails before anything of a commit can be seen.
+// Full marks an error that means a full disk, and returns others unchanged. It
+// is for failures before anything of a commit can be seen.
 func Full(err error) error {
 	if err == nil || !host.NoSpace(err) || errors.Is(err, driver.ErrFull) {
 		return err

@@ -5,20 +5,20 @@
 //
 // # Guarantees
 //
-// A folder that Dir accepts belongs to us or to root, is no symlink, cannot be
-// written by others and lies on a file system whose locks work. Gate is held
-// by one caller on the machine at a time, and the kernel opens it when its
-// holder dies. An age by Stamp never shrinks because somebody set the clock.
+// A folder that Dir accepts belongs to us or to root, is not a symlink, cannot
+// be written by others and lies on a file system whose locks work. One caller on
+// the machine holds a Gate at a time, and the kernel opens it when its holder
+// dies. An age by Stamp never shrinks because somebody set the clock.
 //
 // # Limits
 //
 // Gate and Wake serve liveness and fairness, not safety: drivers must stay
 // right when the gate's file was removed and when no wake-up ever comes. Between
-// two boots, and on systems that tell us no boot, ages come from the wall clock.
+// two boots, and on systems without a boot id, ages come from the wall clock.
 //
 // # Failure
 //
-// What is unsafe is refused with driver.ErrUnsafe and a next step. When the
+// Dir refuses an unsafe folder with driver.ErrUnsafe and a next step. When the
 // kernel refuses notifications, waiters poll.
 package local
 
@@ -65,7 +65,7 @@ func Dir(path string, o DirOptions) (safeFS bool, err error) {
 	return fileSystem(path, o.AllowUnsafeFS)
 }
 
-// File verifies one file of a store without opening it, and returns nil info
+// File checks one file of a store without opening it, and returns nil info
 // when there is none. SQLite loses its locks when anyone else in the process
 // closes the file, so looking must be enough.
 func File(path string) (fs.FileInfo, error) {
@@ -83,8 +83,8 @@ func File(path string) (fs.FileInfo, error) {
 	return fi, checkOwner(path, fi)
 }
 
-// SingleName refuses a file that has a second name: two names would have two
-// journals beside them, and each process would recover only its own.
+// SingleName refuses a file that has a second name: each name would have its own
+// journal, and each process would recover only its own.
 func SingleName(path string, fi fs.FileInfo) error {
 	if links(fi) > 1 {
 		return fmt.Errorf("%w: %s has another name (hard link); copy it to a file of its own", driver.ErrUnsafe, path)
@@ -92,8 +92,8 @@ func SingleName(path string, fi fs.FileInfo) error {
 	return nil
 }
 
-// SingleMount refuses a file that is bound to its name from elsewhere: its log,
-// its journal and its gate are then others than those of its own name.
+// SingleMount refuses a file that is mounted under this name from elsewhere: its
+// log, journal and gate would not be those of its own name.
 func SingleMount(path string) error {
 	if mounted(path) {
 		return fmt.Errorf("%w: %s is a single file that is mounted from elsewhere; mount the folder that it is in", driver.ErrUnsafe, path)
@@ -169,8 +169,8 @@ func checkDirInfo(path string, fi fs.FileInfo) error {
 	return nil
 }
 
-// checkOwner lets pass what is ours or root's: whoever owns a file decides
-// what is in it.
+// checkOwner accepts what is ours or root's: the owner of a file decides what is
+// in it.
 func checkOwner(path string, fi fs.FileInfo) error {
 	uid, ok := host.Owner(fi)
 	if !ok || uid == 0 || uid == os.Geteuid() {
@@ -202,7 +202,7 @@ func judge(path, name string, ok bool) error {
 		driver.ErrUnsafe, path, name)
 }
 
-// denied marks an error that means "not allowed", and leaves others alone.
+// denied marks an error that means "not allowed", and returns others unchanged.
 func denied(err error) error {
 	if errors.Is(err, fs.ErrPermission) || readOnlyFS(err) {
 		return fmt.Errorf("%w: %w", driver.ErrDenied, err)

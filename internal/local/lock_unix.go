@@ -13,8 +13,8 @@ type lockFile struct {
 	open bool
 }
 
-// lock waits in the kernel if told to; otherwise ok is false when another
-// holds the file.
+// lock waits in the kernel if wait is set; otherwise ok is false when another
+// process holds the file.
 func (f *lockFile) lock(wait bool) (ok bool, err error) {
 	if !f.open {
 		if f.fd, err = openLock(f.path); err != nil {

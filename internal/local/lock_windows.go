@@ -13,8 +13,8 @@ type lockFile struct {
 	file *os.File
 }
 
-// lock waits in the kernel if told to; otherwise ok is false when another
-// holds the file.
+// lock waits in the kernel if wait is set; otherwise ok is false when another
+// process holds the file.
 func (f *lockFile) lock(wait bool) (ok bool, err error) {
 	if f.file == nil {
 		if f.file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted reports whether a file is mounted by itself: it then belongs to
+// mounted reports whether a file is a mount of its own: it then belongs to
 // another mount than its folder.
 func mounted(path string) bool {
 	file, known := mountOf(path, unix.AT_SYMLINK_NOFOLLOW)

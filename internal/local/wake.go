@@ -15,14 +15,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Polling intervals below notification, and instead of it.
+// Polling intervals with notification, and without it.
 const (
 	DefaultPoll = 5 * time.Second
 	blindPoll   = 50 * time.Millisecond
 )
 
 // Wake carries the news of a commit to waiters in other processes through the
-// times of 256 empty files. A file exists only since somebody waited for it,
+// times of 256 empty files. A file exists only once somebody has waited for it,
 // so a commit that interests nobody costs a system call for each record and
 // writes nothing. News may be false (two keys share a file) and may be lost
 // (the poll finds out).
@@ -34,8 +34,8 @@ type Wake struct {
 	joined bool // uses the process's watcher
 }
 
-// NewWake returns the wake-up files in dir. Waiters look for themselves after
-// poll in any case; 0 means [DefaultPoll].
+// NewWake returns the wake-up files in dir. Waiters also look after poll; 0
+// means [DefaultPoll].
 func NewWake(dir string, poll time.Duration) *Wake {
 	if poll <= 0 {
 		poll = DefaultPoll
@@ -43,9 +43,9 @@ func NewWake(dir string, poll time.Duration) *Wake {
 	return &Wake{dir: dir, poll: poll}
 }
 
-// Touch tells those who wait for any of the keys, or for their kinds, that
-// they changed. It is called after the commit and cannot fail: who misses it
-// polls.
+// Touch tells waiters for any of the keys, or for their kinds, that they
+// changed. It is called after the commit and cannot fail: a waiter that misses
+// it polls.
 func (w *Wake) Touch(keys []string) {
 	if _, err := os.Lstat(w.dir); err != nil {
 		return // nobody ever waited for anything
@@ -73,7 +73,7 @@ func (w *Wake) Subscribe(keys []string) *Subscription {
 	return s
 }
 
-// Close gives back what waiting took. All subscriptions are closed before.
+// Close frees what waiting took. All subscriptions must be closed before.
 func (w *Wake) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *Wake) Close() {
 	}
 }
 
-// create makes the files that nobody waited for until now.
+// create makes the files that nobody has waited for before.
 func (w *Wake) create(paths []string) error {
 	for _, path := range paths {
 		_, err := os.Lstat(path)
@@ -107,7 +107,7 @@ type Subscription struct {
 	wake  *Wake
 	paths []string
 	news  chan struct{}
-	blind bool // the kernel does not tell us: look at the files' times
+	blind bool // the kernel gives no events: look at the files' times
 	seen  []time.Time
 }
 

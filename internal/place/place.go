@@ -1,20 +1,21 @@
-// Package place decides which store belongs to a folder where nobody names one.
+// Package place decides which store a folder uses if nobody names one.
 //
 // # Guarantee
 //
 // A repository has one store, a project (a folder with a .tasklock in it or
 // above it) has one, and everything else on a machine has one for each user: two
-// cron jobs in two folders meet. Which one it is can always be told ([Place.Why]).
+// cron jobs in two folders meet. [Place.Why] gives the reason.
 //
 // # Limit
 //
-// Root is another user, with another store. So is a user without the variable
-// XDG_STATE_HOME that its shell has: where that shows, it is a problem.
+// Root is another user, with another store. So is a user without the
+// XDG_STATE_HOME of its shell: if that can be seen, it is a problem.
 //
 // # Failure
 //
-// Where no store can be, that is [Place.Problem] or the error of [Place.Usable],
-// never a store in some other place. Nothing here makes a home folder.
+// If there can be no store, that is [Place.Problem] or the error of
+// [Place.Usable], never a store in another place. This package makes no home
+// folder.
 package place
 
 import (
@@ -30,7 +31,7 @@ import (
 // Kind is what a store belongs to.
 type Kind string
 
-// The kinds of places. The zero Kind is where none could be found.
+// The kinds of places. The zero Kind means that none was found.
 const (
 	Repository Kind = "repository" // a git repository, with all its worktrees
 	Project    Kind = "project"    // a folder with a .tasklock in it or above it
@@ -40,30 +41,30 @@ const (
 // Database is the name of the store in its folder.
 const Database = "tasklock.db"
 
-// Branch is where a store on a git remote is, unless another is named.
+// Branch is the branch of a store on a git remote, unless another is named.
 const Branch = "tasklock"
 
 // A Place is where the store of a folder is, or would be made.
 type Place struct {
 	Kind   Kind
-	Folder string    // holds the database; empty where Problem says why
+	Folder string    // holds the database; empty if there is a Problem
 	Tree   repo.Tree // of a repository or project
-	base   string    // of a user: must be there before anything is made
+	base   string    // of a user: must exist before anything is made
 	notes  string    // what is worth saying about the choice
 	err    error
 }
 
-// Error says why a folder has no store of its own, or which of two cannot be
-// chosen. Naming one with --store always helps.
+// Error says why a folder has no store, or which of two cannot be chosen.
+// Naming one with --store always helps.
 type Error struct {
 	Msg    string
-	Stores []string // that are there; the first can be named
+	Stores []string // that exist; the first can be named
 }
 
 func (e *Error) Error() string { return e.Msg }
 
-// Find returns the place of dir. An error means that a repository is there and
-// cannot be read; then --store helps too.
+// Find returns the place of dir. An error means that there is a repository that
+// cannot be read; --store helps then too.
 func Find(dir string, env func(string) string) (Place, error) {
 	tree, err := repo.TreeOf(dir)
 	switch {
@@ -77,14 +78,14 @@ func Find(dir string, env func(string) string) (Place, error) {
 	return user(env, runtime.GOOS), nil
 }
 
-// Here is the place of a project that has its .tasklock in dir, whether that is
-// there yet or not.
+// Here is the place of a project with its .tasklock in dir, which need not
+// exist yet.
 func Here(dir string) (Place, error) {
 	tree, err := repo.TreeOf(dir)
 	return Place{Kind: Project, Folder: filepath.Join(tree.Home, repo.StoreDir), Tree: tree}, err
 }
 
-// Problem says why there is no store here that could be used unnamed.
+// Problem says why no store can be used here without naming it.
 func (p Place) Problem() error { return p.err }
 
 // URL is the store here.
@@ -95,7 +96,7 @@ func (p Place) URL() string {
 	return "sqlite:" + filepath.Join(p.Folder, Database)
 }
 
-// Why tells why it is this store.
+// Why says why it is this store.
 func (p Place) Why() string {
 	switch p.Kind {
 	case Repository:
@@ -108,8 +109,8 @@ func (p Place) Why() string {
 	return "no store"
 }
 
-// Config is the file with the settings of a repository or project; a user's are
-// elsewhere.
+// Config is the file with the settings of a repository or project; empty for a
+// user, whose settings are elsewhere.
 func (p Place) Config() string {
 	if p.Kind != Repository && p.Kind != Project {
 		return ""
@@ -117,8 +118,8 @@ func (p Place) Config() string {
 	return filepath.Join(p.Folder, "config.yaml")
 }
 
-// Has reports whether a folder holds a store, or what is left of one. What
-// cannot be seen may be there.
+// Has reports whether a folder holds a store, or the rest of one. A store that
+// we may not see counts.
 func Has(folder string) bool {
 	for _, name := range []string{Database, Database + "-wal"} {
 		if _, err := os.Lstat(filepath.Join(folder, name)); err == nil || !repo.Absent(err) {
@@ -129,7 +130,7 @@ func Has(folder string) bool {
 }
 
 // Shared is the remote of this repository that has the branch of a store, as far
-// as git has heard: others may keep their locks there. Quick asks no program.
+// as git knows: others may keep their locks there. With quick it runs no program.
 func (p Place) Shared(quick bool) string {
 	if p.Kind != Repository {
 		return ""
@@ -138,7 +139,7 @@ func (p Place) Shared(quick bool) string {
 }
 
 // SharedError: a store of our own would not see the locks that others take on
-// a branch that they share.
+// their shared branch.
 type SharedError struct{ Remote string }
 
 func (e *SharedError) Error() string {

@@ -41,15 +41,15 @@ func user(env func(string) string, system string) Place {
 	return p
 }
 
-// State is the folder where tasklock keeps what it remembers for the user, and
-// the one that must be there for it; empty if there is no place for it.
+// State is the folder where tasklock keeps its memory for the user, and the base
+// folder that must exist for it; empty if there is no place for it.
 func State(env func(string) string) (folder, base string) {
 	p := user(env, runtime.GOOS)
 	return p.Folder, p.base
 }
 
-// usualState is where programs of a system keep what they remember for a user,
-// and the folder that must be there for it; empty if that is unknown.
+// usualState is the folder for a user's program state on a system, and the base
+// folder that must exist for it; empty if that is unknown.
 func usualState(env func(string) string, system string) (state, base string) {
 	if system == "windows" {
 		dir := env("LocalAppData")
@@ -80,9 +80,9 @@ func within(root, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// apart is the error where a store is in the usual folder and XDG_STATE_HOME
-// names another one: whoever lacks the variable, cron for one, would not see the
-// locks that are taken there. So none is made there either.
+// apart is the error if a store is in the usual folder and XDG_STATE_HOME names
+// another one: a program without the variable, cron for one, would not see the
+// locks that are taken there. So no store is made there either.
 func apart(named, usual string) error {
 	if !Has(usual) || sameFolder(named, usual) {
 		return nil
@@ -108,8 +108,8 @@ func sameFolder(a, b string) bool {
 	return filepath.Clean(a) == filepath.Clean(b) || errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// Usable says why no store can be made in a user's place where there is none.
-// Stores of repositories and projects are judged by the driver.
+// Usable says why no store can be made in a user's place. The driver judges
+// stores of repositories and projects.
 func (p Place) Usable(unsafeFS bool) error {
 	if p.Kind != User || p.err != nil || Has(p.Folder) {
 		return p.err
@@ -139,8 +139,8 @@ func (p Place) Usable(unsafeFS bool) error {
 	return nil
 }
 
-// Prepare makes the folders above a user's store, but never a home, and makes
-// them last. Other places have theirs.
+// Prepare makes the folders above a user's store, but never a home, and syncs
+// them. Other places have theirs.
 func (p Place) Prepare() error {
 	if p.err != nil || p.Kind != User {
 		return p.err

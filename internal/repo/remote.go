@@ -13,7 +13,7 @@ import (
 
 // RemoteWith returns the remote that had a branch when git last fetched from
 // it, "origin" if it is one of several, or nothing. It reads git's files. Only
-// where refs are in tables (reftable) does it run git, and not if quick.
+// for refs in tables (reftable) does it run git, and not with quick.
 func (t Tree) RemoteWith(branch string, quick bool) string {
 	if t.Git == "" {
 		return ""
@@ -44,7 +44,7 @@ func (t Tree) RemoteWith(branch string, quick bool) string {
 }
 
 // HasRemote reports whether git's configuration has a remote of that name, with
-// an address. What could also name a folder further away is none.
+// an address. A name that could also be a folder further away does not count.
 func (t Tree) HasRemote(name string) bool {
 	return t.Git != "" && !strings.ContainsAny(name, `/\`) && slices.Contains(remotes(filepath.Join(t.Git, "config")), name)
 }
@@ -54,8 +54,8 @@ func (t Tree) hasRef(ref string) bool {
 	return exec.Command("git", "--git-dir="+t.Git, "show-ref", "--verify", "--quiet", ref).Run() == nil
 }
 
-// remotes reads the names of the remotes with an address that git's
-// configuration has. Names that could lead out of refs/remotes are left out.
+// remotes reads the names of the remotes that have an address in git's
+// configuration. It leaves out names that could lead out of refs/remotes.
 func remotes(config string) (names []string) {
 	f, err := os.Open(config)
 	if err != nil {
@@ -83,7 +83,7 @@ func remotes(config string) (names []string) {
 	return names
 }
 
-// isFile tells a branch "x" from the folder of branches "x/…".
+// isFile distinguishes a branch "x" from the folder of branches "x/…".
 func isFile(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.Mode().IsRegular()

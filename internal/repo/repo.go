@@ -9,13 +9,13 @@
 //
 // # Limit
 //
-// Clones of a repository are repositories of their own here; they share names,
-// because those are relative, and share a store only where one is configured.
+// Clones count as separate repositories; they share names, because those are
+// relative, and share a store only if one is configured.
 //
 // # Failure
 //
-// What cannot be found is an error, never a guess: a worktree with a store of
-// its own would let two worktrees work on one task.
+// A failed search is an error, never a guess: a worktree with its own store
+// would let two worktrees work on one task.
 package repo
 
 import (
@@ -58,11 +58,11 @@ func (e *Error) Error() string {
 //     share it.
 //   - In a submodule: at the root of the submodule, which is a repository of
 //     its own.
-//   - In a bare repository, and where the repository was put apart from its
-//     files (--separate-git-dir): in the repository, the one place that all
-//     its worktrees can find.
+//   - In a bare repository, and in one apart from its files
+//     (--separate-git-dir): in the repository, the one place that all its
+//     worktrees can find.
 //   - Elsewhere: in the nearest parent that has one, else in cwd. Package place
-//     knows the store that is used where there is none.
+//     chooses the store if there is none.
 //
 // A worktree whose repository cannot be found is an error: a store of its own
 // would let two worktrees work on one task.
@@ -74,8 +74,8 @@ func StoreFolder(cwd string) (string, error) {
 	return filepath.Join(t.Home, StoreDir), nil
 }
 
-// repositoryAt returns the repository whose files are at dir, in the part that
-// all its worktrees share; empty when there is none.
+// repositoryAt returns the repository whose files are at dir, the part that all
+// its worktrees share; empty when there is none.
 func repositoryAt(dir string) (common string, err error) {
 	git := filepath.Join(dir, ".git")
 	fi, err := os.Stat(git)
@@ -120,8 +120,8 @@ func linked(git string) (string, error) {
 	return common, nil
 }
 
-// mainRoot returns the root of the main worktree of a repository, and the
-// repository itself where that cannot be known.
+// mainRoot returns the root of the main worktree of a repository, or the
+// repository itself if that cannot be known.
 func mainRoot(common string) string {
 	if tree := configuredWorktree(filepath.Join(common, "config")); tree != "" {
 		if tree = resolve(common, tree); IsDir(tree) {
@@ -165,7 +165,7 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
 }
 
-// isRepository tells a git repository as git does: by what is in it.
+// isRepository recognises a git repository as git does: by its contents.
 func isRepository(dir string) bool {
 	return Exists(filepath.Join(dir, "HEAD")) && IsDir(filepath.Join(dir, "objects")) && IsDir(filepath.Join(dir, "refs"))
 }
@@ -213,7 +213,7 @@ func IsDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// Absent reports that there is nothing at a path, in whatever words.
+// Absent reports whether err means that a path does not exist.
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

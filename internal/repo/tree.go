@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// A Tree is a folder in which one repository, or a project without one, keeps
-// its files.
+// A Tree is the folder with the files of one repository, or of a project
+// without one.
 type Tree struct {
 	Top  string // its root: of this worktree
 	Home string // root of the main worktree: the same for all of a repository
 	Git  string // what git keeps for all worktrees; empty outside a repository
 }
 
-// TreeOf returns the tree that a folder lies in: its worktree, outside git the
-// nearest parent that has a store, else the folder itself.
+// TreeOf returns the tree of a folder: its worktree, outside git the nearest
+// parent that has a store, else the folder itself.
 func TreeOf(dir string) (Tree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Tree{}, err
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // one place, one name
+		dir = real // one folder, one name
 	}
 	nearest := ""
 	for at := dir; ; at = filepath.Dir(at) {
@@ -63,10 +63,10 @@ type OutsideError struct {
 
 func (e *OutsideError) Error() string { return fmt.Sprintf("path %q %s", e.Path, e.Why) }
 
-// Name is what a file or folder is called in every worktree of the repository:
+// Name is the name of a file or folder in every worktree of the repository:
 // relative to the root of its own worktree, with "/" between the parts, and
-// "." for the root itself. A relative path counts from dir. Whatever is not in
-// this repository is an [*OutsideError].
+// "." for the root itself. A relative path counts from dir. A path outside this
+// repository is an [*OutsideError].
 func (t Tree) Name(dir, path string) (string, error) {
 	abs := filepath.FromSlash(path)
 	if !filepath.IsAbs(abs) {
@@ -89,8 +89,8 @@ func (t Tree) Name(dir, path string) (string, error) {
 	return "", &OutsideError{Path: path, Why: "is outside the repository " + t.Top}
 }
 
-// nested reports whether one of the folders above a file is a repository or
-// worktree of its own: a submodule, or a worktree inside this one.
+// nested reports whether a folder above a file is another repository or
+// worktree: a submodule, or a worktree inside this one.
 func (t Tree) nested(rel string) bool {
 	for i, c := range rel + "/" {
 		if c == '/' && rel[:i] != "." && Exists(filepath.Join(t.Top, filepath.FromSlash(rel[:i]), ".git")) {
@@ -100,9 +100,9 @@ func (t Tree) nested(rel string) bool {
 	return false
 }
 
-// Pattern is Name for the name of a path lock, in which the part behind the
-// first wildcard is kept as it is. Without "./", "../" or "/" at its beginning
-// it counts from the root of the repository, wherever dir is.
+// Pattern is Name for the name of a path lock. It keeps the part after the first
+// wildcard as it is. Without "./", "../" or "/" at its beginning the pattern
+// counts from the root of the repository, wherever dir is.
 func (t Tree) Pattern(dir, pattern string) (string, error) {
 	base := t.Top
 	for _, p := range []string{".", "..", "./", "../"} {
@@ -145,9 +145,9 @@ func fixedPart(pattern string) (fixed, rest []string) {
 	return fixed, rest
 }
 
-// Whole is what a file or pattern is called where no repository gives it a name:
-// its whole path, with symbolic links resolved and "/" between the parts. A
-// relative one counts from dir.
+// Whole is the name of a file or pattern outside a repository: its absolute
+// path, with symbolic links resolved and "/" between the parts. A relative one
+// counts from dir.
 func Whole(dir, pattern string) (string, error) {
 	if pattern == "" {
 		return "", &OutsideError{Path: pattern, Why: "names no file"}
@@ -194,8 +194,8 @@ const maxLinks = 40
 // maxPath bounds a path in bytes.
 const maxPath = 8 << 10
 
-// Real resolves the symbolic links in a path, also where what it names, or
-// what a link points to, does not exist yet: writing there would make it.
+// Real resolves the symbolic links in a path, even if its target, or that of a
+// link, does not exist yet: writing there would make it.
 func Real(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	switch {
