@@ -1,10 +1,9 @@
-// Package memstore keeps records in memory. It is the executable
-// specification of a driver: where a question about the contract arises, what
-// this package does is the answer. It also serves tests and programs that
-// want the rules of tasklock among their own goroutines.
+// Package memstore keeps records in memory. It is the executable specification
+// of a driver: it answers every question about the contract. It also serves
+// tests, and programs that want tasklock's rules among their own goroutines.
 //
-// It promises everything a driver promises except durability: what is stored
-// is gone with the process.
+// It promises everything a driver promises except durability: the records are
+// gone with the process.
 package memstore
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// When the log is looked at, and how long is too long.
+// How often the log is looked at, and how long is too long.
 const (
 	shortenEvery = 1000    // commits
 	longLog      = 250     // pages
@@ -32,8 +32,8 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 }
 
 // apply carries out the batches of a group in one transaction. The group's
-// first batch is that of the caller we run in: when its context ends while
-// nothing is begun, it leaves, and the others queue again.
+// first batch is that of the caller we run in: if its context ends before
+// anything is begun, it leaves, and the others queue again.
 func (s *Store) apply(group []*driver.Pending) {
 	tx, err := s.write(group)
 	if err == nil {
@@ -81,14 +81,14 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	return tx, nil
 }
 
-// shorten starts the log over when it has grown long. SQLite does that by
-// itself for a process that stays, but a new process does not know how much of
-// the log is in the database already: a row of commands that each commit once
-// and exit would make it longer for ever, and all of them read it from the
-// beginning. So every process looks before its first commit, and now and then
-// afterwards. Starting over keeps the file, whose blocks are then written anew,
-// which is quicker than growing it; only a very long file is cut. What goes
-// wrong here is the next one's to try.
+// shorten starts the log over when it has grown long. SQLite does that for a
+// process that stays, but a new process does not know how much of the log is
+// already in the database: a series of commands that each commit once and exit
+// would make it longer for ever, and all of them read it from the beginning. So
+// every process looks before its first commit, and now and then afterwards.
+// Starting over keeps the file, because rewriting its blocks is faster than
+// growing it; only a very long file is cut. After a failure the next process
+// tries again.
 func (s *Store) shorten(n note) {
 	s.commits++
 	if s.commits%shortenEvery != 1 || !s.safeFS {
@@ -99,7 +99,7 @@ func (s *Store) shorten(n note) {
 	if err != nil || frames < longLog {
 		return
 	}
-	if st, err := c.state(state{}); err != nil || s.behind(n, st) != nil { // what is damaged stays as it is
+	if st, err := c.state(state{}); err != nil || s.behind(n, st) != nil { // do not touch a damaged database
 		return
 	}
 	sql := "PRAGMA wal_checkpoint(RESTART)"
@@ -144,12 +144,12 @@ func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
 		return err
 	}
 	fault.Point("sqlite.commit")
-	// Only without a log can readers be in the way here.
+	// Readers can block this only without a log.
 	return retry(ctx, func() error { return t.conn.exec("COMMIT") })
 }
 
-// begin takes the write lock first, so that what is read after it is still
-// true when it is written.
+// begin takes the write lock first, so that what it reads is still true when it
+// writes.
 func (t *tx) begin(ctx context.Context) (err error) {
 	begin := "BEGIN IMMEDIATE"
 	if fault.Bug("deferred_transaction") {
@@ -166,7 +166,7 @@ func (t *tx) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if t.note.of(t.state.kinds[idKey]) {
-		t.state.rev = max(t.state.rev, t.note.rev) // more only where that is accepted
+		t.state.rev = max(t.state.rev, t.note.rev) // the note is ahead only if Raise accepts that
 	}
 	if t.state.kinds[idKey] == 0 {
 		t.state.kinds[idKey] = newID()

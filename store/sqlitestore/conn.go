@@ -46,7 +46,7 @@ func connectFrozen(path string) (conn, error) {
 	return conn{c}, nil
 }
 
-// exec runs a statement that returns no rows we want.
+// exec runs a statement without a result.
 func (c conn) exec(sql string) error {
 	stmt, err := c.Prepare(sql)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c conn) exec(sql string) error {
 	return stmt.Reset()
 }
 
-// pragma runs a statement that is not worth keeping, and returns the first
-// column of its first row.
+// pragma runs a statement without keeping it, and returns the first column of
+// its first row.
 func (c conn) pragma(sql string) (string, error) {
 	stmt, _, err := c.PrepareTransient(sql)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c conn) pragma(sql string) (string, error) {
 	return stmt.ColumnText(0), nil
 }
 
-// revision returns the store's.
+// revision returns the store's revision.
 func (c conn) revision() (int64, error) {
 	rev, ok, err := c.revOf(sqlRevision, "")
 	if err == nil && !ok {
@@ -104,10 +104,10 @@ type state struct {
 	kinds map[string]int64
 }
 
-// errNoState: no store of ours has ever been without.
+// errNoState: every store of ours has this row.
 var errNoState = errors.New("the row with the store's revision is missing or unreadable")
 
-// state reads the row. If it is still at the revision of known, known is it.
+// state reads the row. If its revision is that of known, it returns known.
 func (c conn) state(known state) (state, error) {
 	stmt, err := c.Prepare(sqlState)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c conn) state(known state) (state, error) {
 }
 
 // verify reads the header and prepares what every call needs, which shows
-// whether the tables and columns are there.
+// whether the tables and columns exist.
 func (c conn) verify(path string) error {
 	id, err := c.pragma("PRAGMA application_id")
 	if err != nil {
@@ -153,8 +153,8 @@ func (c conn) verify(path string) error {
 	return err
 }
 
-// journal sets how the database survives a crash, where it is not so already:
-// a log in shared memory, or, where memory is not shared, a rollback journal.
+// journal sets how the database survives a crash: by a log in shared memory, or,
+// if memory is not shared, by a rollback journal.
 func (c conn) journal(safeFS bool) error {
 	if !safeFS {
 		// With this, even a database that has a log is opened without shared memory.

@@ -11,8 +11,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// explain turns SQLite's words into an answer of the contract, where there is
-// one, and names the file.
+// explain turns SQLite's error into an answer of the contract, if there is one,
+// and names the file.
 func explain(err error, path string) error {
 	if err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) {
 		return err
@@ -26,7 +26,7 @@ func explain(err error, path string) error {
 		return fmt.Errorf("%w: %s: %w; restore it from a backup", driver.ErrDamaged, path, err)
 	case sqlite.ResultError, sqlite.ResultMismatch, sqlite.ResultConstraint:
 		// Our statements are fixed: if one is wrong, the tables are.
-		return fmt.Errorf("%w: %s has not our tables: %w; restore it from a backup", driver.ErrDamaged, path, err)
+		return fmt.Errorf("%w: %s does not have our tables: %w; restore it from a backup", driver.ErrDamaged, path, err)
 	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
 		return fmt.Errorf("%w: %s cannot be written: %w", driver.ErrDenied, path, err)
 	case sqlite.ResultCantOpen:
@@ -36,7 +36,7 @@ func explain(err error, path string) error {
 	case sqlite.ResultFull: // it was rolled back
 		return full(err, path)
 	}
-	if code == sqlite.ResultIOErrWrite && noRoom(path) { // so SQLite calls a quota that is used up
+	if code == sqlite.ResultIOErrWrite && noRoom(path) { // SQLite's code for a used-up quota
 		return full(err, path)
 	}
 	if code == sqlite.ResultIOErrShortRead {
@@ -49,8 +49,8 @@ func full(err error, path string) error {
 	return fmt.Errorf("%w: %s: %w; make room and repeat the command", driver.ErrFull, path, err)
 }
 
-// explainRead is explain for what writes no record. SQLite needs room for the
-// memory that readers share with writers, and tells no other reason.
+// explainRead is explain for calls that write no record. SQLite needs room for
+// the memory that readers share with writers, and gives no other reason.
 func explainRead(err error, path string) error {
 	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultIOErr && noRoom(path) {
 		return full(err, path)
@@ -58,7 +58,7 @@ func explainRead(err error, path string) error {
 	return explain(err, path)
 }
 
-// noRoom tries whether there is room for a file beside the database.
+// noRoom tries to write a file next to the database.
 func noRoom(path string) bool {
 	f, err := os.CreateTemp(path+".d", "room-*")
 	if err != nil {
@@ -69,7 +69,7 @@ func noRoom(path string) bool {
 	return host.NoSpace(err)
 }
 
-// busy reports that another connection stands in the way, for now.
+// busy reports whether another connection blocks this one for now.
 func busy(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultBusy, sqlite.ResultLocked:
@@ -78,12 +78,12 @@ func busy(err error) bool {
 	return false
 }
 
-// denies reports that we may look but not write.
+// denies reports whether we may look but not write.
 func denies(err error) bool {
 	return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultReadOnly
 }
 
-// frozen reports that SQLite could not make the shared memory it needs.
+// frozen reports whether SQLite could not make the shared memory it needs.
 func frozen(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultReadOnly:

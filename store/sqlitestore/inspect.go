@@ -24,8 +24,8 @@ type Report struct {
 }
 
 // Inspect examines a database for a person who wants to know what is wrong
-// with it. It changes nothing. Damage that leaves the file readable is listed
-// in the report; an error means that there was nothing to examine.
+// with it. It changes nothing. The report lists damage that leaves the file
+// readable; an error means that there was nothing to examine.
 func Inspect(ctx context.Context, path string) (Report, error) {
 	r := Report{Path: path}
 	path, err := filepath.Abs(path)

@@ -14,22 +14,22 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A note says how far a database has come, outside of it. SQLite takes a log
-// that is damaged, cut or gone for a shorter one: locks that are held would
-// look free, and tokens would be given out twice.
+// A note holds the last revision of a database, outside of it. SQLite takes a
+// damaged, cut or missing log for a shorter one: held locks would look free, and
+// tokens would be given out twice.
 //
 // Writers write it under the gate after their commit, without a sync: the commit
-// is on the disk before, so a note above the database proves that commits are
-// lost, after a loss of power too. Readers read it before they take their view.
+// is already on the disk, so a note above the database proves that commits are
+// lost, even after a loss of power. Readers read it before they take their view.
 // A note that is missing, unreadable or behind proves nothing.
 type note struct {
 	id  int64 // of the database; see idKey
 	rev int64
 }
 
-// idKey is where a database has its id, among the revisions of kinds, each of
-// which ends with a slash. Older versions carry it along. A database without
-// one has not been written since it got its first note.
+// idKey holds the database's id, among the revisions of kinds, which end with a
+// slash. Older versions keep it. A database without an id has not been written
+// since it got its first note.
 const idKey = "id"
 
 func newID() int64 { return rand.Int64() | 1 }
@@ -37,8 +37,8 @@ func newID() int64 { return rand.Int64() | 1 }
 // of reports whether the note is about the database with that id.
 func (n note) of(id int64) bool { return n.rev > 0 && (id == 0 || id == n.id) }
 
-// A note is one record of fixed size with a checksum, so that one that is read
-// while it is written is known as such.
+// A note is one record of fixed size with a checksum, which shows a read in the
+// middle of a write.
 const (
 	noteMagic = "tasklock"
 	noteSize  = 32
@@ -60,8 +60,8 @@ func parseNote(b []byte) (note, bool) {
 	return note{id: int64(binary.BigEndian.Uint64(b[8:])), rev: int64(binary.BigEndian.Uint64(b[16:]))}, true
 }
 
-// A noteFile is the file of a note, kept open. Nothing about it can fail: where
-// it cannot be read or written there is no note.
+// A noteFile is the open file of a note. It has no errors: if it cannot be read
+// or written there is no note.
 type noteFile struct {
 	path string
 
@@ -71,8 +71,8 @@ type noteFile struct {
 	looked time.Time // when file was last seen to be the one at path
 }
 
-// noteLook is how long a reader may miss that the file was removed and made
-// anew. What it reads meanwhile is old, which proves nothing.
+// noteLook is how long a reader may miss that the file was replaced. Meanwhile it
+// reads an old note, which proves nothing.
 const noteLook = time.Second
 
 func (f *noteFile) read() note {
@@ -108,7 +108,7 @@ func (f *noteFile) write(n note) {
 	}
 }
 
-// look opens the file, unless the one that is open is still the one at path.
+// look opens the file, unless the open one is still the one at path.
 func (f *noteFile) look(create bool) {
 	f.looked = time.Now()
 	now, err := os.Lstat(f.path)

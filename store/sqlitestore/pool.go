@@ -15,10 +15,9 @@ import (
 
 const maxReaders = 4
 
-// conns are the connections of a store: one that writes, and readers beside it.
-// A process that does one thing at a time needs only the first, and a command
-// that lives for a moment pays for no second one; readers are opened once two
-// calls meet.
+// conns are the connections of a store: one writer, and readers. A process that
+// does one thing at a time needs only the writer, so a short command pays for no
+// second connection; readers are opened once two calls meet.
 type conns struct {
 	path   string
 	safeFS bool
@@ -83,7 +82,7 @@ func (p *conns) open(writer bool) (c conn, err error) {
 	return c, nil
 }
 
-// read runs fn on a connection that is free, repeating it while SQLite is busy.
+// read runs fn on a free connection, and repeats it while SQLite is busy.
 func (p *conns) read(ctx context.Context, fn func(conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -126,8 +125,8 @@ func (p *conns) reader(ctx context.Context) (c conn, err error) {
 }
 
 // readFrozen reads a database in a folder where we may write nothing. SQLite
-// then takes the file as it is, without locks, so what was read counts only if
-// nobody had it open for writing before or after and nobody changed it.
+// then reads the file without locks, so the result counts only if nobody had it
+// open for writing before or after and nobody changed it.
 func (p *conns) readFrozen(fn func(conn) error) error {
 	for range 10 {
 		before, err := p.quiet()
@@ -160,8 +159,8 @@ func (p *conns) onceFrozen(fn func(conn) error) error {
 	return fn(c)
 }
 
-// quiet returns the state of the database while it has no log and no rollback
-// journal: without them it may be half of a transaction.
+// quiet returns the info of the database while it has no log and no rollback
+// journal: with one, the file may be half of a transaction.
 func (p *conns) quiet() (fs.FileInfo, error) {
 	for _, log := range []string{"-wal", "-journal"} {
 		if _, err := os.Lstat(p.path + log); !errors.Is(err, fs.ErrNotExist) {

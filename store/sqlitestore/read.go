@@ -150,8 +150,8 @@ func limit(n int) int64 {
 	return int64(n)
 }
 
-// after returns the least string above all that begin with prefix, unless
-// there is none. SQLite compares text as bytes, whatever they are.
+// after returns the least string above all that begin with prefix, if there is
+// one. SQLite compares text as bytes.
 func after(prefix string) (string, bool) {
 	b := []byte(prefix)
 	for len(b) > 0 && b[len(b)-1] == 0xff {

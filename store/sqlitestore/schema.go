@@ -10,12 +10,12 @@ const (
 // schema is the whole database. One table carries the driver: a row for each
 // record, with the clocks of its last write. One more row, with an empty key,
 // has the store's revision and, as its value, the revision that last changed or
-// deleted a record of each kind, and the id of the database. It lies in the same table because every commit
-// writes it: in a small store it shares a page with the records, and a commit
-// writes one page.
+// deleted a record of each kind, and the id of the database. It is in the same
+// table because every commit writes it: in a small store it shares a page with
+// the records, and a commit writes one page.
 //
-// The views are for people with a sqlite3 shell. They show what the records
-// say; whether a lock still counts is decided by tasklock, by its own clock.
+// The views are for people with a sqlite3 shell. They show the records; tasklock
+// itself decides by its own clock whether a lock counts.
 const schema = `
 CREATE TABLE record (
   key TEXT PRIMARY KEY NOT NULL,

@@ -1,12 +1,12 @@
-// Package sqlitestore keeps records in one SQLite database on a local disk: the
-// store that needs nothing installed.
+// Package sqlitestore keeps records in one SQLite database on a local disk. It
+// is the default store and needs no installation.
 //
 // # Guarantees
 //
-// A commit that returned is on the disk (WAL with synchronous=FULL) and is
-// seen by every later Read in every process. Commits are serialisable: guards
-// are checked and records written under SQLite's write lock, taken before the
-// first look. Reads are snapshots and never wait for writers.
+// A commit that returned is on the disk (WAL with synchronous=FULL), and every
+// later Read in every process sees it. Commits are serialisable: a commit takes
+// SQLite's write lock, then checks its guards and writes. Reads are snapshots
+// and never wait for writers.
 //
 // Concurrent commits of one process share a transaction and its fsync. Those
 // of several processes pass a gate, one after another, instead of racing for
@@ -15,19 +15,19 @@
 // # Limits
 //
 // One machine. On file systems shared over a network or between a host and its
-// guests WAL loses data without a word, so Open refuses them; with
-// AllowUnsafeFS it uses a rollback journal there, and what holds is what that
-// file system's locks hold. Write.TTL is not used: records stay until deleted.
-// A process that is stopped (SIGSTOP) in the middle of a commit keeps the others
-// from committing until it continues or dies; their contexts still end.
+// guests WAL loses data silently, so Open refuses them; with AllowUnsafeFS it
+// uses a rollback journal there, which is as good as that file system's locks.
+// Write.TTL is not used: records stay until deleted. A process that is stopped
+// (SIGSTOP) in the middle of a commit keeps the others from committing until it
+// continues or dies; their contexts still end.
 //
 // # Failure
 //
-// A file that is not ours, empty, cut short or malformed is driver.ErrDamaged
+// A file that is foreign, empty, cut short or malformed is driver.ErrDamaged
 // and is never written to; so is a database whose log was damaged or deleted (see
-// note.go), or that was replaced while we had it open. A full disk rolls the commit back. A
-// process may die or exit at any moment without Close: the next to open the
-// database finds every commit that returned.
+// note.go), or that was replaced while we had it open. A full disk rolls the
+// commit back. A process may die or exit at any moment without Close: the next
+// process that opens the database finds every commit that returned.
 package sqlitestore
 
 import (
@@ -45,17 +45,17 @@ import (
 
 // Options change how [Open] opens. Nil means the zero value.
 type Options struct {
-	// Create makes the database, and its folder, where there is none.
-	// Otherwise that is driver.ErrMissing.
+	// Create makes the database, and its folder, if there is none. Otherwise
+	// that is driver.ErrMissing.
 	Create bool
 	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
 	AllowUnsafeFS bool
 	// Raise opens a database although its last commits are lost. Reads and
-	// commits then go on from the highest revision that it ever had, and the
-	// caller lifts that.
+	// commits then continue from the highest revision that it ever had, and
+	// the caller lifts that.
 	Raise bool
-	// Poll is how often a waiter looks for itself, below all notification.
-	// 0 means five seconds.
+	// Poll is how often a waiter looks, in addition to notifications. 0 means
+	// five seconds.
 	Poll time.Duration
 }
 
@@ -79,9 +79,9 @@ type Store struct {
 	log     files // of the writer's connection, under conns.main
 }
 
-// Open opens the database at path. Beside it, in the same folder, lie its log,
-// its shared memory, and the folder path.d with what processes tell each other:
-// the file "gate", the folder "wake" and the note "last".
+// Open opens the database at path. In the same folder are its log, its shared
+// memory, and the folder path.d for messages between processes: the file "gate",
+// the folder "wake" and the note "last".
 func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -120,8 +120,8 @@ func newStore(path string, safeFS bool, poll time.Duration) *Store {
 // beside is a file in the folder that belongs to a database.
 func beside(path, name string) string { return filepath.Join(path+".d", name) }
 
-// enter passes the gate, after making its folder. Versions before this one had
-// the gate elsewhere: SQLite's own lock keeps them and us apart.
+// enter passes the gate, after making its folder. Older versions had the gate
+// elsewhere: SQLite's own lock keeps them and us apart.
 func (s *Store) enter(ctx context.Context) error {
 	if !s.made {
 		_, err := os.Lstat(s.path + ".d")
@@ -187,8 +187,8 @@ func (s *Store) look() (fs.FileInfo, error) {
 	return s.lookAtLog(db)
 }
 
-// lookBeside checks the folder that belongs to the database. Who may read the
-// database may not have to enter it.
+// lookBeside checks the folder that belongs to the database. A process may be
+// able to read the database and not that folder.
 func (s *Store) lookBeside() error {
 	if err := local.SubDir(s.path + ".d"); err != nil {
 		return err
@@ -206,11 +206,11 @@ func (s *Store) lookBeside() error {
 }
 
 // lookAtLog refuses a database whose log was taken away: without it the last
-// commits are gone and locks that are held would look free. SQLite makes the
-// log before the shared memory and removes it after, so shared memory without
-// a log, or a log without a database, is nobody's clean exit. Nor is a part of
-// a page at the end, which SQLite would fill up with zeros, unless a log has
-// the rest. Where the database was made since it was looked for, it is returned.
+// commits are gone and held locks would look free. SQLite makes the log before
+// the shared memory and removes it after, so no clean exit leaves shared memory
+// without a log, or a log without a database. Nor does it leave part of a page at
+// the end, which SQLite would fill up with zeros, unless a log has the rest. If
+// the database was made meanwhile, lookAtLog returns it.
 func (s *Store) lookAtLog(db fs.FileInfo) (fs.FileInfo, error) {
 	for try := 0; ; try++ {
 		shm, err := local.File(s.path + "-shm")
@@ -232,7 +232,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) (fs.FileInfo, error) {
 			return db, nil
 		case db != nil && shm == nil:
 			return nil, fmt.Errorf("%w: %s is cut short; restore it from a backup", driver.ErrDamaged, s.path)
-		case try < 5: // another process is just opening or closing it
+		case try < 5: // another process may be opening or closing it
 			time.Sleep(2 * time.Millisecond)
 			if made, _ := local.File(s.path); db == nil && made != nil {
 				return s.look()
@@ -246,7 +246,7 @@ func (s *Store) lookAtLog(db fs.FileInfo) (fs.FileInfo, error) {
 }
 
 // create builds a new database under another name and moves it into place when
-// it is whole, so that an empty file is never one that is about to be filled.
+// it is complete, so that an empty file is always damage.
 func (s *Store) create(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
 		return local.Full(err)
@@ -262,7 +262,7 @@ func (s *Store) create(ctx context.Context) error {
 		}
 	}
 	first := note{id: newID()}
-	if lost := s.last.read(); lost.rev > 0 { // another was here, and whoever had a token of it is not met again
+	if lost := s.last.read(); lost.rev > 0 { // a former database gave out tokens: none may come twice
 		first.rev = driver.Lift(lost.rev)
 	}
 	if err := initialise(draft, s.safeFS, first); err != nil {
@@ -281,13 +281,13 @@ func (s *Store) create(ctx context.Context) error {
 }
 
 // same refuses to go on with a database that is no longer the one at our path:
-// other processes would be looking at another.
+// other processes would use another.
 func (s *Store) same() error {
 	now, err := os.Lstat(s.path)
 	switch {
 	case err == nil && os.SameFile(now, s.id):
 		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist): // the disk's fault, and perhaps a passing one
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // an error of the disk, which may pass
 		return err
 	}
 	return s.replaced(s.path)
@@ -301,7 +301,7 @@ func (s *Store) replaced(path string) error {
 type files [2]fs.FileInfo
 
 // sameLog does for the log what same does for the database. SQLite never
-// removes it while somebody has it open; whoever comes after somebody else did
+// removes it while a process has it open. If someone else does, the next process
 // makes another, and both would write.
 func (s *Store) sameLog() error {
 	if !s.safeFS {
@@ -319,7 +319,7 @@ func (s *Store) sameLog() error {
 	return nil
 }
 
-// Close ends all waits, finishes calls under way, and closes the database.
+// Close ends all waits, finishes running calls, and closes the database.
 func (s *Store) Close() error {
 	defer s.life.End()()
 	s.gate.Close()

@@ -26,9 +26,9 @@ func age(snap driver.Snapshot, key string) time.Duration {
 	return snap.Now.Sub(find(snap, key).Time)
 }
 
-// ageIsReal compares the age with our own measure of it. To the handle that
-// wrote the record it is right; to another one it is never more than right,
-// because a record that looks too old is a lock taken from the living.
+// ageIsReal compares the age with our own measurement. To the handle that wrote
+// the record it is exact; to another one it is never more than that, because a
+// record that looks too old is a lock taken from a living holder.
 func ageIsReal(t *suite) {
 	s, other := t.open(), t.open()
 	q := driver.Query{Keys: []string{"lease/a"}}
@@ -89,8 +89,8 @@ func clockMonotonic(t *suite) {
 	}
 }
 
-// deadlines has a record that is left alone, one that is renewed, and one
-// that loses its ttl. What is over stays, and is older than its ttl.
+// deadlines has a record that nobody touches, one that is renewed, and one that
+// loses its ttl. An expired record stays, and is older than its ttl.
 func deadlines(t *suite) {
 	s := t.open()
 	ttl := 4 * t.slack()
@@ -113,7 +113,7 @@ func deadlines(t *suite) {
 		if elapsed > ttl+t.patience {
 			t.Fatalf("ttl %v is not over after %v", ttl, elapsed)
 		}
-		if elapsed < ttl { // renew while it is ours to renew
+		if elapsed < ttl { // renew before it expires
 			renewed = time.Now()
 			t.write(s, with("lease/renewed", ttl), put("lease/kept", `{}`))
 		}

@@ -106,8 +106,8 @@ func unrelated(t *suite) {
 	}
 }
 
-// ownRevisions sends many commits down one handle at once, which is where a
-// driver may share the cost among them, and must not share the revision.
+// ownRevisions sends many commits through one handle at once: a driver may share
+// the cost among them, and must not share the revision.
 func ownRevisions(t *suite) {
 	s := t.open()
 	n := max(10, t.rounds(200))
@@ -131,8 +131,8 @@ func ownRevisions(t *suite) {
 	}
 }
 
-// mixedGuards sends commits down together of which half must be refused: each
-// gets its own answer.
+// mixedGuards sends commits together of which half must be refused: each gets
+// its own answer.
 func mixedGuards(t *suite) {
 	s := t.open()
 	rev := t.write(s, put("lock/a", `{}`))
@@ -162,7 +162,7 @@ func mixedGuards(t *suite) {
 }
 
 // someCancelled cancels half of the commits while they are on their way. The
-// others must not notice, and none may be there by half.
+// others must not notice, and none may be half applied.
 func someCancelled(t *suite) {
 	s := t.open()
 	for round := range t.rounds(10) {
@@ -203,7 +203,7 @@ func someCancelled(t *suite) {
 }
 
 // tokenMoves passes a token back and forth between two records while others
-// look: it is always in exactly one place, however one asks.
+// look: every reader always sees it in exactly one place.
 func tokenMoves(t *suite) {
 	moveToken(t, t.open(), []driver.Store{t.open(), t.open()}, func(error) bool { return false })
 }
@@ -253,8 +253,8 @@ func moveToken(t *suite, mover driver.Store, lookers []driver.Store, tolerate fu
 		case !tolerate(err):
 			t.Fatal(err)
 		}
-		// After an unknown outcome the same move is made again: it writes
-		// what is to be, whatever was.
+		// After an unknown outcome the same move is made again: it writes the
+		// same result either way.
 	}
 	stop()
 	done.Wait()

@@ -10,11 +10,11 @@
 //		drivertest.Run(t, drivertest.Harness{Open: …, Place: …, Processes: true})
 //	}
 //
-// The cases assert what package driver promises and nothing else: where the
+// The cases assert what package driver promises and nothing else: if the
 // contract leaves room (gaps between revisions, a Wait that returns early,
 // the revision of an empty store) every choice passes. Each group of cases is
-// one file. The tests of this package run the cases against stores with bugs
-// planted in them, and require that the suite finds each.
+// one file. The tests of this package run the cases against stores with planted
+// bugs, and require that the suite finds each.
 //
 // [Flaky] wraps a store in the faults a network has. The suite uses it, and
 // so can the tests of everything above a driver.
@@ -38,7 +38,7 @@ import (
 type Harness struct {
 	// Open returns a store over the place; called several times for one
 	// place it gives independent handles on the same records. The suite
-	// closes each handle once. Open ends the test when it cannot.
+	// closes each handle once. Open fails the test if it cannot open.
 	Open func(t testing.TB, place string) driver.Store
 
 	// Place returns a fresh, empty place.
@@ -53,9 +53,9 @@ type Harness struct {
 	Slow bool
 }
 
-// Run runs every case, each on a place of its own, and checks at the end that
-// the closed stores left no goroutine behind. It is not meant for a test that
-// runs in parallel with others.
+// Run runs every case, each on its own place, and checks at the end that the
+// closed stores left no goroutine behind. Do not run it in parallel with other
+// tests.
 func Run(t *testing.T, h Harness) {
 	before := goleak.IgnoreCurrent()
 	for _, c := range cases {

@@ -8,19 +8,19 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// FarRead is how long a read of a far store takes.
+// FarRead is how long a read of a distant store takes.
 const FarRead = 3 * time.Millisecond
 
-// Far is a [Strict] store that is not next door: its clock has moved on at each
-// look. Each run of a transaction function sees another time, so one whose
-// records depend on the time never has all that it asks for.
+// Far is a [Strict] store with a distant server: its clock has moved on at each
+// read. Each run of a transaction function sees another time, so a function
+// whose records depend on the time never has all that it asks for.
 type Far struct {
 	*Strict
 	step func()
 }
 
-// NewFar wraps a driver for a test. step moves the clock on; nil: each
-// read takes [FarRead], which costs nothing in a bubble of package synctest.
+// NewFar wraps a driver for a test. step moves the clock on; nil: each read
+// takes [FarRead], which costs nothing in a bubble of package synctest.
 func NewFar(t Reporter, d driver.Store, step func()) *Far {
 	if step == nil {
 		step = func() { time.Sleep(FarRead) }
@@ -34,9 +34,9 @@ func (f *Far) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error)
 }
 
 // Rerun is a [Far] store for one caller at a time. It refuses each commit once, as
-// if someone else had been faster, and fails its test if the second run of
-// the function asks for records that the first did not need, though nothing but
-// the time has changed.
+// if another commit had been faster, and fails its test if the second run of the
+// function asks for records that the first did not need, though only the time
+// has changed.
 type Rerun struct {
 	*Far
 	last    driver.Query // the last read

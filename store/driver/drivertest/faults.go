@@ -14,7 +14,7 @@ var faultCases = []testCase{
 	{name: "no half commit through a bad network", run: flakyHalves},
 }
 
-// badNetwork is what the cases below, and the histories, go through.
+// badNetwork is the network of the cases below, and of the histories.
 var badNetwork = FlakyOptions{
 	Before: 0.07, After: 0.07, Late: 0.05, Twice: 0.07, Read: 0.05, Delay: 0.1,
 }
@@ -28,7 +28,7 @@ func (t *suite) openFlaky(seed uint64) *Flaky {
 	return f
 }
 
-// settle ends what is under way, and requires that there was something to see.
+// settle waits for late commits, and requires that there were faults.
 func settle(t *suite, handles ...*Flaky) {
 	t.Helper()
 	injected := 0
@@ -42,9 +42,9 @@ func settle(t *suite, handles ...*Flaky) {
 	t.Logf("%d faults", injected)
 }
 
-// flakyCounter repeats every increment whose outcome is unknown until it
-// knows, except that one in ten gives up: such a one counts once or not at
-// all, and every other counts once.
+// flakyCounter repeats every increment with an unknown outcome until it knows,
+// except that one in ten gives up: such an increment counts once or not at all,
+// and every other counts once.
 func flakyCounter(t *suite) {
 	handles := []*Flaky{t.openFlaky(1), t.openFlaky(2)}
 	rounds := max(5, t.rounds(25))
@@ -87,8 +87,8 @@ func flakyToken(t *suite) {
 	settle(t, append(lookers, mover)...)
 }
 
-// flakyHalves writes pairs, of which each must be whole or missing, and
-// missing only if it was not acknowledged.
+// flakyHalves writes pairs. Each must be whole or missing, and missing only if
+// it was not acknowledged.
 func flakyHalves(t *suite) {
 	f := t.openFlaky(6)
 	n := max(10, t.rounds(100))

@@ -12,8 +12,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ErrFlaky is the error of every fault that a [Flaky] injects. To a caller of
-// Commit it says what a cut connection says: nothing.
+// ErrFlaky is the error of every fault that a [Flaky] injects. Like a cut
+// connection, it says nothing about the outcome of a Commit.
 var ErrFlaky = errors.New("injected fault")
 
 // FlakyOptions are the faults of a [Flaky], each with its probability from 0
@@ -21,14 +21,14 @@ var ErrFlaky = errors.New("injected fault")
 type FlakyOptions struct {
 	Seed uint64 // the same seed and the same order of calls give the same faults
 
-	// At most one of these befalls a Commit.
+	// At most one of these happens to a Commit.
 	Before float64 // the request is lost: ErrFlaky, nothing applied
 	After  float64 // the reply is lost: ErrFlaky, applied
 	Late   float64 // ErrFlaky at once, applied after a delay, if its guards hold then
 	Twice  float64 // the request arrives twice, at once; the first answer is returned
 
 	Read float64 // Read gives ErrFlaky
-	Old  float64 // Read answers from before the call where Query.Since allows it
+	Old  float64 // Read answers from before the call if Query.Since allows it
 
 	Delay    float64       // any call starts late
 	MaxDelay time.Duration // by up to this much; 2 ms unless set. Late uses it too
@@ -37,9 +37,9 @@ type FlakyOptions struct {
 	LostWait  float64 // Wait sleeps until its context ends, whatever changes
 }
 
-// Flaky is a store that behaves as a store across a bad network: it keeps the
-// promises of package driver, and uses every freedom they leave to make life
-// hard, plus LostWait, against which callers need a timer.
+// Flaky behaves like a store across a bad network: it keeps the promises of
+// package driver and uses every freedom that they leave, plus LostWait, against
+// which callers need a timer.
 type Flaky struct {
 	store driver.Store
 	opts  FlakyOptions
@@ -47,7 +47,7 @@ type Flaky struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	injected int
-	memory   driver.Snapshot // all that was there at some earlier Read
+	memory   driver.Snapshot // all records at some earlier Read
 	late     sync.WaitGroup
 }
 
@@ -61,8 +61,8 @@ func NewFlaky(s driver.Store, opts FlakyOptions) *Flaky {
 	return &Flaky{store: s, opts: opts, rand: rand.New(rand.NewPCG(opts.Seed, 0))}
 }
 
-// Injected returns how many faults there were so far, delays not counted: a
-// test that had none has shown nothing.
+// Injected returns the number of faults so far, without delays: a test that had
+// none has shown nothing.
 func (f *Flaky) Injected() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	return f.store.Read(ctx, q)
 }
 
-// remembered is the answer to a query by an earlier view, if that will do.
+// remembered is the answer to a query from an earlier view, if that is allowed.
 func (f *Flaky) remembered(q driver.Query) []driver.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +122,7 @@ func (f *Flaky) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 		delay := f.delay()
 		f.late.Go(func() {
 			time.Sleep(delay)
-			f.store.Commit(context.WithoutCancel(ctx), b) // nobody is there to be told
+			f.store.Commit(context.WithoutCancel(ctx), b) // the caller is gone
 		})
 		return 0, fmt.Errorf("commit, request late: %w", ErrFlaky)
 	case 3:
@@ -151,9 +151,9 @@ func (f *Flaky) Close() error {
 	return f.store.Close()
 }
 
-// decide delays the call if it is to be delayed, and returns which of the
-// faults with these probabilities befalls it, or -1. With an ended context
-// there is nothing to inject: the store itself answers.
+// decide delays the call if it is its turn, and returns which of the faults with
+// these probabilities happens, or -1. With an ended context it injects nothing:
+// the store itself answers.
 func (f *Flaky) decide(ctx context.Context, probabilities ...float64) int {
 	f.mu.Lock()
 	x, fault := f.rand.Float64(), -1

@@ -140,7 +140,7 @@ type history struct {
 	commits []revision
 }
 
-// A revision is one that a client was told, and when it asked.
+// A revision is one that a client got, and when it asked.
 type revision struct {
 	rev        int64
 	call, done int64
@@ -151,8 +151,8 @@ func (h *history) now() int64 { return int64(time.Since(h.start)) }
 
 // decidable returns the history with each unknown swap either dropped or kept
 // as one that may have happened at any time after its call. Only a value that
-// was seen was written: whoever overwrites a value has looked at it before,
-// and the last look saw the rest.
+// was seen was written: a client that overwrites a value has looked at it
+// before, and the last look saw the rest.
 func (h *history) decidable() []porcupine.Operation {
 	seen := map[int]bool{}
 	for _, op := range h.ops {

@@ -26,8 +26,8 @@ var processCases = []testCase{
 	{name: "processes open a new place at once", processes: true, run: openAtOnce},
 }
 
-// What a worker process is told. It answers in lines on its standard output,
-// and ends when its standard input does: no worker outlives the test.
+// The environment of a worker process. It answers in lines on its standard
+// output, and ends when its standard input does: no worker outlives the test.
 const (
 	envWorker = "TASKLOCK_DRIVERTEST_WORKER" // what to do; see jobs
 	envPlace  = "TASKLOCK_DRIVERTEST_PLACE"
@@ -36,7 +36,7 @@ const (
 )
 
 // Main is the TestMain of a driver. In a worker process that a case started
-// it does the work and exits; elsewhere it runs the tests.
+// it does the work and exits; otherwise it runs the tests.
 func Main(m *testing.M, open func(place string) (driver.Store, error)) {
 	job := os.Getenv(envWorker)
 	if job == "" {
@@ -50,7 +50,7 @@ func Main(m *testing.M, open func(place string) (driver.Store, error)) {
 	os.Exit(0)
 }
 
-// jobs are what a worker can be told to do, one round at a time.
+// jobs are what a worker can do, one round at a time.
 var jobs = map[string]func(ctx context.Context, s driver.Store, name string, round int) error{
 	"increment": func(ctx context.Context, s driver.Store, name string, round int) error {
 		return increment(ctx, s, fmt.Sprintf("%s-%d", name, round))
@@ -87,7 +87,7 @@ func work(job string, open func(place string) (driver.Store, error)) error {
 	}
 	for i := 0; i < rounds && ctx.Err() == nil; i++ {
 		if err := jobs[job](ctx, s, os.Getenv(envName), i); err != nil {
-			if ctx.Err() != nil { // told to stop
+			if ctx.Err() != nil { // asked to stop
 				break
 			}
 			return errors.Join(err, s.Close())
@@ -140,12 +140,12 @@ func (p *process) begin() error {
 	return err
 }
 
-// finish reads what the worker acknowledges until it ends, by itself or
-// killed, and returns the names of the rounds that were done.
+// finish reads what the worker acknowledges until it ends or is killed, and
+// returns the names of the completed rounds.
 func (p *process) finish() (done []string, err error) {
 	for {
 		line, readErr := p.out.ReadString('\n')
-		if readErr != nil { // a line cut short is no acknowledgement
+		if readErr != nil { // a line cut short acknowledges nothing
 			return done, errors.Join(err, ignoreKilled(p.cmd.Wait()))
 		}
 		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -158,7 +158,7 @@ func (p *process) finish() (done []string, err error) {
 	}
 }
 
-// kill ends the worker in the middle of whatever it does.
+// kill ends the worker in the middle of its work.
 func (p *process) kill() { p.cmd.Process.Kill() }
 
 // ignoreKilled drops the error of a process that was killed; one that failed
@@ -203,8 +203,8 @@ func counterProcesses(t *suite) {
 }
 
 // counterKilled kills a worker in the middle of its work again and again, and
-// puts another in its place. What a killed one had acknowledged must be
-// there; what it was doing is there or not, and in the way of nobody.
+// starts another in its place. What a killed worker had acknowledged must exist;
+// what it was doing may exist or not, and blocks nobody.
 func counterKilled(t *suite) {
 	const crew = 3
 	kills, pause := 10, 50*time.Millisecond

@@ -41,8 +41,8 @@ func readYourWrites(t *suite) {
 	}
 }
 
-// oldAnswers: who allows an old answer gets one that was true, is told that it
-// may be old, and cannot commit on it if it is.
+// oldAnswers: a caller that allows an old answer gets one that was true and is
+// marked as perhaps old, and cannot commit on it if it is.
 func oldAnswers(t *suite) {
 	a, b := t.open(), t.open()
 	first := t.write(a, put("lock/a", `{"n":0}`))

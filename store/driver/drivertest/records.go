@@ -89,7 +89,7 @@ func oddKeys(t *suite) {
 	keep(t, keys)
 }
 
-// similarKeys are one to a file system that folds case or composes accents,
+// similarKeys are the same to a file system that folds case or composes accents,
 // or one inside the other to one that makes folders of slashes.
 func similarKeys(t *suite) {
 	keep(t, []string{

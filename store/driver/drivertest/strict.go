@@ -9,8 +9,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Strict is a driver that fails its test where code above the driver uses it in
-// a way that works in a small store and starves or fails in a large or busy one:
+// Strict is a driver that fails its test if code above the driver uses it in a
+// way that works in a small store and starves or fails in a large or busy one:
 //
 //   - A commit whose guards were folded into a guard on a whole kind: any other
 //     change of that kind refuses it. Only one that changes many tasks may.
@@ -24,12 +24,12 @@ type Strict struct {
 	runs []run
 }
 
-// maxDepth bounds the reads of one transaction. A circle of five waiters needs
+// maxDepth bounds the reads of one transaction. A deadlock of five waiters needs
 // 13: each of them can only be found after the one before.
 const maxDepth = 15
 
-// wholeKinds are those of which a rule is about absence: a path that overlaps,
-// a task that comes into a section, a job's name, a circle of sections.
+// wholeKinds have rules about absence: an overlapping path, a new task in a
+// section, a job's name, a cycle of sections.
 var wholeKinds = []string{"path/", "open/", "job/", "section/"}
 
 // run is the last read of a transaction under way.
@@ -51,8 +51,8 @@ func (s *Strict) Read(ctx context.Context, q driver.Query) (driver.Snapshot, err
 	return s.Store.Read(ctx, q)
 }
 
-// follow counts the reads of a transaction. The next read of one asks for all
-// that the one before asked for, and more, in the same order.
+// follow counts the reads of a transaction. Each read asks for all that the one
+// before asked for, and more, in the same order.
 func (s *Strict) follow(q driver.Query) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ func untilBroken(ctx context.Context, s driver.Store, guards []driver.Guard) err
 	}
 }
 
-// wakes requires that someone who waits for the guards is woken by change,
-// and not without it.
+// wakes requires that change wakes a waiter for the guards, and that nothing
+// else does.
 func wakes(t *suite, s driver.Store, change func(), guards ...driver.Guard) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience)
