@@ -24,7 +24,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 }
 
 // apply carries out the batches of a group under the guard. The group's first
-// batch is that of the caller we run in: when its context ends while nothing is
+// batch is that of the caller we run in: if its context ends before anything is
 // begun, it leaves, and the others queue again.
 func (s *Store) apply(group []*driver.Pending) {
 	err := s.write(group)
@@ -35,7 +35,7 @@ func (s *Store) apply(group []*driver.Pending) {
 }
 
 // write takes the guard and carries out the batches. An error means that none
-// was begun; later ones are set in the batches they concern.
+// was begun; a later error is in the batch it concerns.
 func (s *Store) write(group []*driver.Pending) error {
 	fault.Point("file.gate")
 	if s.frozen {
@@ -95,8 +95,8 @@ type tx struct {
 	wrote   []string // keys
 }
 
-// run decides the batches, appends what they write, and brings it into the
-// record files. An error concerns those that were to be written.
+// run decides the batches, appends what they write, and writes the record files.
+// An error concerns all batches that passed their guards.
 func (t *tx) run(group []*driver.Pending) error {
 	s := t.s
 	st, err := s.settle(t.tree)
@@ -136,7 +136,7 @@ func (t *tx) one(p *driver.Pending) error {
 			return driver.ErrConflict
 		}
 	}
-	for _, w := range p.Batch.Writes { // what is damaged is not written over
+	for _, w := range p.Batch.Writes { // do not overwrite damage
 		if _, err := t.rev(w.Key); err != nil {
 			return err
 		}
@@ -182,8 +182,8 @@ func (s *Store) notAhead(r record, rev int64) error {
 }
 
 // commit appends the payload to the journal as it was at st. Once that is
-// synced the batches are committed, whatever happens to the record files: as
-// long as those are not complete, everyone reads the journal.
+// synced the batches are committed, whatever happens to the record files: until
+// those are complete, everyone reads the journal.
 func (t *tx) commit(st state) error {
 	s := t.s
 	next := t.state
@@ -201,7 +201,7 @@ func (t *tx) commit(st state) error {
 	b := encodeEntry(st.Generation, next.Revision, commitEntry, st.End, t.payload)
 	fault.Point("file.append")
 	if _, err := s.journal.WriteAt(b, st.End); err != nil {
-		return local.Full(s.explain(err, journalFile)) // without its end it counts for nothing
+		return local.Full(s.explain(err, journalFile)) // an incomplete entry does not count
 	}
 	fault.Point("file.sync")
 	if err := syncData(s.journal); err != nil {
@@ -215,12 +215,12 @@ func (t *tx) commit(st state) error {
 	if t.follow() == nil {
 		next.Applied, next.Spares = next.End, t.tree.spares
 		fault.Point("file.applied")
-		_ = s.publish(next) // else the next one replays
+		_ = s.publish(next) // if this fails, the next writer replays
 	}
 	return nil
 }
 
-// follow brings the record files to what was committed.
+// follow writes the record files of the committed batches.
 func (t *tx) follow() error {
 	records, err := decodeCommits(t.payload)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// What helps against damage, at the end of a message.
+// Remedies for damage, at the end of a message.
 const (
 	mendRecord  = "restore it from a backup, or remove it if you know that nobody holds what it says"
 	mendJournal = "restore the folder from a backup"
 )
 
-// explain turns what went wrong with a file of the store into an answer of the
-// contract, where there is one, and names the file.
+// explain turns a trouble with a file of the store into an answer of the
+// contract, if there is one, and names the file.
 func (s *Store) explain(err error, name string) error {
 	if err == nil || err == errNoState || driver.Refusal(err) || errors.Is(err, driver.ErrConflict) || errors.Is(err, context.Canceled) {
 		return err
@@ -40,7 +40,7 @@ func (s *Store) explain(err error, name string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// foreign refuses a file that cannot be ours by its name.
+// foreign refuses a file whose name cannot be ours.
 func (s *Store) foreign(name string) error {
 	return fmt.Errorf("%w: %s is no file of ours; move it away", driver.ErrDamaged, s.path(name))
 }

@@ -3,12 +3,12 @@
 //
 // # Guarantees
 //
-// A commit that returned is on the disk and is seen by every later Read in
-// every process. It is one append, synced, to the journal; then it is announced
-// in the file "state", and then the record files follow, unsynced, each
-// complete under another name before it takes its place. Whoever finds an
-// announced commit whose files are not all there reads it from the journal.
-// Before the journal starts over, files and folders are synced.
+// A commit that returned is on the disk, and every later Read in every process
+// sees it. It is one append, synced, to the journal. The writer then announces
+// it in the file "state" and writes the record files, unsynced, each complete
+// under another name before it takes its place. A reader that finds an announced
+// commit without all its files reads it from the journal. Before the journal
+// starts over, files and folders are synced.
 //
 // Writers pass a guard, an flock on the journal, one after another; concurrent
 // commits of one process share an append and its sync. Readers take no lock:
@@ -19,21 +19,21 @@
 //
 // One machine, and a file system whose locks work: Open refuses others unless
 // AllowUnsafeFS is set. Write.TTL is shown to people and not used: records stay
-// until deleted. A record file that somebody deletes is an absent record: that
-// is how a person frees a lock by hand. A process that is stopped (SIGSTOP) in
-// the middle of a commit keeps the others from committing until it continues or
-// dies; their contexts still end. A range lists a whole kind.
+// until deleted. A deleted record file is an absent record: that is how a person
+// frees a lock by hand. A process that is stopped (SIGSTOP) in the middle of a
+// commit keeps the others from committing until it continues or dies; their
+// contexts still end. A range lists a whole kind.
 //
 // # Failure
 //
-// A process may die at any system call: the append is whole and the commit
+// A process may die at any system call: the append is complete and the commit
 // happened, or it is not and nothing did. After loss of power, or when the disk
-// was mounted anew, the first to come replays the journal, because files that
+// was mounted again, the first process replays the journal, because files that
 // were not synced may be empty. A record file that is empty, cut short, changed
-// or not ours is driver.ErrDamaged and is never taken for an absent one, nor
-// overwritten; [Inspect] lists such files. Full disk: what cannot be appended
-// is refused; what was appended is committed, and its files follow when there
-// is room.
+// or foreign is driver.ErrDamaged; it never counts as absent and is never
+// overwritten; [Inspect] lists such files. On a full disk, what cannot be
+// appended is refused; what was appended is committed, and its files follow when
+// there is room.
 package filestore
 
 import (
@@ -54,13 +54,13 @@ import (
 
 // Options change how [Open] opens. Nil means the zero value.
 type Options struct {
-	// Create makes the store, and its folder, where there is none.
-	// Otherwise that is driver.ErrMissing.
+	// Create makes the store, and its folder, if there is none. Otherwise that
+	// is driver.ErrMissing.
 	Create bool
 	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
 	AllowUnsafeFS bool
-	// Poll is how often a waiter looks for itself, below all notification.
-	// 0 means five seconds.
+	// Poll is how often a waiter looks, in addition to notifications. 0 means
+	// five seconds.
 	Poll time.Duration
 }
 
@@ -157,7 +157,7 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 	return s.verify(ctx)
 }
 
-// look checks what lies in the folder without opening it, and returns the
+// look checks the folder's contents without opening them, and returns the
 // journal's info, nil if there is none.
 func (s *Store) look() (fs.FileInfo, error) {
 	for _, dir := range []string{wakeDir, recordsDir, spareDir} {
@@ -190,7 +190,7 @@ func (s *Store) look() (fs.FileInfo, error) {
 }
 
 // create writes a new journal under another name and moves it into place when
-// it is whole. Nothing else is needed for an empty store.
+// it is complete. An empty store needs nothing else.
 func (s *Store) create(ctx context.Context) error {
 	gate := local.NewGate(s.path(createGate))
 	defer gate.Close()
@@ -249,7 +249,7 @@ func (s *Store) openJournal() (err error) {
 }
 
 // same refuses to go on with a journal that is no longer the one in our
-// folder: other processes would be looking at another.
+// folder: other processes would use another.
 func (s *Store) same() error {
 	now, err := os.Lstat(s.path(journalFile))
 	if err == nil && os.SameFile(now, s.id) {
@@ -263,7 +263,7 @@ func (s *Store) same() error {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
-// Close ends all waits, finishes calls under way, and closes the files.
+// Close ends all waits, finishes running calls, and closes the files.
 func (s *Store) Close() error {
 	defer s.open.End()()
 	s.guard.Close()

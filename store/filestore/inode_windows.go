@@ -2,5 +2,5 @@ package filestore
 
 import "io/fs"
 
-// inode tells a file from a copy of it, which Windows does not.
+// inode would distinguish a file from a copy of it; Windows does not.
 func inode(fs.FileInfo) string { return "" }

@@ -27,7 +27,7 @@ type Report struct {
 
 // Inspect examines a store for a person who wants to know what is wrong with
 // it. It changes nothing and takes no lock. Each problem names a file and says
-// how to mend it; an error means that there was nothing to examine.
+// how to repair it; an error means that there was nothing to examine.
 func Inspect(ctx context.Context, dir string) (Report, error) {
 	r := Report{Path: dir, JournalMode: "files", Version: format}
 	dir, err := filepath.Abs(dir)
@@ -45,7 +45,7 @@ func Inspect(ctx context.Context, dir string) (Report, error) {
 		return r, err
 	}
 	defer func() { _ = s.Close() }()
-	s.frozen = true // whatever we may do, we only look
+	s.frozen = true // only look
 	found, err := s.look()
 	if err != nil {
 		return r, err
@@ -138,8 +138,8 @@ func (r *Report) file(t *tree, folder, name string, seen map[string]sighting) {
 	seen[path] = sighting{rec, err}
 }
 
-// compare reports the damaged files, with a better advice for those whose
-// content the journal still has, and the files that are newer than it.
+// compare reports the damaged files, with better advice if the journal still has
+// their content, and the files that are newer than the journal.
 func (r *Report) compare(s *Store, j journal, seen map[string]sighting) {
 	last, err := j.last(0)
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 // kind, when the half was begun), and every commit appends an entry. When it is
 // full and the record files are on the disk, a base entry with the next
 // generation is written into the other half, and from then on that one counts.
-// The old half is not touched meanwhile, so at no moment is there no journal.
+// The old half stays until then, so there is always a journal.
 //
-// Blocks that were written once are only overwritten, which is why an append
-// costs one write and no change of the file's metadata. An entry counts if its
-// checksum is right, which covers its generation and its place: what an older
-// generation left there does not.
+// An append overwrites blocks that exist, so it costs one write and does not
+// change the file's metadata. An entry counts if its checksum is right. The
+// checksum covers the generation and the place, so the rest of an older
+// generation does not count.
 const (
 	journalText = "tasklock journal; the lock on its first byte is the guard.     \n" // 64 bytes
 	formatText  = "format "
@@ -121,7 +121,7 @@ type journal struct {
 // scanJournal reads a whole journal file. An invalid entry ends it: that is an
 // append that a crash cut short. But nothing is appended before the last append
 // is on the disk, so if a valid entry of the same generation comes after it,
-// something that was committed is gone.
+// a committed entry is gone.
 func scanJournal(data []byte) (journal, error) {
 	if len(data) < pageSize {
 		return journal{}, errNoJournal
@@ -293,7 +293,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// A decoder takes a payload apart; once it is bad, it gives zeros.
+// A decoder takes a payload apart; after an error it returns zeros.
 type decoder struct {
 	b   []byte
 	bad bool

@@ -54,7 +54,7 @@ func appendEncoded(b []byte, c byte, first, last bool) []byte {
 	return append(b, '%', hexDigits[c>>4], hexDigits[c&15])
 }
 
-// reserved reports names that are devices to Windows, whatever follows a dot.
+// reserved reports whether a name is a device on Windows, with any ending.
 func reserved(name []byte) bool {
 	stem, _, _ := strings.Cut(string(name), ".")
 	switch stem {

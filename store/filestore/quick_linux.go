@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quick reads, writes and moves record files with as few system calls as there
-// can be: most of the time of a commit goes into them. Whatever is unusual, a
-// failure too, it leaves to the long way, which says what it is.
+// quick reads, writes and moves record files with as few system calls as
+// possible: most of the time of a commit goes into them. It leaves unusual cases
+// and failures to the long way, which explains them.
 type quick struct {
 	dirs map[string]int // open folders, by their path in the store
 }
 
 // read returns the content of a file, nil if there is none. ok is false if the
-// long way must be taken.
+// long way is needed.
 func (q *quick) read(s *Store, folder, name string) (data []byte, ok bool) {
 	kind, ok := q.kind(s, folder)
 	if !ok || kind < 0 {
@@ -62,8 +62,8 @@ func (q *quick) fill(s *Store, name string, content []byte) (ok bool) {
 	return st.Size <= int64(len(content)) || unix.Ftruncate(fd, int64(len(content))) == nil
 }
 
-// place moves a spare file to where a record's is, or, if that is there, lets
-// the two change their places.
+// place moves a spare file to the place of a record's. If there is a file, the
+// two change places.
 func (q *quick) place(s *Store, spare, folder, name string, there bool) (ok bool) {
 	from, to, ok := q.both(s, folder)
 	how := uint(0)
@@ -73,13 +73,13 @@ func (q *quick) place(s *Store, spare, folder, name string, there bool) (ok bool
 	return ok && unix.Renameat2(from, spare, to, name, how) == nil
 }
 
-// take makes a record's file a spare one.
+// take turns a record's file into a spare one.
 func (q *quick) take(s *Store, folder, name, spare string) (ok bool) {
 	to, from, ok := q.both(s, folder)
 	return ok && unix.Renameat2(from, name, to, spare, 0) == nil
 }
 
-// both are the folder of spare files and that of a kind, if they are there.
+// both opens the folder of spare files and that of a kind, if they exist.
 func (q *quick) both(s *Store, folder string) (spare, kind int, ok bool) {
 	if spare, ok = q.spare(s); !ok || spare < 0 {
 		return 0, 0, false

@@ -69,8 +69,8 @@ func (s *Store) view(ctx context.Context, fn func(*view) error) error {
 	return fn(&view{s: s, tree: t, state: st})
 }
 
-// glance runs fn without a lock, and returns errMoved if what it saw cannot be
-// relied on.
+// glance runs fn without a lock, and returns errMoved if the store changed
+// meanwhile.
 func (s *Store) glance(fn func(*view) error) error {
 	st, err := s.readState()
 	if err == errNoState || err == nil && !st.counts(s.life) {
@@ -103,7 +103,7 @@ func (s *Store) glance(fn func(*view) error) error {
 }
 
 // finish ends what a dead writer began. If the guard is taken, the writer lives
-// and will do it; if it cannot be done, the journal has what we need.
+// and will do it; if finishing fails, the journal has what we need.
 func (s *Store) finish(t *tree) bool {
 	if s.frozen || !s.guard.TryLock() {
 		return false
@@ -113,8 +113,8 @@ func (s *Store) finish(t *tree) bool {
 	return err == nil
 }
 
-// unlessMoved returns err if nothing that the view has looked at was written
-// since: the journal tells.
+// unlessMoved returns err if the journal shows that nothing the view has looked
+// at was written since.
 func (s *Store) unlessMoved(v *view, err error) error {
 	fault.Point("file.again")
 	now, again := s.readState()
@@ -135,8 +135,8 @@ func (s *Store) unlessMoved(v *view, err error) error {
 	return err
 }
 
-// viewFrozen is for those who may not take the guard: they try until they
-// succeed, and where nobody has replayed the journal, read all of it.
+// viewFrozen is for processes that may not take the guard: they try until they
+// succeed, and read the whole journal if nobody has replayed it.
 func (s *Store) viewFrozen(ctx context.Context, fn func(*view) error) error {
 	for {
 		if err := s.glance(fn); err != errMoved {
@@ -173,7 +173,7 @@ func (s *Store) overview(fn func(*view) error) error {
 }
 
 // A view is the store at one revision: the record files, and over them what
-// the journal has and they may not.
+// only the journal has.
 type view struct {
 	s     *Store
 	tree  *tree
@@ -293,8 +293,8 @@ func (v *view) keys(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Compact(keys), nil
 }
 
-// keysIn lists the keys in a folder. A name that was cut short does not tell;
-// the key is in the file.
+// keysIn lists the keys in a folder. If a name was cut short, the key is in the
+// file.
 func (v *view) keysIn(ctx context.Context, folder string) ([]string, error) {
 	kind, cutKind, ok := decodeName(folder)
 	if !ok && !cutKind {

@@ -39,7 +39,7 @@ type record struct {
 //
 //	{"key":"deploy","lease":"me/k3v9","owner":"me","since":"…"}
 //
-// What is not exactly what we would have written is damaged.
+// Any other content is damage.
 const (
 	recordMagic   = "tasklock record "
 	recordVersion = 1
@@ -83,8 +83,8 @@ func encodeFile(r record, see string) []byte {
 	return append(b, '\n')
 }
 
-// seeAlso names the file of the lease that a value points to, so that a person
-// who looks at a lock finds the other half of the story.
+// seeAlso names the file of the lease that a value points to, for a person who
+// looks at a lock.
 func seeAlso(value []byte) string {
 	if !bytes.Contains(value, []byte(`"lease"`)) {
 		return ""
@@ -103,7 +103,7 @@ var (
 	errEmpty   = errors.New("is empty")
 )
 
-// newerFormat is the one that a file has and this program does not know.
+// newerFormat is the format of a file, if this program does not know it.
 type newerFormat int
 
 func (newerFormat) Error() string { return "has a newer format" }

@@ -15,9 +15,9 @@ import (
 
 var errLost = errors.New("lacks commits that were announced")
 
-// settle brings the store to rest. Whoever takes the guard calls it first. If
-// the last to have it died in the middle, or power was lost, the journal is
-// replayed.
+// settle brings the store to rest. A process that takes the guard calls it
+// first. If the last holder of the guard died in the middle, or power was lost,
+// settle replays the journal.
 func (s *Store) settle(t *tree) (state, error) {
 	st, err := s.readState()
 	if err != nil && err != errNoState {
@@ -34,8 +34,8 @@ func (s *Store) settle(t *tree) (state, error) {
 	return s.recover(t, st, known)
 }
 
-// unheard reports whether the journal goes further than st knows: an append
-// whose writer died before it announced it, or a newer generation.
+// unheard reports whether the journal goes further than st: an append whose
+// writer died before it announced it, or a newer generation.
 func (s *Store) unheard(st state) (bool, error) {
 	var head [entryHead]byte
 	for _, look := range []struct {
@@ -54,8 +54,8 @@ func (s *Store) unheard(st state) (bool, error) {
 	return false, nil
 }
 
-// recover replays the journal. If st is known to count, only its last commits
-// can be missing from the record files; otherwise, any of them.
+// recover replays the journal. If st counts, only its last commits can be
+// missing from the record files; otherwise any of them can.
 func (s *Store) recover(t *tree, st state, known bool) (state, error) {
 	fault.Point("file.recover")
 	data, j, err := s.scan()
@@ -65,8 +65,8 @@ func (s *Store) recover(t *tree, st state, known bool) (state, error) {
 	if known && j.lacks(st) {
 		return state{}, s.explain(errLost, journalFile)
 	}
-	// Write it again before syncing it: a sync that failed for someone else is
-	// not made good by one that succeeds.
+	// Write it again before syncing it: a successful sync does not repair a
+	// sync that failed in another process.
 	if _, err := s.journal.WriteAt(data[j.base.pos:j.end], j.base.pos); err != nil {
 		return state{}, s.explain(err, journalFile)
 	}
@@ -95,7 +95,7 @@ func (j journal) lacks(st state) bool {
 	return st.Generation > j.gen || st.Generation == j.gen && (st.End > j.end || st.Revision > j.rev)
 }
 
-// replay brings the record files to what the journal says from pos on.
+// replay writes into the record files what the journal has from pos on.
 func (s *Store) replay(t *tree, j journal, pos int64) error {
 	last, err := j.last(pos)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) replay(t *tree, j journal, pos int64) error {
 	return nil
 }
 
-// last returns what the entries from pos on make of each key they write.
+// last returns the last record of each key that the entries from pos on write.
 func (j journal) last(pos int64) (map[string]record, error) {
 	last := make(map[string]record)
 	for _, e := range j.entries {
@@ -149,8 +149,8 @@ func (s *Store) scan() ([]byte, journal, error) {
 	return data, j, s.explain(err, journalFile)
 }
 
-// verify looks at a journal for damage before anyone relies on it. The record
-// files are looked at when they are read.
+// verify checks the journal for damage before anyone relies on it. Record files
+// are checked when they are read.
 func (s *Store) verify(ctx context.Context) error {
 	line := make([]byte, entryAlign)
 	if _, err := s.journal.ReadAt(line, int64(len(journalText))); err != nil && err != io.EOF {
@@ -184,8 +184,8 @@ func (s *Store) verify(ctx context.Context) error {
 	return err
 }
 
-// slice reads the journal from pos, or the beginning of the half, as far as st
-// knows it.
+// slice reads the journal from pos, or the beginning of the half, up to the end
+// that st knows.
 func (s *Store) slice(st state, pos int64) (journal, error) {
 	start := halfStart(st.Generation)
 	pos = max(pos, start)
@@ -205,7 +205,7 @@ func (s *Store) slice(st state, pos int64) (journal, error) {
 		j.entries = append(j.entries, e)
 		j.end = e.end
 	}
-	if pos == start { // the base is no commit
+	if pos == start { // the base is not a commit
 		j.entries = j.entries[1:]
 	}
 	return j, nil

@@ -11,11 +11,10 @@ import (
 )
 
 // Record files are written in the folder "spare" and moved into place when
-// they are whole; what they replace, and what is deleted, goes back there to be
-// used again. Making and unlinking a file for every write would be simple and
-// slow: ext4 does not give out an inode again for some seconds after it was
-// freed, and walks over all of those for every new file (a third of a
-// millisecond after a few thousand).
+// they are complete; replaced and deleted files go back there for reuse. Making
+// and unlinking a file for every write would be simple and slow: ext4 does not
+// reuse an inode for some seconds after it was freed, and walks over all of
+// those for every new file (a third of a millisecond after a few thousand).
 //
 // The files are named 0, 1, 2, …; the state says how many there are. That is a
 // hint: a number too small leaves some unused, one too large makes new ones.
@@ -24,7 +23,7 @@ const (
 	maxSpares = 256
 )
 
-// put makes the file of r's key what r says, unsynced. there: it exists.
+// put writes r into the file of its key, unsynced. there: the file exists.
 func (t *tree) put(r record, there bool) error {
 	folder, name := file(r.key)
 	if r.value == nil {
@@ -50,8 +49,8 @@ func (t *tree) write(folder, name string, content []byte, there bool) error {
 	return err
 }
 
-// place brings a spare file to its place. If one was there, that may be the
-// spare one now.
+// place moves a spare file to its place. A file that was there may become the
+// spare one.
 func (t *tree) place(spare, folder, name string, there bool) (swapped bool, err error) {
 	if t.quick.place(t.s, spare, folder, name, there) {
 		return there, nil

@@ -15,11 +15,11 @@ import (
 	"github.com/tasklock/tasklock/internal/local"
 )
 
-// A state is what the file "state" says: how far the store has come. It is
-// written after every commit and never synced, so it is only as good as the
-// memory of the machine: it counts for those whose life it names, and everyone
-// else begins with the journal. It is one line, overwritten in place; its
-// checksum shows when it was read half-written.
+// A state is the content of the file "state": the store's revision, and how far
+// the record files have followed. It is written after every commit and never
+// synced, so it counts only for the boot and mount that it names; every other
+// process begins with the journal. It is one line, overwritten in place; its
+// checksum shows a read in the middle of a write.
 type state struct {
 	Format     int              `json:"format"`
 	Generation uint64           `json:"generation"` // of the journal
@@ -37,7 +37,7 @@ const (
 	maxLives  = 16
 )
 
-// errNoState: there is none, or it is of no use. The journal has everything.
+// errNoState: there is none, or it does not count. The journal has everything.
 var errNoState = errors.New("no usable state")
 
 func (st state) counts(life string) bool { return slices.Contains(st.Lives, life) }
@@ -105,8 +105,8 @@ func (s *Store) readState() (state, error) {
 	}
 }
 
-// decoded is decodeState with a memory of one: most of the time nothing has
-// changed since the last look.
+// decoded is decodeState that remembers the last line: most of the time nothing
+// has changed.
 func (s *Store) decoded(data []byte) (state, error) {
 	s.mu.Lock()
 	last, st := s.lastLine, s.lastState
@@ -121,8 +121,8 @@ func (s *Store) decoded(data []byte) (state, error) {
 	return st, err
 }
 
-// lineSize is how much to read to see the whole line, most of the time: to ask
-// for more than there is costs a second look, for the end of the file.
+// lineSize is how much to read to get the whole line, most of the time: asking
+// for more than there is costs a second read, for the end of the file.
 func (s *Store) lineSize() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *Store) remember(line []byte, st state) {
 	s.lastLine, s.lastState = line, st
 }
 
-// publish makes st what everyone sees. The caller has the guard, and has read
-// the state since it took it.
+// publish shows st to everyone. The caller has the guard, and has read the state
+// since it took it.
 func (s *Store) publish(st state) error {
 	line, err := encodeState(st)
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *Store) stateHandle() *os.File {
 	return s.state
 }
 
-// openState returns the file, which stays open as long as it is the one that
-// others see too.
+// openState returns the file, which stays open while it is the one that others
+// see.
 func (s *Store) openState(create bool) (*os.File, error) {
 	fi, err := s.root.Lstat(stateFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -214,8 +214,8 @@ func (s *Store) closeState() {
 	s.state, s.stateID = nil, nil
 }
 
-// openFor opens a file of the store for reading and writing, or, where we may
-// not write, for reading.
+// openFor opens a file of the store for reading and writing, or only for reading
+// if we may not write.
 func (s *Store) openFor(name string, create bool) (*os.File, error) {
 	if s.frozen {
 		return s.root.OpenFile(name, os.O_RDONLY, 0)

@@ -18,8 +18,8 @@ func syncData(f *os.File) error {
 	}
 }
 
-// mount names the mount that f lies on such that no later mount has the same
-// name. Kernels before 6.8 do not tell.
+// mount names f's mount so that no later mount has the same name. Kernels before
+// 6.8 have no such name.
 func mount(f *os.File) string {
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID_UNIQUE, &st)

@@ -14,8 +14,8 @@ import (
 )
 
 // A tree is the folders of the store for the time of one call. Handles on them
-// are not kept longer: a folder that was removed and made again would be two,
-// and we would look into the one that nobody else sees.
+// are not kept longer: if somebody removed a folder and made it again, we would
+// look into the one that nobody else sees.
 type tree struct {
 	s      *Store
 	spares int // see spare.go
@@ -27,7 +27,7 @@ type tree struct {
 	quick   quick
 }
 
-// A folder is an open one.
+// A folder is an open folder.
 type folder struct {
 	*os.Root
 	path string // in the store
@@ -67,7 +67,7 @@ func fileOf(key string) string {
 
 func recordPath(folder, name string) string { return recordsDir + "/" + folder + "/" + name }
 
-// kind opens the folder of a kind, nil if there is none and none is to be made.
+// kind opens the folder of a kind, nil if there is none and create is not set.
 func (t *tree) kind(name string, create bool) (*folder, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *tree) readFile(folder, name string) (record, bool, error) {
 	return r, true, t.s.explain(err, recordPath(folder, name))
 }
 
-// content returns what is in a file, nil when there is none.
+// content returns the content of a file, nil when there is none.
 func (t *tree) content(folder, name string) ([]byte, error) {
 	if data, ok := t.quick.read(t.s, folder, name); ok {
 		return data, nil

@@ -29,8 +29,8 @@ func TestDamage(t *testing.T) {
 		open            bool // seen when it is opened
 	}{
 		{"table", "DROP TABLE @.record CASCADE", "missing", true},
-		{"function", "DROP FUNCTION @.commit", "has not our tables", false},
-		{"column", "ALTER TABLE @.record DROP COLUMN time CASCADE", "has not our tables", false},
+		{"function", "DROP FUNCTION @.commit", "does not have our tables", false},
+		{"column", "ALTER TABLE @.record DROP COLUMN time CASCADE", "does not have our tables", false},
 		{"own row", "DELETE FROM @.record WHERE key = ''", "the row with the empty key is missing", true},
 		{"list", "UPDATE @.record SET value = '[1]' WHERE key = 'lock/a'", "lock/a is not a JSON object", false},
 		{"text", `UPDATE @.record SET value = '"x"' WHERE key = 'lock/a'`, "lock/a is not a JSON object", false},

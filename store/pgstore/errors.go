@@ -36,7 +36,7 @@ func (s *Store) explain(err error) error {
 		return &driver.LacksError{Text: fmt.Sprintf("there is no database %s at %s", s.cfg.Database, s.cfg.Host), Remedy: "createdb -E UTF8 " + s.cfg.Database}
 	case "3F000", "42P01", "42883", "42703", "42804", "42P07", "23502", "P0002", "P0003", "2201B", "XX001", "XX002":
 		// Our statements are fixed: if one is wrong, the tables are.
-		return fmt.Errorf("%w: %s has not our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
+		return fmt.Errorf("%w: %s does not have our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
 	case "42704", "22023", "42939", "42602": // an option that the server does not know, a name that is not for us
 		return invalidURL("asks for what the server does not have: " + words(err))
 	case "22P02", "22003": // values are the caller's and JSON; all that is a number is ours
