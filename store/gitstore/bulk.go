@@ -6,8 +6,7 @@ import (
 	"encoding/binary"
 )
 
-// manyObjects is how many records make it worth to write one pack instead of
-// a file for each.
+// manyObjects is how many records are worth one pack instead of a file for each.
 const manyObjects = 24
 
 // A bulk is a pack in the making, in git's format.
@@ -37,7 +36,7 @@ func (b *bulk) add(o *objects, id oid, kind string, body []byte) error {
 	return o.write(&b.body, body)
 }
 
-// inBulk runs f and hands all objects that it puts to git as one pack.
+// inBulk runs f and gives git all objects that it puts as one pack.
 func (o *objects) inBulk(ctx context.Context, f func() error) error {
 	b := &bulk{seen: map[oid]bool{}}
 	o.mu.Lock()

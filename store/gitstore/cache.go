@@ -16,14 +16,14 @@ import (
 	"github.com/tasklock/tasklock/internal/local"
 )
 
-// A cache is this machine's copy of one branch, in a folder of its own:
+// A cache is this machine's copy of one branch, in its own folder:
 //
 //	repo/       a bare repository, with nothing of the user's
-//	known.json  what was last seen of the branch, and when
+//	known.json  the last state of the branch, and when it was seen
 //	checked     its time is that of the last answer of the server
 //	gate, turn  see Store
 //
-// All of it may be deleted: then nobody here remembers how far the branch was,
+// All of it may be deleted: then this machine forgets how far the branch was,
 // and every record looks as if it were written now.
 type cache struct {
 	dir  string
@@ -54,7 +54,7 @@ type seen struct {
 }
 
 // How many sightings are kept. When there are more, every other of the old ones
-// goes, which makes the records of that time look a little younger.
+// is dropped, which makes the records of that time look a little younger.
 const (
 	maxSeen  = 192
 	keepSeen = 64
@@ -104,8 +104,8 @@ func (k *known) first(rev int64, now local.Stamp) time.Time {
 
 func (c *cache) knownFile() string { return filepath.Join(c.dir, "known.json") }
 
-// load returns what is known; nothing, if the file is not there or a loss of
-// power left it unreadable.
+// load returns what is known: nothing if the file is missing, or unreadable
+// after a loss of power.
 func (c *cache) load() (*known, error) {
 	text, err := os.ReadFile(c.knownFile())
 	k := &known{}
@@ -122,7 +122,7 @@ func (c *cache) load() (*known, error) {
 }
 
 // save writes what is known and points the repository's one reference at the
-// tip: git then knows what it need not fetch, and must not clean away.
+// tip: git then knows what not to fetch and what not to clean away.
 func (c *cache) save(k *known) error {
 	fault.Point("git.known")
 	text, err := json.Marshal(k)
@@ -156,9 +156,9 @@ func replace(path string, text []byte) error {
 	return err
 }
 
-// overwrite writes a file in place: one that always has the same length, that
-// is read only with the gate, and that may be lost. A renamed file is flushed
-// to the disk by some file systems.
+// overwrite writes a file in place, because some file systems flush a renamed
+// file to the disk. The file always has the same length, is read only with the
+// gate, and may be lost.
 func overwrite(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -186,8 +186,8 @@ func (c *cache) checkedAt() time.Time {
 	return time.Time{}
 }
 
-// ready makes the repository if there is none for object ids of that length.
-// It is made by hand: git init would copy hooks and settings from the user's
+// ready makes the repository if there is none for object ids of that length. It
+// does not use git init, which would copy hooks and settings from the user's
 // templates.
 func (c *cache) ready(hexLen int) error {
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -214,7 +214,7 @@ func (c *cache) ready(hexLen int) error {
 	return replace(path, []byte(config)) // last: it says that all is there
 }
 
-// blank reports that the repository has nothing yet.
+// blank reports whether the repository has no objects yet.
 func (c *cache) blank() bool {
 	_, err := os.Lstat(c.ref())
 	return err != nil
@@ -235,8 +235,8 @@ func (c *cache) clear() error {
 	return nil
 }
 
-// crowded reports that git should pack what lies around. One folder in 256
-// tells enough.
+// crowded reports whether git should pack loose objects. One folder in 256 is
+// sample enough.
 func (c *cache) crowded() bool {
 	loose, _ := os.ReadDir(filepath.Join(c.repo, "objects", "17"))
 	packs, _ := os.ReadDir(filepath.Join(c.repo, "objects", "pack"))
@@ -245,7 +245,7 @@ func (c *cache) crowded() bool {
 
 // tidy packs the repository and drops what is no longer part of the branch.
 func (c *cache) tidy(ctx context.Context, g *git) {
-	ctx, cancel := limit(ctx, max(g.timeout, DefaultTimeout)) // it is not the server that it waits for
+	ctx, cancel := limit(ctx, max(g.timeout, DefaultTimeout)) // packing does not wait for the server
 	defer cancel()
 	_, _ = g.run(ctx, "-c", "gc.packRefs=false", "-c", "gc.cruftPacks=false", "-c", "gc.reflogExpire=now",
 		"gc", "--quiet", "--prune=10.minutes.ago") // another time, if not now
@@ -268,11 +268,11 @@ func openCache(dir string) (*cache, error) {
 	return c, nil
 }
 
-// cacheDir is where the cache of a branch lies unless told otherwise.
+// cacheDir is the folder for the cache of a branch, unless another is named.
 func cacheDir(base string, p place, branch string) (string, error) {
 	if base == "" {
 		home, err := os.UserCacheDir()
-		if err != nil { // no home: what a reboot may take, the server still has
+		if err != nil { // no home: a reboot may delete it, the server has everything
 			home = filepath.Join(os.TempDir(), fmt.Sprintf("tasklock-%d", os.Geteuid()))
 		}
 		base = filepath.Join(home, "tasklock", "git")

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// catFile is one `git cat-file --batch`, started when first needed and kept:
-// it reads what lies in packs.
+// catFile is one `git cat-file --batch`, started when first needed and kept: it
+// reads packed objects.
 type catFile struct {
 	git *git
 
@@ -22,8 +22,8 @@ type catFile struct {
 	out *bufio.Reader
 }
 
-// get reads objects of a kind and hands each to f, in order. What is not
-// there, or is of another kind, is errCache; what is longer than max, errHuge.
+// get reads objects of a kind and gives each to f, in order. A missing object, or
+// one of another kind, is errCache; one longer than max is errHuge.
 func (c *catFile) get(ids []oid, kind string, max int64, f func(i int, body []byte) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *catFile) get(ids []oid, kind string, max int64, f func(i int, body []by
 		return err
 	}
 	in, asked := c.in, make(chan struct{})
-	go func() { // answers come while we still ask: no pipe may fill up
+	go func() { // git answers while we still ask: no pipe may fill up
 		defer close(asked)
 		w := bufio.NewWriter(in)
 		for _, id := range ids {
@@ -50,7 +50,7 @@ func (c *catFile) get(ids []oid, kind string, max int64, f func(i int, body []by
 		}
 	}
 	if err != nil {
-		c.stop() // what else comes is of no use; the next call starts anew
+		c.stop() // drop the other answers; the next call starts it again
 	}
 	<-asked
 	return err

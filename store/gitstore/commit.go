@@ -14,9 +14,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Pauses after a lost race are random, up to a bound that doubles each time
-// and is measured by what an attempt takes: on a busy machine or a slow network
-// everything takes longer, and trying more often would make it worse.
+// Pauses after a lost race are random, up to a bound that doubles each time and
+// depends on the duration of an attempt: on a busy machine or a slow network
+// trying more often would make it worse.
 const (
 	leastPause   = 20 * time.Millisecond
 	mostPause    = 5 * time.Second
@@ -24,8 +24,9 @@ const (
 	leastAge     = 2 * time.Second // of a view that is probably not the newest
 )
 
-// How often a push may fail, or come too late, though the branch seems to stay
-// where it is. What shows us the branch may lag behind what takes the pushes.
+// How often a push may fail, or come too late, though the branch seems not to
+// move. A mirror that shows us the branch may lag behind the server that takes
+// the pushes.
 const (
 	maxFailures = 4
 	maxTooLate  = 5
@@ -55,7 +56,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 		return rev, nil
 	}
 	// The caller may leave when its time is over while the push, which carries
-	// the batches of others too, goes on: so the values must be ours.
+	// the batches of others too, goes on: so we need our own values.
 	b.Guards, b.Writes = slices.Clone(b.Guards), slices.Clone(b.Writes)
 	for i, w := range b.Writes {
 		b.Writes[i].Value = slices.Clone(w.Value)
@@ -101,8 +102,8 @@ func (s *Store) apply(group []*driver.Pending) {
 	s.tidy()
 }
 
-// untouched says of an error that none of what was pushed can have arrived. Where
-// a push had no answer, what the server said later is no answer to that one.
+// untouched says of an error that no push can have arrived. If a push had no
+// answer, the server's later answers do not settle it.
 func (w *work) untouched(err error) error {
 	answer := driver.Refusal(err) || errors.Is(err, driver.ErrFull)
 	unsure := slices.ContainsFunc(w.tried, func(a attempt) bool { return !a.sure })
@@ -123,7 +124,7 @@ func (s *Store) tidy() {
 	s.jobs.Go(func() {
 		if s.gate.Lock(s.life.Context()) == nil {
 			defer s.gate.Unlock()
-			if s.cache.crowded() { // Close waits for it: half a tidying helps nobody
+			if s.cache.crowded() { // Close waits for it: half a repack is useless
 				s.cache.tidy(context.Background(), s.server.git)
 			}
 		}
@@ -150,8 +151,8 @@ type attempt struct {
 	revs   map[*driver.Pending]int64
 }
 
-// run tries until every batch is decided. An error is that of all that are
-// still open.
+// run tries until every batch is decided. An error concerns all that are still
+// open.
 func (w *work) run(ctx context.Context) error {
 	for {
 		v, err := w.store.base(ctx)
@@ -171,8 +172,8 @@ func (w *work) run(ctx context.Context) error {
 	}
 }
 
-// base is the newest view of this machine: if it is not that of the server, the
-// push will tell.
+// base is the newest view of this machine. If the server has a newer one, the
+// push will fail.
 func (s *Store) base(ctx context.Context) (*view, error) {
 	v, err := s.latest()
 	if err == nil && v != nil {
@@ -184,15 +185,15 @@ func (s *Store) base(ctx context.Context) (*view, error) {
 	return s.fetch(ctx, "", err != nil)
 }
 
-// once decides the batches on a view and pushes what came of it. next means
-// that some are still open.
+// once decides the batches on a view and pushes the result. next means that
+// some are still open.
 func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 	fault.Point("git.decide")
 	w.began = time.Now()
 	d := v.draft()
 	a := attempt{revs: map[*driver.Pending]int64{}}
 	w.open = slices.DeleteFunc(w.open, func(p *driver.Pending) bool {
-		p.Err = p.Ctx.Err() // whoever has left must not come late
+		p.Err = p.Ctx.Err() // a caller that has left must not commit
 		return p.Err != nil
 	})
 	if len(w.open) == 0 {
@@ -237,13 +238,13 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 // noSpaceText is what git says, on both sides, when a disk is full.
 const noSpaceText = "No space left on device"
 
-// due reports whether the history is to be cut at a commit that would be the
-// n-th. If the server refuses, not every commit after it tries again.
+// due reports whether to cut the history at the n-th commit. If the server
+// refuses, not every later commit tries again.
 func (s *Store) due(n int64) bool {
 	return n > s.compact && (n-s.compact)%64 == 1
 }
 
-// allBroken: by what we know no batch may go. That may be old.
+// allBroken: no batch passes its guards on our view, which may be old.
 func (w *work) allBroken(ctx context.Context, v *view) (next bool, err error) {
 	now, err := w.store.look(ctx)
 	if err != nil {
@@ -273,9 +274,9 @@ func (w *work) finish(a attempt) {
 	w.open = nil
 }
 
-// lookAgain finds out what became of a push that did not succeed: what the
-// branch says counts, not what git said. After a lost race it waits first, so
-// that what it finds is still true when the next push comes.
+// lookAgain finds the outcome of a push that did not succeed: the branch
+// decides, not what git printed. After a lost race it waits first, so that what
+// it finds is still true when the next push comes.
 func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause error, alone bool) (next bool, err error) {
 	s := w.store
 	if (result == lost || result == same) && !w.outOfDate() {
@@ -285,7 +286,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 	}
 	now, err := s.fetch(ctx, "", w.failures == maxFailures-1)
 	if err != nil {
-		if result == refused { // an answer, whatever happened afterwards
+		if result == refused { // this answer is final
 			return false, cause
 		}
 		return false, after(ctx, cause, err)
@@ -296,7 +297,7 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 		}
 		return false, err
 	}
-	if now.id != v.id { // somebody was faster
+	if now.id != v.id { // another push was faster
 		if result != failed {
 			patienceOf(ctx).renew()
 		}
@@ -322,8 +323,8 @@ func (w *work) lookAgain(ctx context.Context, v *view, result pushed, cause erro
 	return true, nil
 }
 
-// after is the error of a push that was followed by another one. When the time
-// of the call is over, that is all that the other one says.
+// after is the error of a push that was followed by another one. If the call ran
+// out of time, the error of the other one says only that.
 func after(ctx context.Context, cause, err error) error {
 	switch {
 	case cause == nil:
@@ -363,7 +364,7 @@ func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, er
 			return a, false, nil
 		case c.parent == "" || deep:
 			return a, false, errors.New("the history in which our commit might be was cut off")
-		default: // it is there, only not in the cache
+		default: // the commit exists, but not in the cache
 			if err := w.store.server.deepen(ctx); err != nil {
 				return a, false, err
 			}
@@ -373,8 +374,8 @@ func (w *work) landed(ctx context.Context, now *view) (a attempt, found bool, er
 	return a, false, nil
 }
 
-// outOfDate reports that the first push lost because others were here since we
-// last looked, a while ago, and not because they are pushing now.
+// outOfDate reports whether the first push lost because our view was old, and
+// not because others are pushing now.
 func (w *work) outOfDate() bool {
 	return w.losses == 0 && w.began.Sub(w.store.cache.checkedAt()) > leastAge
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// create makes the branch. If someone else makes it at the same time, theirs
-// is used.
+// create makes the branch. If someone else makes it at the same time, it uses
+// theirs.
 func (s *Store) create(ctx context.Context) (err error) {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Store) first(ctx context.Context) error {
 }
 
 // install pushes a commit without history over the branch as it was at from.
-// If someone else was faster, ours is false and what they made is there.
+// If someone else was faster, ours is false and their commit stays.
 func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err error) {
 	c, err := d.write(ctx, true)
 	if err != nil {
@@ -124,11 +124,11 @@ func (s *Store) compacted(ctx context.Context) error {
 	}
 }
 
-// Raise takes what is on the branch now for the truth, although this machine
-// saw a later revision before: after a rewind, a restore, a rewritten history.
-// The revision is lifted above everything that was ever given out, so no fencing
-// token is repeated. If the branch is gone, the records come back as they were
-// last seen here.
+// Raise accepts the branch as it is now, although this machine saw a later
+// revision before: after a rewind, a restore, a rewritten history. It lifts the
+// revision above everything that was ever given out, so no fencing token is
+// repeated. If the branch is gone, it writes the records as they were last seen
+// here.
 func (s *Store) Raise(ctx context.Context) (int64, error) {
 	living, done, err := s.use(ctx)
 	if err != nil {
@@ -167,8 +167,8 @@ func (s *Store) raise(ctx context.Context) (int64, error) {
 	return d.state.rev, nil
 }
 
-// found returns the branch as it is, whatever we knew of it, and where it
-// really is; without a branch, what the cache has.
+// found returns the branch as it is, whatever we knew of it, and its real tip;
+// without a branch, what the cache has.
 func (s *Store) found(ctx context.Context) (v *view, tip oid, err error) {
 	tip, err = s.server.tip(ctx)
 	if errors.Is(err, errAbsent) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// maxFlat is how many records of a kind lie in one folder. A folder is written
-// anew with every change of a file in it, so beyond this there are 256.
+// maxFlat is how many records of a kind are in one folder. Every change of a file
+// writes its whole folder, so a larger kind has 256 folders.
 const maxFlat = 1000
 
 // A draft is the branch as it will be: a view and the batches decided on top
@@ -65,7 +65,7 @@ func (d *draft) revOf(key string) (int64, error) {
 	return d.base.revOf(key)
 }
 
-// hostName is that of this machine, as far as it is fit to be shown.
+// hostName is the name of this machine, cleaned for display.
 var hostName = func() string {
 	name, err := os.Hostname()
 	if err != nil || len(name) > 255 {
@@ -130,7 +130,7 @@ func (d *draft) byKind() map[string][]string {
 }
 
 // writeKind makes the folder of a kind with the changes of these keys. An
-// entry without id means that nothing is left.
+// entry without id means that the folder is empty.
 func (d *draft) writeKind(keys []string) (entry, error) {
 	at, err := d.base.spot(keys[0])
 	if err != nil {
@@ -235,8 +235,8 @@ func (d *draft) keep(top map[string]entry, name string, leaf map[string]entry) e
 	return nil
 }
 
-// change writes the files of these keys into a folder. What they replace is
-// read before, though nobody asked: what is damaged is not overwritten.
+// change writes the files of these keys into a folder. It reads what they replace
+// first, so that it never overwrites damage.
 func (d *draft) change(in map[string]entry, keys []string) error {
 	var old []item
 	for _, key := range keys {

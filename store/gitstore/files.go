@@ -19,10 +19,10 @@ const (
 	maxFile  = 1 << 20
 )
 
-// Files returns the files of a branch that is no store, by their paths: those
-// whose path begins with under. An empty branch is the one that the remote
-// shows first. Links, submodules and files above 1 MiB are there without
-// content. Nothing is left behind, here or at the remote.
+// Files returns the files of a branch that is not a store, by path: those whose
+// path begins with under. An empty branch is the remote's default. Links,
+// submodules and files above 1 MiB have no content. It leaves nothing behind,
+// here or at the remote.
 func Files(ctx context.Context, remote, branch, under string, o *Options) (map[string][]byte, error) {
 	ref := "HEAD"
 	if branch != "" {
@@ -77,7 +77,7 @@ func (s *Store) files(ctx context.Context, under string) (map[string][]byte, err
 	return found, s.walk(ctx, tree, "", under, found)
 }
 
-// walk reads a tree of other people, in which there may be anything.
+// walk reads a foreign tree, which may contain anything.
 func (s *Store) walk(ctx context.Context, id oid, path, under string, found map[string][]byte) error {
 	if err := ctx.Err(); err != nil {
 		return err

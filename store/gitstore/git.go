@@ -18,14 +18,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// How much git may say, and how much it may bring.
+// How much git may print, and how much it may fetch.
 const (
 	maxOutput = 64 << 10
 	maxFetch  = 256 << 20
 )
 
-// settings go before every command of git: what a user's configuration could
-// add and what a commit here must not have.
+// settings go before every git command. They override what a user's
+// configuration could add and a commit here must not have.
 var settings = []string{
 	"core.hooksPath=" + os.DevNull, "core.fsmonitor=false", "core.logAllRefUpdates=false",
 	"gc.auto=0", "maintenance.auto=false",
@@ -35,8 +35,8 @@ var settings = []string{
 	"pack.threads=1", "advice.pushUpdateRejected=false", "color.ui=false",
 }
 
-// fromUser are the variables of git that say how the user's git reaches a
-// server. All others are of the repository we happen to stand in.
+// fromUser are the git variables that say how the user's git reaches a server.
+// All others belong to the repository of the current folder.
 var fromUser = []string{
 	"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_EXEC_PATH",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_COUNT",
@@ -52,7 +52,7 @@ type git struct {
 	timeout time.Duration // of a call: see patience
 	secrets []string      // never shown
 	limit   int64         // bytes that one command may bring
-	session bool          // the way leads to another machine
+	session bool          // the remote is on another machine
 }
 
 var errTooMuch = errors.New("the server sends more than a store can hold")
@@ -71,8 +71,8 @@ func newGit(dir string, timeout time.Duration) (*git, error) {
 			g.env = append(g.env, v)
 		}
 	}
-	// Nobody is asked anything. What the user names for git alone (GIT_ASKPASS,
-	// core.askPass) answers by itself, or should; SSH_ASKPASS opens a window on most
+	// git asks nobody. A program that the user names for git alone (GIT_ASKPASS,
+	// core.askPass) should answer on its own; SSH_ASKPASS opens a window on most
 	// desktops. It is empty and not absent, because ssh has a default for that.
 	g.env = append(g.env, "LC_ALL=C", "LANGUAGE=", "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never",
 		"SSH_ASKPASS=", "SSH_ASKPASS_REQUIRE=never",
@@ -105,9 +105,9 @@ func (g *git) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(g.path, append(all, args...)...)
 	cmd.Env = g.env
 	if g.dir != "" {
-		cmd.Dir = filepath.Dir(g.dir) // not where the user's repository would be found
+		cmd.Dir = filepath.Dir(g.dir) // outside the user's repository
 	}
-	cmd.WaitDelay = 300 * time.Millisecond // ssh may leave a helper behind that keeps our pipes
+	cmd.WaitDelay = 300 * time.Millisecond // ssh may leave a helper behind that keeps our pipes open
 	separate(cmd, g.session)
 	return cmd
 }
@@ -116,9 +116,9 @@ func (g *git) command(args ...string) *exec.Cmd {
 type gitError struct {
 	what    string // the command
 	text    string // what it said, cleaned and cut
-	denied  bool   // it said that we may not
+	denied  bool   // it said that access is denied
 	cause   error
-	timeout time.Duration // of the call, if it was ended because that was over
+	timeout time.Duration // of the call, if that ended it
 }
 
 func (e *gitError) Error() string {
@@ -135,13 +135,13 @@ func (e *gitError) Error() string {
 
 func (e *gitError) Unwrap() error { return e.cause }
 
-// run runs one command to its end, or ends it, with all that it started, when
-// ctx ends, the time is over, or it brings more than a store can have.
+// run runs one command to its end. It ends the command, with all that it started,
+// when ctx ends, the time is over, or it fetches more than a store can have.
 func (g *git) run(ctx context.Context, args ...string) (stdout string, err error) {
 	return g.feed(ctx, nil, args...)
 }
 
-// feed is run with something to read.
+// feed is run with input.
 func (g *git) feed(ctx context.Context, input []byte, args ...string) (stdout string, err error) {
 	ctx, cancel := g.limited(ctx)
 	defer cancel()
@@ -197,7 +197,7 @@ func (g *git) attend(ctx context.Context, cmd *exec.Cmd, ended <-chan error) err
 	}
 }
 
-// brought is the size of what lies unfinished in the cache since then.
+// brought is the size of what was left unfinished in the cache since then.
 func (g *git) brought(since time.Time) (size int64) {
 	if g.dir == "" {
 		return 0
@@ -213,7 +213,7 @@ func (g *git) brought(since time.Time) (size int64) {
 	return size
 }
 
-// redact cleans what others said and takes out what nobody should read.
+// redact cleans text of others and takes out secrets.
 func (g *git) redact(text string) string {
 	for _, s := range g.secrets {
 		if len(s) > 3 {
@@ -233,7 +233,7 @@ func (g *git) redact(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// says reports a line that is not only a frame around others.
+// says reports whether a line is more than a frame around others.
 func says(line string) bool {
 	return strings.ContainsFunc(strings.TrimPrefix(line, "remote:"), func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
 }

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// separate gives the command a process group of its own, so that all that it
-// starts can be ended together, and on the way to another machine a session too:
-// then ssh cannot ask on our terminal. Where nobody asks that is left out, because
-// Linux gives every session its own share of the processor, and on a busy machine
-// a new one waits for it.
+// separate gives the command its own process group, so that everything it starts
+// can be ended together. On the way to another machine it also gets a session:
+// then ssh cannot ask on our terminal. Otherwise it gets none, because Linux
+// gives every session its own share of the processor, and on a busy machine a
+// new one waits for it.
 func separate(cmd *exec.Cmd, session bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
 }

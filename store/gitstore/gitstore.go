@@ -1,23 +1,22 @@
 // Package gitstore keeps records on a branch of a git remote: the store for
-// people who share nothing but a repository.
+// people who share only a repository.
 //
 // # Guarantees
 //
 // A commit that returned is on the branch at the server. Commits are
-// serialisable: the server moves the branch only if it is still where we built
-// on, named by its full object id, and no two commits have the same id. Reads
-// ask the server first. Nothing is ever decided from the cache alone; only
-// [Store.Cached] reads it, and says of when it is.
+// serialisable: the server moves the branch only if it is still at the commit we
+// built on, named by its full object id, and no two commits have the same id.
+// Reads ask the server first. Nothing is decided from the cache alone; only
+// [Store.Cached] reads it, and says how old it is.
 //
-// A commit is one push. If somebody else pushed meanwhile, its guards are
-// checked against what is there now and it is pushed again, with growing,
-// random pauses, until its context ends; only a guard that really broke is a
-// conflict. Commits of one process go together, processes of one machine take
-// turns.
+// A commit is one push. If somebody else pushed meanwhile, we check its guards
+// against the new state and push again, with growing, random pauses, until its
+// context ends; only a guard that really broke is a conflict. Commits of one
+// process go together, processes of one machine take turns.
 //
-// Nothing of the user's work tree, index, hooks or repository configuration is
-// used or run: git works in a bare repository of our own. How the user's git
-// reaches the server (credential helpers, ssh, proxies) is used.
+// git works in our own bare repository: it uses and runs nothing of the user's
+// work tree, index, hooks or repository configuration. It does use the user's
+// way to the server (credential helpers, ssh, proxies).
 //
 // # Limits
 //
@@ -30,18 +29,19 @@
 // clock that is wrong by more than that makes records of that machine, or all
 // others to that machine, look older than they are.
 //
-// The branch's history is cut from time to time by replacing it with its last
-// commit, which needs the right to force-push that branch.
+// From time to time a commit replaces the branch's history, which needs the
+// right to force-push that branch.
 //
 // # Failure
 //
-// A missing branch is driver.ErrMissing; one that this machine has seen before
-// and that is gone or rewritten is driver.ErrDamaged, until [Store.Raise]. One that
-// is where it was some time ago is an answer of a mirror that lags: no answer.
-// So is every file on it that is not exactly as we write them. A server that
-// does not let us in, or does not take the push, is driver.ErrDenied. Any other
-// error is a server that could not be reached. A push whose answer is lost is
-// looked for on the branch before anything else is done.
+// A missing branch is driver.ErrMissing. If this machine has seen the branch
+// before and it is gone or rewritten, that is driver.ErrDamaged until
+// [Store.Raise]; so is a file on it that is not exactly as we write them. A
+// branch that is where it was some time ago comes from a lagging mirror and does
+// not count as an answer. If the server does not let us in, or refuses the push,
+// that is driver.ErrDenied. Any other error means that the server was
+// unreachable. After a push without an answer, we look for its commit on the
+// branch before anything else.
 package gitstore
 
 import (
@@ -74,17 +74,17 @@ type Options struct {
 	// Cache is the folder with the caches of all remotes. Empty means
 	// tasklock/git in the user's cache folder.
 	Cache string
-	// Create makes the branch where there is none. Otherwise that is
+	// Create makes the branch if there is none. Otherwise that is
 	// driver.ErrMissing.
 	Create bool
 	// Poll is how often a waiter asks the server. 0 means DefaultPoll.
 	Poll time.Duration
-	// Timeout ends a call that waits longer for the server, with every command of
-	// git that it started. It begins anew when somebody else's push was faster.
+	// Timeout ends a call that waits longer for the server, with every git
+	// command that it started. It starts again when another push was faster.
 	// 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Dir is the user's work tree, in which a remote like "origin" has a
-	// meaning, and where relative paths begin. Empty means the current folder.
+	// Dir is the user's work tree, where a remote like "origin" has a
+	// meaning and relative paths begin. Empty means the current folder.
 	Dir string
 	// CompactAfter is how many commits the branch may have before its history
 	// is cut. 0 means DefaultCompactAfter.
@@ -119,8 +119,8 @@ type Store struct {
 }
 
 // Open opens the branch of a remote: a URL (file, ssh, http, https), host:path,
-// a folder, or the name of a remote in the work tree. The server is asked only
-// if this machine has not seen the branch yet.
+// a folder, or the name of a remote in the work tree. It asks the server only if
+// this machine has not seen the branch yet.
 func Open(ctx context.Context, remote string, o *Options) (*Store, error) {
 	s, err := newStore(ctx, remote, o)
 	if err != nil {
@@ -220,7 +220,7 @@ func or[T int | time.Duration](value, otherwise T) T {
 	return value
 }
 
-// Close ends all waits and every command of git that is under way.
+// Close ends all waits and every running git command.
 func (s *Store) Close() error {
 	defer s.life.End()()
 	s.jobs.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A commit is what we need of a commit of the branch.
+// A commit is the part of a git commit that we need.
 type commit struct {
 	id      oid
 	tree    oid

@@ -25,8 +25,8 @@ type Report struct {
 }
 
 // Inspect examines a branch for a person who wants to know what is wrong with
-// it. It changes nothing at the server. What is damaged is listed in the report,
-// file by file; an error means that there was nothing to examine.
+// it. It changes nothing at the server. The report lists damage file by file; an
+// error means that there was nothing to examine.
 func Inspect(ctx context.Context, remote string, o *Options) (Report, error) {
 	s, err := newStore(ctx, remote, o)
 	if err != nil {
@@ -49,17 +49,17 @@ func (s *Store) inspect(ctx context.Context) (_ Report, err error) {
 		return r, err
 	}
 	_, err = s.look(ctx)
-	if err != nil && !errors.Is(err, driver.ErrDamaged) { // an old answer too: there is nothing newer to examine
+	if err != nil && !errors.Is(err, driver.ErrDamaged) { // also after an old answer: there is nothing newer to examine
 		return r, err
 	}
-	if err != nil { // what we knew and what is there do not fit
+	if err != nil { // the branch contradicts what we knew
 		r.Problems = append(r.Problems, err.Error())
 	}
 	r.CacheBytes = bytesIn(s.cache.dir)
 	v, tip, err := s.found(ctx)
 	if err != nil || tip == "" {
 		if errors.Is(err, driver.ErrDamaged) {
-			err = nil // said already
+			err = nil // already reported
 		}
 		return r, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // look returns the branch as it is, or was at some moment after the call.
-// Callers who come while the server is being asked share the next asking.
+// Callers that come while another asks the server share the next answer.
 func (s *Store) look(ctx context.Context) (*view, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func (s *Store) look(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// ask compares the branch with what we know and fetches it if it has moved.
-// Where it moves all the time there is no use in comparing first.
+// ask compares the branch with what we know and fetches it if it has moved. If
+// it moves all the time, it fetches without comparing.
 func (s *Store) ask(ctx context.Context, atOnce bool) (v *view, moved bool, err error) {
 	known, err := s.latest()
 	if err != nil && !errors.Is(err, errCache) {
@@ -64,7 +64,7 @@ func (s *Store) ask(ctx context.Context, atOnce bool) (v *view, moved bool, err 
 	case errors.Is(err, errAbsent) && known == nil:
 		if err := s.absent(); !lags(err) {
 			return nil, false, err
-		} // another process has seen it meanwhile, so the answer is old
+		} // another process has fetched a newer one meanwhile
 	case err != nil && !errors.Is(err, errAbsent):
 		return nil, false, err
 	}
@@ -98,7 +98,7 @@ func (s *Store) latest() (*view, error) {
 	return v, nil
 }
 
-// set makes v the newest view, and tells those who wait.
+// set makes v the newest view, and wakes waiters.
 func (s *Store) set(v *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,10 +110,10 @@ func (s *Store) set(v *view) {
 	s.news = make(chan struct{})
 }
 
-// fetch brings the cache up to date. tip is what the server is thought to
-// have: if another process has brought it already, that is enough. anew drops
-// what the cache has, because it cannot be read. An answer that may come from a
-// mirror that lags is asked for again.
+// fetch brings the cache up to date. tip is the commit that the server probably
+// has: if another process has already fetched it, that is enough. anew drops the
+// cache because it is unreadable. An answer that may come from a lagging mirror
+// is asked for again.
 func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
 	for n := 0; ; n++ {
 		v, err := s.fetchOnce(ctx, tip, anew)
@@ -153,8 +153,8 @@ func (s *Store) fetchOnce(ctx context.Context, tip oid, anew bool) (*view, error
 	return v, s.remember(k, v)
 }
 
-// unseen reports that the tip is not our own newest view: then asking for it
-// was a question to the server, not to the cache.
+// unseen reports whether the tip is newer than our view: then it came from the
+// server, not from the cache.
 func (s *Store) unseen(tip oid) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *Store) bring(ctx context.Context, k *known, tip oid, anew bool) (*view,
 	return s.objects.open(id, s.where)
 }
 
-// cacheFault reports an error that comes of the cache and not of the server:
-// the server answers a question that needs no cache.
+// cacheFault reports whether an error comes from the cache: the server still
+// answers a question that needs no cache.
 func (s *Store) cacheFault(ctx context.Context, err error) bool {
 	var said *gitError
 	switch {
@@ -199,7 +199,7 @@ func (s *Store) cacheFault(ctx context.Context, err error) bool {
 	return err == nil
 }
 
-// empty throws the repository of the cache away. The caller has the gate.
+// empty drops the repository of the cache. The caller has the gate.
 func (s *Store) empty() error {
 	s.objects.cat.close()
 	s.objects.forget()

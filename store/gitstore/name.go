@@ -8,12 +8,12 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Where a record lies on the branch. "lock/deploy" is the file
-// lock/deploy.yaml; a kind with very many records has 256 folders between.
+// The file of a record on the branch. "lock/deploy" is lock/deploy.yaml; a kind
+// with very many records has 256 folders between.
 //
-// Letters, digits and a few signs stand for themselves, every other byte is
-// %xx. A name that would be too long for a file system is cut and ends in "~"
-// and a hash, which no other name has; its key is known only from inside.
+// Letters, digits and a few signs are kept, every other byte is %xx. A name that
+// is too long for a file system is cut and ends in "~" and a hash, which no other
+// name has; then only the file has the key.
 const (
 	extension = ".yaml"
 	longName  = 180 // bytes of an escaped name
@@ -31,8 +31,8 @@ func fileName(key string) string {
 	return shorten(escape(key[len(driver.Kind(key)):], true), key) + extension
 }
 
-// keyOf returns the key of a file of a kind, or "" when only the file itself
-// can tell. ours is false for a name that we would not have given.
+// keyOf returns the key of a file of a kind, or "" if only the file has it. ours
+// is false for a name that we would not have given.
 func keyOf(kind, file string) (key string, ours bool) {
 	name, ok := strings.CutSuffix(file, extension)
 	if !ok {
@@ -46,7 +46,7 @@ func keyOf(kind, file string) (key string, ours bool) {
 	return key, ok && driver.CheckKey(key) == nil && fileName(key) == file
 }
 
-// kindOf returns the kind of a folder, or "" when only its files can tell.
+// kindOf returns the kind of a folder, or "" if only its files have it.
 func kindOf(folder string) (kind string, ours bool) {
 	if strings.IndexByte(folder, '~') >= 0 {
 		return "", true
@@ -67,7 +67,7 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_+=@,", c) >= 0
 }
 
-// escape leaves dots alone where they cannot be mistaken: not in front.
+// escape keeps dots, except in front.
 func escape(s string, dots bool) string {
 	var b strings.Builder
 	for i := range len(s) {

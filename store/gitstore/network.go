@@ -80,8 +80,8 @@ func (s *server) deepen(ctx context.Context) error {
 	return nil
 }
 
-// What a push came to. Only pushed is sure to have changed the branch, and
-// only same and refused are sure not to have.
+// The outcome of a push. Only pushed is sure to have changed the branch, and only
+// same and refused are sure not to have.
 type pushed int
 
 const (
@@ -137,8 +137,8 @@ func porcelain(out, ref string) (flag byte, summary string) {
 	return 0, ""
 }
 
-// contended reports a refusal that comes of two pushes at the same moment,
-// not of a rule.
+// contended reports whether a refusal comes from two pushes at the same moment,
+// not from a rule.
 func contended(summary string) bool {
 	for _, words := range []string{"failed to update ref", "cannot lock", "failed to lock", ".lock'", "already exists", "incorrect old value", "fetch first", "stale info"} {
 		if strings.Contains(summary, words) {
@@ -148,7 +148,7 @@ func contended(summary string) bool {
 	return false
 }
 
-// explain tells a server that does not let us in from one that is not there.
+// explain distinguishes a server that denies access from an unreachable one.
 func (s *server) explain(err error) error {
 	var said *gitError
 	if !errors.As(err, &said) || driver.Refusal(err) {
@@ -160,8 +160,8 @@ func (s *server) explain(err error) error {
 	return fmt.Errorf("%s: %w", s.place.show, err)
 }
 
-// deniedText recognises the words of git, ssh and the large forges for "you
-// may not". Everything else counts as "could not be reached".
+// deniedText recognises how git, ssh and the large forges say "access denied".
+// Everything else counts as unreachable.
 func deniedText(text string) bool {
 	text = strings.ToLower(text)
 	for _, words := range []string{

@@ -29,7 +29,7 @@ func parseOID(s string) (oid, bool) {
 	return oid(s), err == nil && (len(s) == 40 || len(s) == 64)
 }
 
-// How much of what was decoded is kept in memory.
+// How many decoded objects are kept in memory.
 const (
 	maxTrees   = 2000
 	maxRecords = 50_000
@@ -41,9 +41,9 @@ var (
 	errHuge  = errors.New("too large")
 )
 
-// objects is the object store of the cache. Small new objects are written and
-// read here, without a process for each: git's own format of one file for an
-// object is public and simple. What git has packed, git unpacks.
+// objects is the object store of the cache. It writes and reads small new objects
+// itself, without a process for each: git's format of one file for an object is
+// public and simple. git unpacks what it has packed.
 type objects struct {
 	dir string // the "objects" folder
 	cat *catFile
@@ -62,14 +62,14 @@ func newObjects(gitDir string, cat *catFile) *objects {
 	return o
 }
 
-// forget drops what was decoded.
+// forget drops the decoded objects.
 func (o *objects) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trees, o.records = map[oid]*folder{}, map[oid]*record{}
 }
 
-// setFormat takes the length of the server's object ids for ours.
+// setFormat makes our object ids as long as the server's.
 func (o *objects) setFormat(id oid) {
 	if id != "" {
 		o.mu.Lock()
@@ -91,8 +91,8 @@ func (o *objects) hasher() hash.Hash {
 	return sha1.New()
 }
 
-// put writes an object unless it is there. Nothing is synced: the cache can
-// be lost, what counts is what the server has.
+// put writes an object unless it exists. It syncs nothing: the cache can be
+// lost, the server has what counts.
 func (o *objects) put(kind string, body []byte) (oid, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Offline opens what this machine last saw of a branch, and says when that
-// was. The server is not asked, whatever happens. It is for looking: nothing
-// can be committed.
+// Offline opens what this machine last saw of a branch, and says when that was.
+// It never asks the server. It is for looking: it commits nothing.
 func Offline(ctx context.Context, remote string, o *Options) (driver.Store, time.Time, error) {
 	s, err := newStore(ctx, remote, o)
 	if err != nil {

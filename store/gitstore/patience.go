@@ -11,15 +11,15 @@ import (
 )
 
 // A patience is how long one call may take: all that it does with git, and its
-// wait for its turn among the processes of this machine. It begins anew when the
-// server has answered, only for somebody else: a busy branch is no silent one.
+// wait for its turn among the processes of this machine. It starts again when the
+// server has answered somebody else: a busy branch is not a silent one.
 type patience struct {
 	limit time.Duration
 	end   context.CancelCauseFunc
 
 	mu    sync.Mutex
 	timer *time.Timer
-	moves func() bool // reports that others got on since it was last asked
+	moves func() bool // reports whether others progressed since the last call
 }
 
 // errSilent is the cause of a context whose patience is over.
@@ -27,7 +27,7 @@ var errSilent = errors.New("no answer in time")
 
 type patienceKey struct{}
 
-// limited gives a call its patience. Within a call that has one it changes nothing.
+// limited gives a call its patience. A nested call keeps the outer one.
 func (g *git) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return limit(ctx, g.timeout)
 }
@@ -49,7 +49,7 @@ func patienceOf(ctx context.Context) *patience {
 	return p
 }
 
-// over ends the call, unless it waits for others who get on.
+// over ends the call, unless it waits for others that progress.
 func (p *patience) over() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *patience) over() {
 	p.end(errSilent)
 }
 
-// renew begins anew, unless the time is over.
+// renew starts again, unless the time is over.
 func (p *patience) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,18 +69,18 @@ func (p *patience) renew() {
 	}
 }
 
-// queue says how to see that those before us get on. With nil the wait is over.
+// queue says how to see that the processes before us progress. nil ends the wait.
 func (p *patience) queue(moves func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.moves = moves
 }
 
-// silent reports that ctx ended because the patience of its call was over.
+// silent reports whether ctx ended because the patience of its call was over.
 func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilent) }
 
-// told makes the end of a call's patience an error of its own: to whoever called
-// it is not the end of its own context.
+// told turns the end of a call's patience into its own error: the caller's
+// context has not ended.
 func (s *Store) told(ctx context.Context, err error) error {
 	if !silent(ctx) || !errors.Is(err, context.Canceled) {
 		return err
@@ -91,7 +91,7 @@ func (s *Store) told(ctx context.Context, err error) error {
 const moreTime = "; if it is only slow, allow more time with --timeout"
 
 // takeTurn waits until this process may commit. While others of this machine
-// finish what they do, waiting costs no patience.
+// finish their work, waiting costs no patience.
 func (s *Store) takeTurn(ctx context.Context) error {
 	p := patienceOf(ctx)
 	last := s.cache.turnEnded()
@@ -110,8 +110,8 @@ func (s *Store) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// leaveTurn lets the next one through. done says that the server gave an answer:
-// those who wait see that their turn will come.
+// leaveTurn lets the next process through. done says that the server answered:
+// waiters see that their turn will come.
 func (s *Store) leaveTurn(done bool) {
 	if done {
 		now := time.Now()

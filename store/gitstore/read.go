@@ -43,8 +43,8 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	return snap, nil
 }
 
-// since is what this machine last saw, if the caller is content with that
-// revision and it can be read: nil if not.
+// since is the last view of this machine, if it has that revision and can be
+// read; otherwise nil.
 func (s *Store) since(rev int64) *view {
 	if rev == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (s *Store) since(rev int64) *view {
 	return nil
 }
 
-// mended runs f, and once more with a new cache if this one has holes.
+// mended runs f, and once more with a new cache if this one is incomplete.
 func (s *Store) mended(ctx context.Context, f func() error) error {
 	err := f()
 	if !errors.Is(err, errCache) {
@@ -109,8 +109,8 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard, look func(co
 // maxSilent is how many times in a row a waiter may get no answer.
 const maxSilent = 3
 
-// Wait implements driver.Store. It asks the server from time to time; what
-// others in this process learn meanwhile it hears at once.
+// Wait implements driver.Store. It asks the server from time to time, and gets at
+// once what others in this process learn.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	living, done, err := s.use(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	}
 }
 
-// newest is the view that somebody in this process has just got.
+// newest is the view that another call in this process has just got.
 func (s *Store) newest(ctx context.Context) (*view, error) {
 	s.mu.Lock()
 	v := s.view
@@ -162,14 +162,14 @@ func (s *Store) newest(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// recent is a view that was the newest half a poll ago: many who wait in one
+// recent is a view that was the newest half a poll ago: many waiters in one
 // process need not ask one by one.
 func (s *Store) recent(ctx context.Context) (*view, error) { return s.within(ctx, s.poll/2) }
 
 // polled is a view that was the newest a poll ago: see [driver.Query.Poll].
 func (s *Store) polled(ctx context.Context) (*view, error) { return s.within(ctx, s.poll) }
 
-// within is a view that was the newest so long ago at most.
+// within is a view that was the newest at most this long ago.
 func (s *Store) within(ctx context.Context, age time.Duration) (*view, error) {
 	s.mu.Lock()
 	v, fresh := s.view, time.Since(s.confirmed) < age

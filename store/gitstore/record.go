@@ -16,9 +16,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// The files are YAML for people and for their tools. We read back only what
-// we would have written, byte for byte: a file that somebody edited may mean
-// anything, and a guess could free a lock.
+// The files are YAML, for people and their tools. We read back only what we would
+// have written, byte for byte: an edited file may mean anything, and a guess
+// could free a lock.
 
 // A record is the content of one file.
 type record struct {
@@ -29,7 +29,7 @@ type record struct {
 	value   []byte
 }
 
-// Sizes of what a well-meant branch can hold.
+// Sizes of what a valid branch can hold.
 const (
 	maxRecord = 8 * driver.MaxValue // quoting makes it longer
 	maxState  = 4 << 20
@@ -98,8 +98,8 @@ func decodeRecord(file []byte) (*record, error) {
 	return r, nil
 }
 
-// readable reports whether a value can stand in the file as it is, one field
-// on a line: JSON in its shortest form that is also YAML. Others are quoted.
+// readable reports whether a value can be in the file as it is, one field on a
+// line: JSON in its shortest form that is also YAML. Others are quoted.
 func readable(value []byte) bool {
 	if len(value) > 16<<10 || len(value) < 2 || value[0] != '{' || !utf8.Valid(value) {
 		return false
@@ -112,7 +112,7 @@ func readable(value []byte) bool {
 		if !strconv.IsPrint(r) {
 			return false
 		}
-		// YAML knows no pairs of surrogates.
+		// YAML has no pairs of surrogates.
 		if r == '\\' && i+2 < len(value) && value[i+1] == 'u' && (value[i+2] == 'd' || value[i+2] == 'D') {
 			return false
 		}
@@ -120,8 +120,8 @@ func readable(value []byte) bool {
 	return plainTree(json.NewDecoder(bytes.NewReader(value)))
 }
 
-// plainTree refuses what YAML does not allow where JSON does: the same name
-// twice, very long names; and what nobody could read: very deep nesting.
+// plainTree refuses what JSON allows and YAML does not: the same name twice,
+// very long names; and very deep nesting, which nobody could read.
 func plainTree(d *json.Decoder) bool {
 	const maxDepth, maxName = 16, 128
 	d.UseNumber()
@@ -162,7 +162,7 @@ func plainTree(d *json.Decoder) bool {
 
 // state is the file that belongs to no record.
 type state struct {
-	id    string // of the store: another id is another store, whatever the branch is called
+	id    string // of the store: another id is another store
 	rev   int64
 	kinds map[string]int64 // revision of the last write or deletion, by kind
 }

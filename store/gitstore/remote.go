@@ -15,8 +15,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// An InvalidError is a remote or a branch that cannot be meant. It is a
-// driver.ErrInvalid.
+// An InvalidError is a malformed remote or branch. It is a driver.ErrInvalid.
 type InvalidError struct {
 	What string // "remote" or "branch", and its name
 	Rule string
@@ -31,7 +30,7 @@ func (e *InvalidError) Is(target error) bool { return target == driver.ErrInvali
 type place struct {
 	url     string        // what git is given
 	show    string        // the same without credentials: for people, and the cache's name
-	secrets []string      // what nobody may see
+	secrets []string      // never shown
 	header  string        // authorization that the user's repository holds for this url
 	login   *url.Userinfo // of http(s): not in url, which every user of the machine can see in the list of processes
 }
@@ -41,8 +40,8 @@ var schemes = []string{"file", "ssh", "http", "https"}
 var scpForm = lazily(`^(?:[A-Za-z0-9._~+-]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):`)
 
 // resolve finds out what a remote is: a URL, host:path, the name of a remote
-// in the work tree at dir, or a folder. What git would take for an option, or
-// for a program to run, is refused, wherever it comes from.
+// in the work tree at dir, or a folder. It refuses what git would take for an
+// option or for a program to run.
 func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 	if err := checkRemote(remote); err != nil {
 		return place{}, err
@@ -72,7 +71,7 @@ func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 var remoteName = lazily(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
 // named looks a remote up in the user's repository. Reading a value runs
-// nothing there; what the value says is checked like any other.
+// nothing there; the value is checked like any other.
 func named(ctx context.Context, g *git, name, dir string) (p place, ok bool, err error) {
 	config := func(args ...string) string {
 		out, err := g.run(ctx, append([]string{"-C", dir}, args...)...)
@@ -92,13 +91,13 @@ func named(ctx context.Context, g *git, name, dir string) (p place, ok bool, err
 		target = filepath.Join(config("rev-parse", "--show-toplevel"), target)
 	}
 	p = newPlace(target)
-	if strings.HasPrefix(target, "http") { // where CI systems leave what they were given
+	if strings.HasPrefix(target, "http") { // CI systems leave credentials here
 		p.header = config("config", "--get-urlmatch", "http.extraHeader", p.url)
 	}
 	return p, true, nil
 }
 
-// elsewhere reports a URL or host:path.
+// elsewhere reports whether remote is a URL or host:path.
 func elsewhere(remote string) bool {
 	if strings.Contains(remote, "://") {
 		return true
@@ -163,8 +162,8 @@ func newPlace(target string) place {
 // answer is a credential helper that knows the login of one URL.
 const answer = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$TASKLOCK_GIT_USER" "$TASKLOCK_GIT_PASSWORD"; }; f`
 
-// logIn gives git the user name and the password of the URL, and to no other
-// server. The user's own helpers are not asked where there is a password, so that
+// logIn gives git the user name and the password of the URL, for this server
+// only. If there is a password it does not ask the user's own helpers, so that
 // they do not store it.
 func (p place) logIn(g *git) {
 	if p.login == nil {
@@ -194,7 +193,7 @@ func redactURL(text string) string {
 	return password().ReplaceAllString(httpUser().ReplaceAllString(text, "$1***@"), "$1:***@")
 }
 
-// clean makes text of strangers harmless on a terminal.
+// clean makes foreign text harmless on a terminal.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && r != ' ' {
@@ -207,10 +206,10 @@ func clean(text string) string {
 // DefaultBranch holds the records unless another is named.
 const DefaultBranch = "tasklock"
 
-// reserved branches are those that people's work or forges live on.
+// reserved branches belong to people's work or to forges.
 var reserved = []string{"main", "master", "trunk", "develop", "HEAD", "FETCH_HEAD", "gh-pages"}
 
-// checkBranch holds a name against git's rules for branches, and against
+// checkBranch checks a name against git's rules for branches, and against
 // branches that a store would ruin.
 func checkBranch(name string) error {
 	bad := func(rule string) error {

@@ -10,29 +10,29 @@ import (
 )
 
 // A server that answers reads from a mirror may show the branch as it was some
-// time ago. That is no damage, and it passes: so such an answer is asked for
-// again this often, with pauses that begin here and double.
+// time ago. That is not damage, and it passes: so we ask again this often, with
+// pauses that begin here and double.
 const (
 	maxStale   = 3
 	stalePause = 100 * time.Millisecond
 )
 
-// A laggard is the error for an answer that a mirror that lags could give.
+// A laggard is the error for an answer that a lagging mirror could give.
 type laggard struct{ error }
 
 func (e *laggard) Unwrap() error { return e.error }
 
-// lags reports such an error.
+// lags reports whether err is a laggard.
 func lags(err error) bool {
 	var l *laggard
 	return errors.As(err, &l)
 }
 
 // behind says what it means that the branch is at a lower revision than was seen
-// here. A commit of the history that led to what was seen, or one from before
-// all of it that is still known, is an old answer: never the truth, and no damage
-// either. If that history has another commit in its place, the branch is not
-// the one that was seen.
+// here. A commit of the history that led to what was seen, or a known one from
+// before it, is an old answer: not the newest state, and not damage. If that
+// history has another commit in its place, the branch is not the one that was
+// seen.
 func (s *Store) behind(k *known, v *view) error {
 	for id := k.Tip; ; {
 		c, err := s.objects.commit(id, s.where)
@@ -54,7 +54,7 @@ func (s *Store) movedBack(k *known, v *view) error {
 		"put that commit back, or go on from what is there with: tasklock init --raise", driver.ErrDamaged, s.where, v.rev, k.Rev, k.Tip)
 }
 
-// absent says what it means that there is no branch.
+// absent says what a missing branch means.
 func (s *Store) absent() error {
 	k, err := s.cache.load()
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A view is the branch at one commit. It is never changed; what it has not
-// looked at yet it reads from the cache.
+// A view is the branch at one commit. It never changes; it reads from the cache
+// what it has not looked at yet.
 type view struct {
 	commit
 	objects *objects
@@ -25,7 +25,7 @@ type view struct {
 	known   *known // as of this view: when its revisions were first seen
 }
 
-// damaged says which file, and what to do.
+// damaged names the file, and what to do.
 func (v *view) damaged(path string, err error) error {
 	if driver.Refusal(err) || errors.Is(err, errCache) {
 		return err
@@ -34,7 +34,7 @@ func (v *view) damaged(path string, err error) error {
 		driver.ErrDamaged, clean(path), v.where, err)
 }
 
-// open reads what a view begins with.
+// open reads the first parts of a view.
 func (o *objects) open(id oid, where string) (*view, error) {
 	c, err := o.commit(id, where)
 	if err != nil {
@@ -314,7 +314,7 @@ func (v *view) decode(it *item, body []byte) (err error) {
 	return v.check(it)
 }
 
-// check holds a record against the place where it was found.
+// check compares a record with the place where it was found.
 func (v *view) check(it *item) error {
 	r := it.rec
 	want := folderName(driver.Kind(r.key)) + "/"
