@@ -16,8 +16,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// connect makes a client of one member. It asks the server for nothing but, with
-// a user name, a token.
+// connect makes a client of one member. It asks the server only for a token, if
+// there is a user name.
 func connect(ctx context.Context, place Place, member int, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -39,7 +39,7 @@ func connect(ctx context.Context, place Place, member int, o *Options) (*Store, 
 	s.client, err = clientv3.New(clientv3.Config{
 		Endpoints: place.Endpoints[member : member+1], TLS: tls, Username: place.User, Password: place.password,
 		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: s.timeout,
-		MaxUnaryRetries: 2, // once more with a new token; what else to repeat is for package store to decide
+		MaxUnaryRetries: 2, // once more with a new token; package store decides other repetitions
 		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(s.reconnect()), grpc.WithChainUnaryInterceptor(s.roam), grpc.WithStatsHandler(&s.lines)},
 		Logger:          zap.NewNop(),
 		Context:         context.WithoutCancel(ctx),
@@ -50,8 +50,8 @@ func connect(ctx context.Context, place Place, member int, o *Options) (*Store, 
 	return s, nil
 }
 
-// reconnect is how soon a server is tried again that could not be reached. By
-// default that may take two minutes, which is longer than most leases.
+// reconnect is how soon an unreachable server is tried again. The default of two
+// minutes is longer than most leases.
 func (s *Store) reconnect() grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -59,11 +59,10 @@ func (s *Store) reconnect() grpc.ConnectParams {
 	}
 }
 
-// roam carries out a request at the member we talk to, and goes to the next one
-// after a request that failed. The client by itself would ask all members in turn: one
-// that stands still would then hold up every third request of everybody, and
-// not one request of a third of them. It would also have a request wait for a
-// connection, and not say why there is none.
+// roam carries out a request at our member, and goes to the next one after a
+// failed request. The client itself would ask all members in turn: a member that
+// stands still would then hold up every third request of everybody. It would
+// also let a request wait for a connection, and not say why there is none.
 func (s *Store) roam(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	s.mu.Lock()
 	member := s.current
@@ -75,7 +74,7 @@ func (s *Store) roam(ctx context.Context, method string, req, reply any, conn *g
 	return err
 }
 
-// leave goes from that member to the next, unless another request has done so.
+// leave goes from that member to the next, unless another request already has.
 func (s *Store) leave(member int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,15 +85,15 @@ func (s *Store) leave(member int) {
 	s.client.SetEndpoints(s.members[s.current])
 }
 
-// lines counts connections. Who is at the other end of a new one may be a cluster
-// that was put back to a backup while nobody talked to it: the client makes a new
-// connection without a word, and requests just go on.
+// lines counts connections. A new connection may lead to a cluster that was
+// restored from a backup meanwhile: the client reconnects silently, and requests
+// just go on.
 type lines struct {
 	made   atomic.Int64
 	proven atomic.Int64 // how many there were when the cluster was last looked at
 }
 
-// doubtful reports whether there was a new one since.
+// doubtful reports whether there was a new connection since.
 func (l *lines) doubtful() bool { return l.made.Load() != l.proven.Load() }
 
 // HandleConn implements stats.Handler. It is called before the connection is used.

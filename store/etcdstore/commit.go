@@ -11,9 +11,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Commit implements driver.Store: one Txn. Commits of one process go beside each
-// other, not together: etcd gathers what arrives at the same time by itself,
-// and operations in one Txn would share a revision.
+// Commit implements driver.Store: one Txn. Commits of one process run in
+// parallel, not together: etcd groups what arrives at the same time, and
+// operations in one Txn would share a revision.
 func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	living, done, err := s.call(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 		}
 		rev, err := s.commit(living, b, f)
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound): // revoked by hand, or we slept
+		case errors.Is(err, rpctypes.ErrLeaseNotFound): // somebody revoked it, or we slept
 			s.leases.drop()
 		case errors.Is(err, errEra) && s.known().value == f.value:
 			return 0, driver.ErrConflict
@@ -77,7 +77,7 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 		f = t.raised.written(resp.Header.Revision)
 		s.learn(f)
 	}
-	if s.lines.doubtful() { // it may have gone to a cluster that was put back meanwhile
+	if s.lines.doubtful() { // it may have gone to a restored cluster
 		if f, err = s.proven(ctx); err != nil {
 			return 0, err
 		}
@@ -85,8 +85,7 @@ func (s *Store) commit(ctx context.Context, b driver.Batch, f *format) (int64, e
 	return f.rev(resp.Header.Revision), nil
 }
 
-// refused finds out which condition did not hold: a guard, or that on the
-// format.
+// refused finds the condition that did not hold: a guard, or that on the format.
 func (s *Store) refused(f *format, resp *clientv3.TxnResponse) error {
 	now, err := parseFormat(s.keys.format(), resp.Responses[0].GetResponseRange().Kvs)
 	if err != nil {
@@ -99,7 +98,7 @@ func (s *Store) refused(f *format, resp *clientv3.TxnResponse) error {
 	return errEra
 }
 
-// A txn is a batch in etcd's words.
+// A txn is a batch as etcd's conditions and operations.
 type txn struct {
 	store      *Store
 	format     *format
@@ -126,8 +125,8 @@ func (t *txn) guard(guards []driver.Guard) bool {
 	return true
 }
 
-// write turns writes into operations. Each kind is marked as changed: a record
-// that was deleted leaves nothing else behind.
+// write turns writes into operations. It marks each kind as changed: a deleted
+// record leaves nothing else behind.
 func (t *txn) write(ctx context.Context, writes []driver.Write, now time.Time) error {
 	keys, kinds := t.store.keys, map[string]bool{}
 	for _, w := range writes {

@@ -20,21 +20,21 @@ import (
 const formatVersion = 1
 
 // format is one key: the version, and how our revisions follow from etcd's.
-// Every commit is made under the condition that it has not changed.
+// Every commit requires that it has not changed.
 //
 // An era begins with the commit that wrote it, and from there on our revision is
 // etcd's plus its base. A new one begins when Floor asks for more than that.
 // Bases only grow, so our revisions never go back.
 //
-// When the cluster is another than before, a backup was restored there, or its keys
-// were copied, and etcd's revisions may have gone back. Then all records get a
-// new base, those from before too: other clusters may go on with the same ones, and
-// what is held in one must not pass for held in another.
+// If the cluster is another than before, somebody restored a backup or copied the
+// keys, and etcd's revisions may have gone back. Then all records get a new base,
+// old ones too: other clusters may go on with the same records, and a lock held
+// in one must not count in another.
 //
-// The id of a cluster follows from its addresses and a name, so one that was
-// restored where it was before has the same. What gives it away is its log: that
-// begins anew, and the revision does not. In one life of a cluster the log never
-// loses its lead, for every revision takes an entry of it.
+// The id of a cluster follows from its addresses and a name, so a cluster that
+// was restored in place has the same. Its log shows it: the log begins again, and
+// the revision does not. In one life of a cluster the log never loses its lead,
+// because every revision takes an entry of it.
 type format struct {
 	Version int    `json:"format"`
 	Cluster string `json:"cluster"`        // etcd's id of it
@@ -52,7 +52,7 @@ type era struct {
 
 func (f *format) last() era { return f.Eras[len(f.Eras)-1] }
 
-// life is a number of its own for each life of the records, see [Store.anew].
+// life is a different number for each life of the records, see [Store.anew].
 func (f *format) life() int64 {
 	if len(f.Eras) > 1 && f.Eras[1].From == 1 {
 		return f.Eras[1].Base
@@ -60,8 +60,8 @@ func (f *format) life() int64 {
 	return 0
 }
 
-// unchanged is the condition that the format is still this one. Its revision
-// would not do: in two lives of one snapshot other formats may have the same.
+// unchanged is the condition that the format is still this one. Its revision is
+// not enough: in two lives of one snapshot two formats may have the same.
 func (f *format) unchanged(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(key), "=", f.value)
 }
@@ -76,7 +76,7 @@ func (f *format) rev(mod int64) int64 {
 	return mod + f.Eras[0].Base
 }
 
-// mod is etcd's revision for one of ours or, where no commit can have it, the
+// modOf is etcd's revision for one of ours or, if no commit can have it, the
 // one before; whole says which.
 func (f *format) modOf(rev int64) (mod int64, whole bool) {
 	i := len(f.Eras) - 1
@@ -134,7 +134,7 @@ func parseFormat(key string, kvs []*mvccpb.KeyValue) (*format, error) {
 }
 
 // load asks for the format. Records without one are damage: someone deleted it,
-// and with it the revisions.
+// and the revisions with it.
 func (s *Store) load(ctx context.Context) (*format, error) {
 	resp, err := s.client.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.format()),
@@ -179,7 +179,7 @@ func (s *Store) create(ctx context.Context) (*format, error) {
 	return s.load(ctx)
 }
 
-// here begins a new era if the cluster is another than the store's.
+// here begins a new era if the cluster is not the store's.
 func (s *Store) here(ctx context.Context, f *format, now string) (*format, error) {
 	if now == "" || now == f.Cluster {
 		return f, nil
@@ -188,7 +188,7 @@ func (s *Store) here(ctx context.Context, f *format, now string) (*format, error
 }
 
 // sound begins a new era if the log of the cluster has lost its lead. Without an
-// answer nobody knows.
+// answer it changes nothing.
 func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*format, error) {
 	if st == nil || lead(st, st)+leadSlack >= f.Lead {
 		return f, nil
@@ -203,7 +203,7 @@ func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*f
 		switch {
 		case err != nil:
 			return nil, s.failed("read", err)
-		case read.Header.MemberId != st.Header.MemberId: // we have gone to the next
+		case read.Header.MemberId != st.Header.MemberId: // we have changed members
 		case lead(st, st)+leadSlack >= f.Lead:
 			return f, nil
 		default:
@@ -212,8 +212,8 @@ func (s *Store) sound(ctx context.Context, f *format, st *pb.StatusResponse) (*f
 	}
 }
 
-// prove looks whether the cluster at the other end is still the same. One that
-// answers reads and does not tell how it is, as a proxy may, is believed.
+// prove checks that the cluster is still the same. It trusts one that answers
+// reads and gives no status, as a proxy may.
 func (s *Store) prove(ctx context.Context, f *format) (*format, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -229,8 +229,8 @@ func (s *Store) prove(ctx context.Context, f *format) (*format, error) {
 	return f, err
 }
 
-// proven is the format under which the next commit may be made: what we know, or
-// after a new connection what the cluster at its other end has.
+// proven is the format for the next commit: what we know, or after a new
+// connection what the cluster at its other end has.
 func (s *Store) proven(ctx context.Context) (*format, error) {
 	if !s.lines.doubtful() {
 		return s.known(), nil
@@ -246,7 +246,7 @@ func (s *Store) proven(ctx context.Context) (*format, error) {
 	return f, nil
 }
 
-// anew puts every revision above all that were ever told.
+// anew puts every revision above all that were ever given out.
 func (s *Store) anew(ctx context.Context, f *format, cluster string) (*format, error) {
 	base := driver.Lift(f.last().Base)
 	next := &format{Version: f.Version, Cluster: cluster, Lead: s.leastLead(ctx)}
@@ -261,21 +261,21 @@ func (s *Store) anew(ctx context.Context, f *format, cluster string) (*format, e
 	return s.load(ctx)
 }
 
-// leadSlack is how many entries of the log may be counted on one side only when
-// a member that is at work is asked.
+// leadSlack is how many entries of the log may count on one side only while a
+// member works.
 const leadSlack = 8
 
 func (s *Store) status(ctx context.Context) (*pb.StatusResponse, error) {
 	return pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 }
 
-// lead is by how much the log at one look is ahead of the revision at another.
+// lead is how far the log at one look is ahead of the revision at another.
 func lead(log, revision *pb.StatusResponse) int64 {
 	return int64(log.RaftAppliedIndex) - revision.Header.Revision
 }
 
-// leastLead is the lead of the log, or a little less. Where it cannot be known it
-// is said to be so small that nothing falls below it.
+// leastLead is the lead of the log, or a little less. If it is unknown, it is so
+// small that nothing falls below it.
 func (s *Store) leastLead(ctx context.Context) int64 {
 	log, err := s.status(ctx)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// denials are etcd's words for not being let in.
+// denials are etcd's errors for denied access.
 var denials = []error{
 	rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
 	rpctypes.ErrRoleNotFound, rpctypes.ErrPermissionNotGranted,
 }
 
-// stale are etcd's words for a token that this member does not know, or not yet:
-// members forget them when they start, and hear of new ones one after the other.
-// Whoever has a password gets another token; that it is wrong is ErrAuthFailed.
+// stale are etcd's errors for a token that this member does not know, or not yet:
+// members forget tokens when they start, and learn new ones one after the other.
+// A user with a password gets another token; a wrong one is ErrAuthFailed.
 var stale = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision}
 
-// failed says what an error of the client means. What is none of these leaves
-// open what the server has done.
+// failed says what an error of the client means. Any other error leaves the
+// outcome unknown.
 func (s *Store) failed(what string, err error) error {
 	known := rpctypes.Error(err)
 	is := func(target error) bool { return errors.Is(known, target) }
@@ -54,7 +54,7 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("etcd at %s: %s: %w", s.where, what, err)
 }
 
-// denied says who is not let in, and what helps.
+// denied names the user without access, and what helps.
 func (s *Store) denied(why error) error {
 	help := fmt.Sprintf("an administrator can: etcdctl role grant-permission ROLE --prefix=true readwrite %s/", s.keys)
 	switch {
@@ -66,7 +66,7 @@ func (s *Store) denied(why error) error {
 	return fmt.Errorf("%w: etcd at %s: %w; %s", driver.ErrDenied, s.where, why, help)
 }
 
-// plain takes off what the layers of gRPC put around an error of the network.
+// plain removes what the layers of gRPC put around a network error.
 func plain(message string) string {
 	if inner, ok := strings.CutPrefix(message, `connection error: desc = "`); ok {
 		message = strings.TrimSuffix(inner, `"`)

@@ -5,31 +5,31 @@
 // # Guarantees
 //
 // A commit is one Txn, so it is on the disks of a majority when it returns.
-// Reads are linearizable, whatever member answers. A record's revision is
-// etcd's own revision of the commit that wrote it, plus a number that Floor
-// raises and that a restored cluster raises by itself (see eras.go): there is no
-// counter on which commits that have nothing to do with each other could meet.
+// Reads are linearizable, whichever member answers. A record's revision is
+// etcd's own revision of the commit that wrote it, plus a number that Floor and
+// a restored cluster raise (see eras.go): unrelated commits share no counter on
+// which they could collide.
 //
-// Expiry belongs to the server. Beside a record with a ttl stands a key that
-// hangs on a lease of etcd and disappears with it: never before the ttl, and at
+// The server decides expiry. Next to a record with a ttl is a key on a lease of
+// etcd, its sign, which disappears with the lease: never before the ttl, and at
 // most ten seconds and a leader's election after it. From then on the record is
-// older than its ttl, and stays. Whoever waits for it hears that by the same
-// watch that tells of a release. No clock of a client has a say.
+// older than its ttl, and stays. A waiter learns that by the same watch as a
+// release. The clients' clocks do not matter.
 //
 // # Limits
 //
 // etcd takes 1.5 MB and, level by level, 128 operations in one Txn; our limits
 // fit into its defaults. It keeps every version of every key until someone
 // compacts: without automatic compaction it fills up, and [Inspect] says so.
-// The age of a record without a ttl, and the age that is shown of one with a ttl,
+// The age of a record without a ttl, and the displayed age of one with a ttl,
 // goes by the clocks of its writer and its reader; no expiry depends on it.
 //
 // # Failure
 //
 // A time-out or a lost connection during a commit leaves its outcome unknown. A
-// refused password or a missing permission is driver.ErrDenied. What stands below our
-// prefix and is not as we write it is driver.ErrDamaged. A watch that is cut, or
-// whose past was compacted away, makes the waiter look again.
+// refused password or a missing permission is driver.ErrDenied. A key below our
+// prefix that we would not have written is driver.ErrDamaged. A watch that is
+// cut, or whose past was compacted away, makes the waiter look again.
 package etcdstore
 
 import (
@@ -53,11 +53,11 @@ const (
 
 // Options change how [Open] opens. Nil means the zero value.
 type Options struct {
-	// Create makes the store where there is none. Otherwise that is
+	// Create makes the store if there is none. Otherwise that is
 	// driver.ErrMissing.
 	Create bool
-	// Poll is how often a waiter looks by itself, in case a watch is silent
-	// for no good reason. 0 means DefaultPoll.
+	// Poll is how often a waiter looks, in case a watch fails silently. 0
+	// means DefaultPoll.
 	Poll time.Duration
 	// Timeout ends a request that takes longer. 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -91,7 +91,7 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := rand.IntN(len(place.Endpoints)) // so that not all clients are at one member
+	first := rand.IntN(len(place.Endpoints)) // spreads the clients over the members
 	for i := range place.Endpoints {
 		var s *Store
 		if s, err = connect(ctx, place, (first+i)%len(place.Endpoints), o); err == nil {
@@ -125,14 +125,14 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 	if err != nil {
 		return err
 	}
-	if s.learn(f); st != nil && s.lines.made.Load() == 1 { // else: which of them has answered?
+	if s.learn(f); st != nil && s.lines.made.Load() == 1 { // with more connections we do not know which answered
 		s.lines.proven.Store(1)
 	}
 	return nil
 }
 
 // learn keeps the format if it is newer than what we know, or of another
-// cluster or life: there a later one may stand at a lower revision.
+// cluster or life, where a later one may have a lower revision.
 func (s *Store) learn(f *format) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Store) fell(revision int64) {
 	s.high = revision
 }
 
-// highest is what a linearizable read after it cannot be below.
+// highest is the least revision that a later linearizable read can have.
 func (s *Store) highest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Store) known() *format {
 	return s.format
 }
 
-// call prepares one request: it ends with ctx, with the store, and in time.
+// call prepares one request: it ends with ctx, with the store, and at its timeout.
 func (s *Store) call(ctx context.Context) (context.Context, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -181,13 +181,13 @@ func (s *Store) call(ctx context.Context) (context.Context, func(), error) {
 	return living, func() { end(); done() }, nil
 }
 
-// Close ends the connection. Leases stay: they end with their ttl, or were the
-// last heartbeat of a record that is to outlive us.
+// Close ends the connection. Leases stay: they end with their ttl, because a
+// record may outlive us.
 func (s *Store) Close() error {
 	done := s.life.End()
 	defer done()
 	err := s.client.Close()
-	if errors.Is(err, context.Canceled) { // what Close itself brought about
+	if errors.Is(err, context.Canceled) { // caused by Close itself
 		return nil
 	}
 	return err

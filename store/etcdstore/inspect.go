@@ -28,7 +28,7 @@ type Report struct {
 	Warnings  []Warning
 }
 
-// A Warning is what works now and will not for ever.
+// A Warning is about something that works now and will fail later.
 type Warning struct{ Text, Remedy string }
 
 // Facts is the report in one line.
@@ -37,9 +37,9 @@ func (r Report) Facts() string {
 		strings.Join(r.Versions, " "), r.Prefix, r.Revision, r.Records, r.Bytes>>20, r.InUse>>20)
 }
 
-// Inspect examines a store and the servers it is on for a person who wants to
-// know what is wrong. It changes nothing. What is damaged is listed in the
-// report, key by key; an error means that there was nothing to examine.
+// Inspect examines a store and its servers for a person who wants to know what is
+// wrong. It changes nothing. The report lists damage key by key; an error means
+// that there was nothing to examine.
 func Inspect(ctx context.Context, url string) (Report, error) {
 	s, err := Open(ctx, url, nil)
 	if err != nil {
@@ -84,10 +84,10 @@ func (s *Store) examine(ctx context.Context, r *Report) error {
 }
 
 // nearlyFull is the part of its quota at which a database deserves a warning:
-// beyond the quota etcd takes no more writes.
+// beyond the quota etcd refuses writes.
 const nearlyFull = 0.8
 
-// soundLeases is the version in which a leader asks whether it still is one
+// soundLeases is the first version in which a leader checks that it still is one
 // before it ends a lease (etcd's issue 15247).
 var soundLeases = [3]int{3, 5, 13}
 
@@ -99,7 +99,7 @@ func older(version string, than [3]int) bool {
 	return slices.Compare(v[:], than[:]) < 0
 }
 
-// members asks each of them how it is.
+// members asks each member for its status.
 func (r *Report) members(ctx context.Context, client *clientv3.Client) {
 	for _, endpoint := range r.Endpoints {
 		ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
@@ -141,13 +141,12 @@ func alarms(ctx context.Context, client *clientv3.Client, r *Report) {
 	}
 }
 
-// longHistory is how many revisions a cluster has that may be young, and not
-// neglected.
+// longHistory is how many revisions a young cluster may have without compaction.
 const longHistory = 10_000
 
-// history finds out whether old versions are ever dropped. etcd does not tell
-// how it is configured; but if after many revisions the first can still be
-// read, nobody has compacted it yet.
+// history finds out whether old versions are ever dropped. etcd does not show its
+// configuration; but if after many revisions the first can still be read, nobody
+// has compacted it yet.
 func (r *Report) history(ctx context.Context, client *clientv3.Client) {
 	resp, err := client.Get(ctx, r.Prefix, clientv3.WithKeysOnly())
 	if err != nil || resp.Header.Revision < longHistory {

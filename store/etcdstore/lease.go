@@ -12,15 +12,14 @@ import (
 	"github.com/tasklock/tasklock/internal/fault"
 )
 
-// A pool hands out leases of etcd to hang the signs of records on.
+// A pool hands out leases of etcd for the signs of records.
 //
-// A lease is asked for with a little more time than the record's ttl, and for
-// as long as the rest suffices it serves all further records with that ttl: a
-// round trip to grant one is paid now and then, not with each commit. It is
-// never renewed. A heartbeat writes its record again, on a lease that has
-// its whole ttl before it, so a heartbeat that is refused has prolonged nothing.
-// A lease that nothing hangs on any more costs the server a few bytes until it
-// ends.
+// A lease is requested with a little more time than the record's ttl, and while
+// the rest suffices it serves all further records with that ttl: so a round trip
+// to grant one is needed now and then, not with each commit. It is never renewed.
+// A heartbeat writes its record again, on a lease with a whole ttl left, so a
+// refused heartbeat has prolonged nothing. An unused lease costs the server a few
+// bytes until it ends.
 type pool struct {
 	turn chan struct{} // held while one is asked for
 
@@ -28,16 +27,16 @@ type pool struct {
 	current map[time.Duration]lease // by the ttl of the records
 }
 
-// A lease is one of etcd's, asked for at that moment.
+// A lease is one of etcd's, requested at that moment.
 type lease struct {
 	id    clientv3.LeaseID
 	asked moment
-	spare time.Duration // how much later a record may still be hung on it
+	spare time.Duration // how much later a record may still use it
 }
 
 func newPool() pool { return pool{turn: make(chan struct{}, 1), current: map[time.Duration]lease{}} }
 
-// spare is what a lease is asked to last beyond the ttl, before rounding up to
+// spare is how much longer than the ttl a lease lasts, before rounding up to
 // etcd's whole seconds. A dead holder's keys are free that much later.
 func spare(ttl time.Duration) time.Duration { return min(ttl/10, 9*time.Second) }
 
@@ -52,7 +51,7 @@ func (s *Store) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID,
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if l, ok := s.leases.usable(ttl); ok { // someone was faster
+	if l, ok := s.leases.usable(ttl); ok { // another call was faster
 		return l, nil
 	}
 	asked := clocks()
@@ -76,7 +75,7 @@ func (p *pool) usable(ttl time.Duration) (clientv3.LeaseID, bool) {
 }
 
 // keep makes l the lease for its ttl, and forgets those that no longer serve:
-// ttls may be many.
+// there may be many ttls.
 func (p *pool) keep(ttl time.Duration, l lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,14 +87,14 @@ func (p *pool) keep(ttl time.Duration, l lease) {
 	p.current[ttl] = l
 }
 
-// drop forgets leases that the server does not know any more.
+// drop forgets leases that the server no longer knows.
 func (p *pool) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.current)
 }
 
-// A moment is one look at both clocks: the steady one stands still while the
+// A moment is a reading of both clocks: the steady one stands still while the
 // machine sleeps.
 type moment struct{ steady, wall time.Time }
 

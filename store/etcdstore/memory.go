@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// memoryTime is how long what was seen may answer a query that allows old
-	// answers. A cluster cannot be replaced by its backup in that time.
+	// memoryTime is how long a remembered record may answer a query that allows
+	// old answers. Nobody can restore a cluster from its backup in that time.
 	memoryTime = 5 * time.Second
 	maxMemory  = 512 // records
 )
 
-// A memory is what this handle has lately read, written, or found unchanged.
-// Whoever takes a lock and gives it back soon need not ask what it has just
-// written itself.
+// A memory is what this handle has recently read, written, or found unchanged. A
+// process that takes a lock and releases it soon need not ask for what it has
+// just written.
 type memory struct {
 	mu   sync.Mutex
 	seen map[string]sighting
@@ -40,7 +40,7 @@ func (s sighting) mod() int64 {
 	return s.kv.ModRevision
 }
 
-// note adds a sighting. What is known of a later revision stays.
+// note adds a sighting. A later one stays.
 func (m *memory) note(key string, k kept, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *memory) note(key string, k kept, at int64) {
 	switch {
 	case ok && old.to > at:
 		return
-	case k.kv != nil: // a copy: the caller may do what he likes with his
+	case k.kv != nil: // a copy: the caller may change its own
 		now.kv = &mvccpb.KeyValue{Key: k.kv.Key, Value: bytes.Clone(k.kv.Value), ModRevision: k.kv.ModRevision}
 		now.from = k.kv.ModRevision
 	}
@@ -59,8 +59,8 @@ func (m *memory) note(key string, k kept, at int64) {
 	m.seen[key] = now
 }
 
-// unchanged notes that a record is still at that revision of etcd's. One that is
-// absent again may have been there in between.
+// unchanged notes that a record is still at that revision of etcd's. An absent
+// record may have existed in between.
 func (m *memory) unchanged(key string, mod, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *memory) unchanged(key string, mod, at int64) {
 	m.seen[key] = s
 }
 
-// forget drops what turned out to be wrong.
+// forget drops records that turned out to be wrong.
 func (m *memory) forget(guards []driver.Guard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +101,8 @@ func (m *memory) committed(t *txn, b driver.Batch, now time.Time, at int64) {
 	}
 }
 
-// expired reports whether a record was there at that revision of etcd's, alive
-// when it was last seen. It is forgotten: whoever asks again must ask the server.
+// expired reports whether a record existed at that revision of etcd's, alive when
+// it was last seen. It forgets the record: the next question goes to the server.
 func (m *memory) expired(key string, mod int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,9 +114,9 @@ func (m *memory) expired(key string, mod int64) bool {
 	return true
 }
 
-// recall answers a query by one view of the past, if it allows that and
-// everything it asks for is known of one revision. One whose
-// ttl may be over by now is not answered from here.
+// recall answers a query from memory, if the query allows that and everything it
+// asks for is known at one revision. It does not answer for a record whose ttl
+// may have passed.
 func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 	if q.Since == 0 || len(q.Ranges) > 0 {
 		return nil, 0, false

@@ -14,17 +14,16 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Where records are, if the URL does not say.
+// Defaults of the URL.
 const (
 	DefaultPrefix = "/tasklock"
 	defaultPort   = "2379"
 )
 
-// maxPrefix leaves room in a request: the prefix is part of each of up to 6,100
-// keys in it.
+// maxPrefix leaves room in a request: up to 6,100 keys in it have the prefix.
 const maxPrefix = 40
 
-// passwordEnv is where etcdctl looks for a password too.
+// passwordEnv is the variable that etcdctl uses for a password too.
 const passwordEnv = "ETCDCTL_PASSWORD"
 
 // A Place is a store's URL taken apart:
@@ -62,13 +61,13 @@ func Parse(text string) (Place, error) {
 		}
 		hosts = hosts[i+1:]
 	}
-	if strings.ContainsRune(path+query, '@') { // perhaps the end of a password: not to be shown, nor taken for a host
+	if strings.ContainsRune(path+query, '@') { // perhaps the end of a password: do not show it or take it for a host
 		return p, invalid("has an @ after its hosts: write %%2F, %%3F and %%40 for / ? and @ in user and password")
 	}
 	return p, errors.Join(p.hosts(hosts), p.prefix(path), p.options(query))
 }
 
-// An InvalidError is a URL that cannot be meant. It is driver.ErrInvalid.
+// An InvalidError is a malformed URL. It is driver.ErrInvalid.
 type InvalidError struct{ Rule string }
 
 func (e *InvalidError) Error() string { return "the URL of an etcd store " + e.Rule }
@@ -115,7 +114,7 @@ func (p *Place) hosts(list string) error {
 	return nil
 }
 
-// hostList is where the servers are, for people.
+// hostList names the servers, for people.
 func (p *Place) hostList() string {
 	list := strings.Join(p.Endpoints, ",")
 	return strings.NewReplacer("http://", "", "https://", "").Replace(list)

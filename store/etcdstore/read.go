@@ -36,7 +36,7 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 }
 
-// recall answers from memory where the query allows it.
+// recall answers from memory if the query allows it.
 func (s *Store) recall(q driver.Query) (driver.Snapshot, bool) {
 	records, at, ok := s.memory.recall(q)
 	f := s.known()
@@ -91,7 +91,7 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 			if len(records) > 0 {
 				k = records[0]
 			}
-			if !q.Poll { // that many would push out what is about to be written
+			if !q.Poll { // so many would displace what is about to be written
 				s.memory.note(q.Keys[i], k, at)
 			}
 		} else {
@@ -115,8 +115,8 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnRespon
 }
 
 // formatOf is the format at the revision of an answer. If that is below the
-// highest that was there before, a backup was restored; it may have been if it came
-// over a new connection.
+// highest known revision, a backup was restored; after a new connection one may
+// have been.
 func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part *pb.RangeResponse, high int64) (*format, error) {
 	f, err := parseFormat(s.keys.format(), part.Kvs)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *Store) first(r driver.Range) clientv3.Op {
 	return clientv3.OpGet(s.keys.record(r.Prefix), pageOf(r, s.keys.end(r.Prefix), 0)...)
 }
 
-// pageOf asks for the next page of a range of which n records are there. The
-// sign of the last record comes after it, so there is one more to ask for.
+// pageOf asks for the next page of a range after n records. The sign of the last
+// record comes after it, so it asks for one more.
 func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
 	opts := []clientv3.OpOption{clientv3.WithRange(end)}
 	switch {
@@ -157,7 +157,7 @@ func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
 	return append(opts, clientv3.WithLimit(page))
 }
 
-// rest is the whole range whose first page is there.
+// rest is the whole range, given its first page.
 func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]kept, error) {
 	kvs, more, n := first.Kvs, first.More, records(first.Kvs)
 	from, end := s.keys.record(r.Prefix), s.keys.end(r.Prefix)
@@ -184,8 +184,8 @@ func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeRespons
 }
 
 // enough reports whether the n records that were read, with their signs, are all
-// that a range asks for. The sign of a record is read after it, or if the last
-// records are asked for, before it.
+// that a range asks for. The sign of a record comes after it, or before it if the
+// last records are asked for.
 func enough(r driver.Range, n int, kvs []*mvccpb.KeyValue) bool {
 	if r.Limit <= 0 {
 		return r.Limit < 0 && n >= -r.Limit
@@ -193,7 +193,7 @@ func enough(r driver.Range, n int, kvs []*mvccpb.KeyValue) bool {
 	return n > r.Limit || n == r.Limit && isSign(kvs[len(kvs)-1])
 }
 
-// records counts those that are no signs.
+// records counts the keys that are not signs.
 func records(kvs []*mvccpb.KeyValue) (n int) {
 	for _, kv := range kvs {
 		if !isSign(kv) {
@@ -210,12 +210,12 @@ func (s *Store) next(ctx context.Context, from string, opts []clientv3.OpOption)
 	return resp, s.failed("read", err)
 }
 
-// maxOps is what etcd takes in a Txn, --max-txn-ops: conditions or operations,
-// whichever are more, and what a Txn uses up is missing in those within it.
+// maxOps is etcd's limit for a Txn, --max-txn-ops: conditions or operations,
+// whichever are more; a nested Txn has what the outer one leaves.
 const maxOps = 128
 
-// nest packs operations into as few as etcd takes beside so many conditions: as
-// they are, or two levels of Txn within the Txn, which all happen at once.
+// nest packs operations into as few as etcd takes beside these conditions: as
+// they are, or in two levels of Txn within the Txn, which all happen at once.
 func nest(ops []clientv3.Op, conditions int) []clientv3.Op {
 	if len(ops) <= maxOps {
 		return ops

@@ -13,17 +13,17 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A keyspace is the prefix under which everything of one store stands:
+// A keyspace is the prefix of one store:
 //
 //	PREFIX/format          see format
 //	PREFIX/kind/KIND       written with every change of the kind: its revision is that of the last one
 //	PREFIX/record/KEY      a record: its value, and on a last line when it was written
-//	PREFIX/record/KEY NUL alive   there while the ttl of the record lasts
+//	PREFIX/record/KEY NUL alive   exists until the ttl of the record ends
 //
-// The last of these hangs on a lease of etcd, which removes it. The record
-// stays, so that what it says can be shown, renewed and ended as on any other
-// store. A range that ends at upTo holds a record and its sign; in every range
-// the sign comes right after its record.
+// The last of these, the sign, is on a lease of etcd, which removes it. The record
+// stays, so that it can be shown, renewed and ended as on any other store. A
+// range that ends at upTo holds a record and its sign; in every range the sign
+// comes right after its record.
 type keyspace string
 
 const aliveSuffix = "\x00alive"
@@ -46,7 +46,7 @@ type stamp struct {
 
 const stampTime = "2006-01-02T15:04:05.000Z07:00"
 
-// seal is what is stored for a value. The time is rounded up: a record never
+// seal returns the stored form of a value. It rounds the time up: a record never
 // looks older than it is.
 func seal(value []byte, now time.Time, ttl time.Duration) string {
 	at := now.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC().Format(stampTime)
@@ -56,7 +56,7 @@ func seal(value []byte, now time.Time, ttl time.Duration) string {
 	return fmt.Sprintf("%s\n{\"at\":%q}", value, at)
 }
 
-// unseal takes apart what is stored. Whatever is not as seal makes it was put
+// unseal takes the stored form apart. Anything that seal would not make was put
 // there by somebody else.
 func unseal(stored []byte) (value []byte, s stamp, err error) {
 	i := bytes.LastIndexByte(stored, '\n')
@@ -69,7 +69,7 @@ func unseal(stored []byte) (value []byte, s stamp, err error) {
 	return stored[:i:i], s, nil
 }
 
-// A kept is a key of etcd with a record, and whether its sign was there.
+// A kept is a key of etcd with a record, and whether it had its sign.
 type kept struct {
 	kv    *mvccpb.KeyValue // nil: absent
 	alive bool
@@ -77,12 +77,12 @@ type kept struct {
 
 func isSign(kv *mvccpb.KeyValue) bool { return bytes.HasSuffix(kv.Key, []byte(aliveSuffix)) }
 
-// join brings records and their signs together. A sign without a record is none.
+// join pairs records with their signs. It drops a sign without a record.
 func join(kvs []*mvccpb.KeyValue) (records []kept) {
 	for _, kv := range kvs {
 		name, sign := bytes.CutSuffix(kv.Key, []byte(aliveSuffix))
 		switch n := len(records); {
-		case !sign: // a record that itself hangs on a lease was written before there were signs
+		case !sign: // a record on a lease was written before there were signs
 			records = append(records, kept{kv: kv, alive: kv.Lease != 0})
 		case n > 0 && bytes.Equal(records[n-1].kv.Key, name):
 			records[n-1].alive = true
@@ -100,9 +100,9 @@ func (s *Store) decode(k kept, f *format, now time.Time) (driver.Record, error) 
 	return driver.Record{Key: s.keys.name(k.kv.Key), Rev: f.rev(k.kv.ModRevision), Time: now.Add(-st.age(now, k.alive)), Value: value}, nil
 }
 
-// age is how old a record looks. Whether its ttl is over says the server by the
-// record's sign, whatever the clocks say. One that is alive keeps a little
-// time to live, so that nobody asks again and again for the rest of it.
+// age is the age that we show. The server decides by the record's sign whether
+// its ttl is over, whatever the clocks say. A live record keeps a little time to
+// live, so that nobody asks again and again for the rest of it.
 func (s stamp) age(now time.Time, alive bool) time.Duration {
 	age, ttl := max(0, now.Sub(s.At)), s.ttl()
 	switch {

@@ -14,8 +14,8 @@ import (
 )
 
 // Wait implements driver.Store: it looks, then watches from the revision of that
-// look on, so nothing falls between. The end of a record's ttl, when etcd drops
-// its sign, is an event like any other.
+// look on, so it misses nothing. When the ttl of a record ends, etcd drops its
+// sign, which is an event like any other.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	living, done, err := s.call(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	}
 }
 
-// look says whether the guards hold, and since which of etcd's revisions one must
-// watch them.
+// look says whether the guards hold, and from which of etcd's revisions to watch
+// them.
 func (s *Store) look(ctx context.Context, guards []driver.Guard) (at int64, holds bool, err error) {
 	for chunk := range slices.Chunk(guards, driver.MaxGuards) {
 		rev, holds, err := s.check(ctx, chunk)
@@ -80,8 +80,8 @@ func (s *Store) signs(guards []driver.Guard) (ops []clientv3.Op) {
 	return ops
 }
 
-// anyExpired reports whether a record that this handle last saw alive is not any
-// more: what the caller read is no longer true.
+// anyExpired reports whether a record that this handle last saw alive has
+// expired: what the caller read is no longer true.
 func (s *Store) anyExpired(f *format, guards []driver.Guard, signs *clientv3.TxnResponse) (expired bool) {
 	for i, g := range guards {
 		mod, _ := f.modOf(g.Rev)
@@ -100,9 +100,8 @@ func ignoreConflict(err error) error {
 }
 
 // watch returns true when something happened to one of the guards since that
-// revision, and false when it is time to look again: after a while in any case,
-// and when a watch ended, because the member lost its leader or because what it would
-// have to tell was compacted away.
+// revision, and false when it is time to look again: after a while, and when a
+// watch ended, because the member lost its leader or its past was compacted away.
 func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.poll/2+rand.N(s.poll))
 	var watches sync.WaitGroup
@@ -118,7 +117,7 @@ func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bo
 	}
 	select {
 	case happened := <-news:
-		if !happened && ctx.Err() == nil { // not as fast as it can fail
+		if !happened && ctx.Err() == nil { // slow down repeated failures
 			pause(ctx, 200*time.Millisecond)
 		}
 		return happened

@@ -15,7 +15,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// maxTold is how much NOTIFY carries. More than that is "anything".
+// maxTold is how much NOTIFY carries. A longer list means "anything".
 const maxTold = 7000
 
 // Commit implements driver.Store.
@@ -42,7 +42,7 @@ func (s *Store) apply(group []*driver.Pending) {
 	joint, cancel := driver.Joint(group)
 	defer cancel()
 	err := s.write(joint, group)
-	if err != nil && len(group) > 1 && errors.Is(err, driver.ErrInvalid) { // one of them spoils it for the others
+	if err != nil && len(group) > 1 && errors.Is(err, driver.ErrInvalid) { // one of them fails all others
 		for _, p := range group {
 			s.apply([]*driver.Pending{p})
 		}
@@ -66,7 +66,7 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 		}
 		fault.Point("pg.commit")
 		err = s.send(ctx, c, group)
-		if !c.pg.IsClosed() && c.pg.TxStatus() != 'I' { // rolled back, and waiting to be told so
+		if !c.pg.IsClosed() && c.pg.TxStatus() != 'I' { // the server waits for ROLLBACK
 			_, _ = c.exec(ctx, "ROLLBACK")
 		}
 		if tired(err) {
@@ -85,7 +85,7 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 	}
 }
 
-// acknowledged notes how far the server's log is where it has to be.
+// acknowledged notes the last revision that the server acknowledged.
 func (s *Store) acknowledged(group []*driver.Pending) {
 	for _, p := range group {
 		for last := s.acked.Load(); p.Err == nil && p.Rev > last && !s.acked.CompareAndSwap(last, p.Rev); last = s.acked.Load() {
@@ -125,9 +125,9 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	return nil
 }
 
-// plan divides a group into calls. Batches of one call are decided together, so
-// none may touch what an earlier one of the same call writes; whoever does opens
-// the next call.
+// plan divides a group into calls. The server decides the batches of one call
+// together, so none may touch what an earlier one of the call writes; such a batch
+// opens the next call.
 func plan(group []*driver.Pending) []*call {
 	var calls []*call
 	now := &call{wrote: map[string]bool{}}
@@ -147,7 +147,7 @@ func plan(group []*driver.Pending) []*call {
 	return calls
 }
 
-// A call is batches that have nothing to do with each other.
+// A call is batches that are independent of each other.
 type call struct {
 	batches []*driver.Pending
 	wrote   map[string]bool // keys and kinds
@@ -212,7 +212,7 @@ func (c *call) add(p *driver.Pending) {
 	}
 }
 
-// write appends the call as SQL. Each argument says its type, so that no other
+// write appends the call as SQL. Each argument has its type, so that no other
 // function of that name can fit better.
 func (c *call) write(sql *strings.Builder, schema string) {
 	sql.WriteString("SELECT " + schema + ".commit(")
@@ -246,7 +246,7 @@ func (c *call) answer(text string) error {
 	}
 	for i, p := range c.batches {
 		rev, err := strconv.ParseInt(revs[i], 10, 64)
-		if err != nil { // no answer is not "no"
+		if err != nil { // a missing answer does not mean "refused"
 			return fmt.Errorf("the server gave %q for revisions", text)
 		}
 		if p.Rev = rev; rev == 0 {
@@ -256,7 +256,7 @@ func (c *call) answer(text string) error {
 	return nil
 }
 
-// tell is what listeners hear: the keys, or nothing if they are too many.
+// tell is what listeners get: the keys, or nothing if there are too many.
 func tell(keys []string) []byte {
 	if fault.Bug("lost_notify") {
 		return []byte("[]")

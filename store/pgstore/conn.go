@@ -15,20 +15,20 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// How long a server that was there, and one that says it is starting, is waited
-// for.
+// How long we wait for a server that answered before, and for one that says it
+// is starting.
 const (
 	patience      = 10 * time.Second
 	startPatience = 5 * time.Second
 )
 
-// prepareAfter is how often a statement is sent whole before the server is
-// told to remember it: most commands ask once and go.
+// prepareAfter is how often a statement is sent whole before the server prepares
+// it: most commands ask once and end.
 const prepareAfter = 2
 
-// planOnce keeps the server from planning a remembered statement again each time,
-// for as many keys as there are this time, and from plans that are good while the
-// table is small and are kept when it no longer is.
+// planOnce keeps the server from planning a prepared statement again each time
+// for the number of keys, and from keeping plans that are good only while the
+// table is small.
 const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off"
 
 // A conn is one connection. It is used by one call at a time.
@@ -37,16 +37,16 @@ type conn struct {
 	made   atomic.Bool // pg is there
 	alone  bool        // the server ended its wait for a standby during the last exec
 	pooled bool
-	plain  bool              // what is sent as one message is a transaction as we need it
+	plain  bool              // one message is a transaction as we need it
 	rested bool              // it was used before
 	used   time.Time         // when it was
 	asked  map[string]int    // statements, and how often
 	names  map[string]string // of those that the server remembers
 }
 
-// newConn makes a connection that never asks the server to cancel anything, as
-// pgconn does for whoever does not wait for an answer: a commit that waits for
-// its synchronous standby would be broken off, and be seen without being there.
+// newConn makes a connection that never asks the server to cancel anything.
+// pgconn does that for an abandoned call: it would end the wait of a commit for
+// its synchronous standby, and others would see a commit that may be lost.
 func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
 	c := &conn{used: time.Now(), asked: map[string]int{}, names: map[string]string{}}
 	cfg = cfg.Copy()
@@ -71,8 +71,8 @@ func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
 // errAlone: the commit is on the server and perhaps on no standby.
 var errAlone = errors.New("the server ended its wait for a synchronous standby: what it committed may be lost when the standby takes over")
 
-// connect makes a connection and looks whether our schema is there. A server
-// that was there before is waited for.
+// connect makes a connection and checks that our schema exists. It waits for a
+// server that answered before.
 func (s *Store) connect(ctx context.Context) (*conn, error) {
 	began := time.Now()
 	for n := 0; ; n++ {
@@ -109,8 +109,8 @@ func (s *Store) dial(ctx context.Context) (*conn, error) {
 	return c, s.explain(err)
 }
 
-// greet looks whether the schema is there and ours to use. A pooler gives away
-// that it is one by another process number than the server's.
+// greet checks that the schema exists and that we may use it. A pooler shows
+// itself by another process number than the server's.
 func (s *Store) greet(ctx context.Context, c *conn) error {
 	rows, err := c.exec(ctx, s.names.greet)
 	if absent(err) {
@@ -121,7 +121,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		if version <= noTables {
 			return fmt.Errorf("%w: there is no %s", driver.ErrMissing, s.where)
 		}
-		rows, err = c.exec(ctx, s.names.greet) // it was made just now
+		rows, err = c.exec(ctx, s.names.greet) // another process has just made it
 	}
 	switch {
 	case err != nil:
@@ -137,7 +137,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	case version < len(steps) && !s.anyVersion:
 		return s.older(version)
 	}
-	if c.pg.ParameterStatus("standard_conforming_strings") == "off" { // our literals would not be what they say
+	if c.pg.ParameterStatus("standard_conforming_strings") == "off" { // our literals would mean something else
 		return fmt.Errorf("%w: what stands between us and %s keeps standard_conforming_strings off", driver.ErrUnsafe, s.where)
 	}
 	if encoding := c.pg.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
@@ -163,9 +163,8 @@ func (s *Store) heard(up bool) {
 	}
 }
 
-// patient reports whether a server that cannot be reached is worth waiting for.
-// All calls share the same patience, so that a server that stays away is said
-// to be away.
+// patient reports whether to wait for an unreachable server. All calls share one
+// patience, so that a server that stays away is reported.
 func (s *Store) patient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +187,7 @@ func (c *conn) watch(ctx context.Context) (done func()) {
 			return
 		}
 		<-broken
-		if !c.pg.IsClosed() { // it broke off nothing: make up for it
+		if !c.pg.IsClosed() { // it broke nothing off: clear the deadline
 			_ = c.pg.Conn().SetDeadline(time.Time{})
 		}
 	}
@@ -224,8 +223,8 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 	return rows, nil
 }
 
-// ended prefers the end of ctx to the error that it brought about, unless the
-// server had the last word.
+// ended returns the end of ctx in place of the error that it caused, unless the
+// server has answered.
 func ended(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && code(err) == "" {
 		return ctx.Err()
@@ -233,7 +232,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// binary asks for every column as the server keeps it.
+// binary asks for every column in the server's format.
 var binary = []int16{1}
 
 // query runs one statement and gives each row to f, which must copy what it

@@ -12,14 +12,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// explain turns the server's words into an answer of the contract, where there
-// is one, and names the place.
+// explain turns the server's error into an answer of the contract, if there is
+// one, and names the place.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrNoTurn) || strings.HasPrefix(err.Error(), s.where):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// Not the caller's: that is looked at last, and preferred.
+		// Not the caller's context: that is checked last, and preferred.
 		return fmt.Errorf("%s: no answer in time", s.where)
 	}
 	switch c := code(err); c {
@@ -29,7 +29,7 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%w: user %s may not log in to %s: %s; look at the password and at pg_hba.conf", driver.ErrDenied, s.cfg.User, s.where, words(err))
 	case "42501":
 		return fmt.Errorf("%w: user %s in %s: %s; an administrator can: %s", driver.ErrDenied, s.cfg.User, s.where, words(err), s.grants())
-	case "25006", "55000": // the second is a standby that is asked for its log
+	case "25006", "55000": // the second is a standby without a log of its own
 		return fmt.Errorf("%w: %s can only be read: it is a standby, or default_transaction_read_only is on; name the primary, or add target_session_attrs=read-write to the URL",
 			driver.ErrDenied, s.where)
 	case "3D000":
@@ -37,9 +37,9 @@ func (s *Store) explain(err error) error {
 	case "3F000", "42P01", "42883", "42703", "42804", "42P07", "23502", "P0002", "P0003", "2201B", "XX001", "XX002":
 		// Our statements are fixed: if one is wrong, the tables are.
 		return fmt.Errorf("%w: %s does not have our tables: %s; restore it from a backup", driver.ErrDamaged, s.where, words(err))
-	case "42704", "22023", "42939", "42602": // an option that the server does not know, a name that is not for us
+	case "42704", "22023", "42939", "42602": // an unknown option, a reserved name
 		return invalidURL("asks for what the server does not have: " + words(err))
-	case "22P02", "22003": // values are the caller's and JSON; all that is a number is ours
+	case "22P02", "22003": // the caller's values are JSON; every number is ours
 		if !strings.Contains(words(err), "json") {
 			return s.damaged("the row with the empty key is not as tasklock writes it: " + words(err))
 		}
@@ -55,7 +55,7 @@ func (s *Store) explain(err error) error {
 }
 
 // unconnected says once, and in one line, why there is no connection: the client
-// says it once for each address and each way to encrypt.
+// says it for each address and each way to encrypt.
 func unconnected(err error) error {
 	var c *pgconn.ConnectError
 	if !errors.As(err, &c) {
@@ -76,7 +76,7 @@ func unconnected(err error) error {
 	return &said{strings.Join(reasons, "; "), err}
 }
 
-// said is an error in our words.
+// said is an error with our own text.
 type said struct {
 	text string
 	err  error
@@ -85,7 +85,7 @@ type said struct {
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.err }
 
-// words are what the server said, without the machinery around it.
+// words is the server's text, without the client's around it.
 func words(err error) string {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -97,8 +97,8 @@ func words(err error) string {
 	return e.Message
 }
 
-// passing reports that the server rolled back because of others, and would do
-// the same once more.
+// passing reports whether the server rolled back because of others: a repetition
+// may succeed.
 func passing(err error) bool {
 	switch code(err) {
 	case "40001", "40P01":
@@ -107,8 +107,8 @@ func passing(err error) bool {
 	return false
 }
 
-// starting reports that the server says it will be there soon, or has no
-// connection left at the moment: commands give theirs back within milliseconds.
+// starting reports whether the server is starting, or has no free connection at
+// the moment: commands free theirs within milliseconds.
 func starting(err error) bool { return code(err) == "57P03" || code(err) == "53300" }
 
 // older: the schema was made by an older tasklock.

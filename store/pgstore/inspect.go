@@ -38,8 +38,8 @@ UNION ALL SELECT 'record ' || key || ' is dated ' || time || ', which is to come
 LIMIT 100`
 
 // Inspect examines a store for a person who wants to know what is wrong with
-// it. It changes nothing. Damage that leaves the tables readable is listed in
-// the report; an error means that there was nothing to examine.
+// it. It changes nothing. The report lists damage that leaves the tables
+// readable; an error means that there was nothing to examine.
 func Inspect(ctx context.Context, url string) (Report, error) {
 	s, err := newStore(url, &Options{})
 	if err != nil {

@@ -4,41 +4,39 @@
 // # Guarantees
 //
 // A commit that returned is in the server's log, as durable as the server makes
-// it, on a synchronous standby too; where a session has synchronous_commit off or
-// local it is switched on for the commit. The server is never asked to cancel
-// anything, because that ends the wait for the standby. What can be seen while
-// commits wait for a standby, and was not acknowledged, is marked as
-// driver.Snapshot.Unsure. Commits are serialisable and their revisions follow the order in
-// which they become visible: every commit begins by locking the one row that
-// holds the revision, and looks at its guards afterwards.
+// it, on a synchronous standby too; if a session has synchronous_commit off or
+// local, the commit switches it on. We never ask the server to cancel anything,
+// because that ends the wait for the standby. While commits wait for a standby,
+// what can be seen without an acknowledgement is driver.Snapshot.Unsure. Commits
+// are serialisable and their revisions follow the order in which they become
+// visible: every commit first takes its turn, and checks its guards afterwards.
 //
-// A commit is one message and one answer. The server begins nothing before it
-// has all of the message and then finishes it whatever becomes of the client,
-// so a connection that breaks never leaves the lock behind. Concurrent commits
-// of one process go down together.
+// A commit is one message and one answer. The server begins when it has the whole
+// message, and finishes even if the client is gone, so a broken connection never
+// leaves the turn taken. Concurrent commits of one process go together.
 //
 // Time is the server's clock_timestamp(), for the age of records and for now.
 //
 // # Limits
 //
-// All commits in one schema take turns, so processes that write a lot are
-// limited by how fast the server syncs its log; use several schemas for things
-// that have nothing to do with each other. A step of the server's clock, or a
-// standby with another clock that takes over, makes leases longer or shorter by
-// that much. Write.TTL is not used: records stay until deleted.
+// All commits in one schema take turns, so the server's speed in syncing its log
+// limits processes that write a lot; use several schemas for unrelated work. A
+// step of the server's clock, or a promoted standby with another clock, makes
+// leases longer or shorter by that much. Write.TTL is not used: records stay
+// until deleted.
 //
-// Behind a pooler LISTEN does not work: waiters then look once a second. So
-// do named prepared statements, which are not used there.
+// Behind a pooler LISTEN does not work: waiters look once a second. Neither do
+// named prepared statements, which are not used there.
 //
 // # Failure
 //
-// A server that restarts is waited for, ten seconds at most. A connection that
+// We wait for a server that restarts, ten seconds at most. A connection that
 // is lost during a commit leaves its outcome unknown. A standby or a role that
 // may not write is driver.ErrDenied, a session that keeps all others from
-// committing driver.ErrNoTurn, a missing schema driver.ErrMissing, tables
-// that are not ours or were edited into something we do not write
-// driver.ErrDamaged. When the server was restored from a backup or a standby was
-// promoted, revisions go on far above all that may have been lost.
+// committing driver.ErrNoTurn, a missing schema driver.ErrMissing, foreign tables
+// and rows edited into something we do not write driver.ErrDamaged. When the
+// server was restored from a backup or a standby was promoted, revisions continue
+// far above all that may have been lost.
 package pgstore
 
 import (
@@ -59,23 +57,23 @@ const (
 	DefaultTimeout = 10 * time.Second
 )
 
-// silentTimeout is how long a server that gave no answer is given next time.
+// silentTimeout is how long a server that gave no answer gets next time.
 const silentTimeout = time.Second
 
-// pooledPoll is how often a waiter looks where nothing can notify.
+// pooledPoll is how often a waiter looks without notifications.
 const pooledPoll = time.Second
 
 // Options change how [Open] opens. Nil means the zero value.
 type Options struct {
-	// Create makes the schema where there is none. Otherwise that is
+	// Create makes the schema if there is none. Otherwise that is
 	// driver.ErrMissing.
 	Create bool
 	// Upgrade also opens a schema of an older version, which is otherwise
 	// driver.ErrOlder. [Store.Upgrade] brings it up to date.
 	Upgrade bool
-	// Poll is how often a waiter looks for itself, below all notification.
-	// 0 means DefaultPoll. Where it cannot be notified, behind a pooler say, it
-	// looks at least once a second.
+	// Poll is how often a waiter looks, in addition to notifications. 0 means
+	// DefaultPoll. Without notifications, behind a pooler say, it looks at
+	// least once a second.
 	Poll time.Duration
 	// Timeout ends a call that the server does not answer. 0 means
 	// DefaultTimeout.
@@ -97,13 +95,13 @@ type Store struct {
 
 	readers *readers
 
-	anyVersion bool         // of the schema will do
+	anyVersion bool         // accept every version of the schema
 	acked      atomic.Int64 // the last revision that the server acknowledged
 
 	mu     sync.Mutex
 	met    bool      // the server has answered once
 	down   time.Time // since when it does not; zero if it does
-	silent work      // what had no answer when it was last given time for one
+	silent work      // the work that got no answer in time
 	pooled bool      // a pooler stands between us and the server
 
 	outdated bool // the schema is of an older version
@@ -111,8 +109,7 @@ type Store struct {
 
 // Open opens the store that a connection string names: a libpq URL, or keywords
 // and values, with the parameter "schema" for a schema other than "tasklock".
-// What it leaves out comes from PGHOST and the like, the service file and the
-// password file.
+// PGHOST and the like, the service file and the password file supply the rest.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -172,19 +169,19 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 	return c, s.life.Ended(ctx, s.explain(err))
 }
 
-// Outdated reports that the schema was of an older version when a connection was
-// last made.
+// Outdated reports whether the schema had an older version at the last
+// connection.
 func (s *Store) Outdated() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.outdated
 }
 
-// Upgrade builds what the schema lacks. Older versions of tasklock refuse it from
+// Upgrade brings the schema up to date. Older versions of tasklock refuse it from
 // then on.
 func (s *Store) Upgrade(ctx context.Context) error { return s.create(ctx, true) }
 
-// Close ends all waits, finishes calls under way, and closes the connections.
+// Close ends all waits, finishes running calls, and closes the connections.
 func (s *Store) Close() error {
 	done := s.life.End()
 	defer done()
@@ -193,7 +190,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// work is what a call is for. A server that answers questions may still keep
+// work is the purpose of a call. A server that answers questions may still keep
 // commits waiting, for a standby that is away.
 type work int
 
@@ -203,7 +200,7 @@ const (
 )
 
 // limited returns a context that ends with ctx, with the store, and when the
-// server has had long enough to answer: less, while it gives no answer anyway.
+// server has had long enough to answer: less while it is silent anyway.
 func (s *Store) limited(ctx context.Context, what work) (context.Context, context.CancelFunc) {
 	living, stop := s.life.Living(ctx)
 	timeout := s.timeout
@@ -216,11 +213,11 @@ func (s *Store) limited(ctx context.Context, what work) (context.Context, contex
 	return limited, func() { s.answered(what, context.Cause(limited)); cancel(); stop() }
 }
 
-// errSilent: the server was given time enough. A caller who has less does not
-// show anything about the server.
+// errSilent: the server had enough time. A caller with less time proves nothing
+// about the server.
 var errSilent = errors.New("no answer in time")
 
-// answered notes whether a call came back before its time was over.
+// answered notes whether a call returned before its time was over.
 func (s *Store) answered(what work, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

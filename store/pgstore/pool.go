@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// maxConns bounds the connections of a process, without the one that listens.
-// Commits need one, for they go together; the rest are for reading.
+// maxConns limits the connections of a process, without the listener's. Commits
+// need one, because they go together; the rest are for reading.
 const maxConns = 4
 
-// restful is how long a connection may rest and be used for a commit without
-// being asked first. A commit on a connection that the server closed long ago
-// would have an unknown outcome for nothing.
+// restful is how long a connection may be idle and still be used for a commit
+// without a test. A commit on a connection that the server closed long ago would
+// have an unknown outcome for no reason.
 const restful = time.Second
 
-// farewell is how long the end of the connections is waited for.
+// farewell is how long Close waits for connections to end.
 const farewell = 2 * time.Second
 
 // A pool keeps the connections of a process.
@@ -63,8 +63,8 @@ func (p *pool) rested() *conn {
 	return c
 }
 
-// put takes a connection back. One that is closed, or is in the middle of
-// something, is of no use to the next.
+// put takes a connection back. It drops one that is closed, or in the middle of
+// something.
 func (p *pool) put(c *conn) {
 	if c.pg.IsClosed() || c.pg.TxStatus() != 'I' {
 		p.drop(c)
@@ -82,7 +82,7 @@ func (p *pool) drop(c *conn) {
 	p.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if c.pg.IsClosed() { // pgconn would wait for what the server still has to say
+		if c.pg.IsClosed() { // pgconn would wait for the server's last messages
 			_ = c.pg.Conn().Close()
 		}
 		_ = c.pg.Close(ctx)
@@ -90,8 +90,8 @@ func (p *pool) drop(c *conn) {
 	})
 }
 
-// close closes all that rest; the store has seen to it that none is in use. A
-// server that does not answer is not waited for.
+// close closes all idle connections; the store has made sure that none is in use.
+// It does not wait for a server that does not answer.
 func (p *pool) close() {
 	for c := p.rested(); c != nil; c = p.rested() {
 		p.drop(c)

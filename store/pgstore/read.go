@@ -19,8 +19,9 @@ import (
 // One statement sees one state of the database, so a query is one statement:
 // the records of $1, which has the empty key of the store's own row, and those of
 // each range in $2, $3, $4: from, below, limit. The first column is 0 for a key,
-// else the number of the range. It is one statement by itself and may be prepared,
-// so every operator and function says that it is the server's: see trusted.
+// else the number of the range. The statement may be prepared, without a
+// search_path of its own, so every operator and function names the server's: see
+// trusted.
 const (
 	sqlRead = `SELECT 0::bigint, key, rev, time, value, pg_catalog.clock_timestamp(),
   CASE WHEN key OPERATOR(pg_catalog.=) '' THEN pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '' AND NOT pg_catalog.pg_is_in_recovery() END
@@ -142,7 +143,7 @@ func object(value []byte) bool {
 	return len(value) > 0 && value[0] == '{'
 }
 
-// whole refuses what we would not have written.
+// whole refuses rows that we would not have written.
 func (a *answer) whole(s *Store) error {
 	switch {
 	case a.rev < 0:
@@ -176,7 +177,7 @@ func (s *Store) damaged(what string) error {
 	return fmt.Errorf("%w: %s: %s; restore it from a backup", driver.ErrDamaged, s.where, what)
 }
 
-// snapshot is what the answer has for one query; others may look at the same.
+// snapshot is the part of the answer for one query; others may share the answer.
 func (a *answer) snapshot(q driver.Query) driver.Snapshot {
 	snap := driver.Snapshot{Rev: a.rev, Now: a.now, Unsure: a.unsure}
 	for _, key := range q.Keys {
@@ -238,12 +239,12 @@ func after(prefix string) string {
 		switch {
 		case r == utf8.MaxRune:
 			continue
-		case r == 0xD7FF: // surrogates are no text
+		case r == 0xD7FF: // surrogates are not text
 			return prefix + "\uE000"
 		}
 		return prefix + string(r+1)
 	}
-	return strings.Repeat(string(utf8.MaxRune), driver.MaxKey/utf8.UTFMax+1) // after every key there can be
+	return strings.Repeat(string(utf8.MaxRune), driver.MaxKey/utf8.UTFMax+1) // after every possible key
 }
 
 func integer(b []byte) int64 { return int64(enc.BigEndian.Uint64(b)) }

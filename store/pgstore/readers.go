@@ -59,8 +59,7 @@ func (r *readers) read(ctx context.Context, keys []string) (*answer, error) {
 	}
 }
 
-// lead carries out what has queued, whether the caller's own or not, and hands
-// the lead on.
+// lead reads for all queued callers, and hands the lead on.
 func (r *readers) lead() {
 	r.mu.Lock()
 	n, size := 0, 0
@@ -77,8 +76,8 @@ func (r *readers) lead() {
 	r.handOn()
 }
 
-// handOn gives the lead to the first who has not got one yet: two leaders may
-// end before the one that waits has woken.
+// handOn gives the lead to the first caller without it: two leaders may end
+// before the one that waits has woken.
 func (r *readers) handOn() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +114,7 @@ func (r *readers) ask(batch []*look) {
 }
 
 // leave takes a caller whose time is over out of the queue. If it has just got
-// the lead, someone else must have it.
+// the lead, it hands it on.
 func (r *readers) leave(l *look) error {
 	r.mu.Lock()
 	i := slices.Index(r.queue, l)

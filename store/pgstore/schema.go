@@ -12,43 +12,43 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// steps build the schema. A store at version n has had the first n; older ones
-// get the rest by Upgrade, and not by whoever opens them: it stops those who
-// still work with an older tasklock. A released step is never changed, except
-// that a later one that makes the same things anew takes its place: the fourth
-// makes the views of the second and the function of the first and the third.
-// "@" stands for the schema.
+// steps build the schema. A store at version n has had the first n. Upgrade adds
+// the rest to an older one; opening it does not, because that stops everyone who
+// still works with an older tasklock. A released step never changes, except that
+// a later step that makes the same things again replaces it: the fourth makes the
+// views of the second and the function of the first and the third. "@" is the
+// schema.
 //
-// Another role may be allowed to create functions and operators in a schema of
-// our search_path, one = or <> that fits our types better than the server's own
-// say. So whatever we run there either names pg_catalog, or runs with a
-// search_path that has nothing else: see trusted.
+// Another role may create functions and operators in a schema of our search_path,
+// for example an = or <> that fits our types better than the server's own. So
+// everything we run either names pg_catalog, or runs with a search_path that has
+// nothing else: see trusted.
 //
 // One table carries the driver: a row for each record with the server's time of
 // its last write. Keys sort by their bytes. One more row, with an empty key, has
 // the store's revision and, as its value, the version of the schema, the
 // server's timeline, and the revision that last changed a record of each kind.
-// It lies in the same table because every commit writes it and every read reads
-// it: that is one statement less for each.
+// It is in the same table because every commit writes it and every read reads
+// it: that saves each of them a statement.
 //
-// commit carries out batches that have nothing to do with each other: guards
-// gb, gk, gr (batch, key, revision), guards of kinds kb, kk, kr, writes wb, wk,
-// wv of which the last is the row of the store, deletions db, dk, and for each
-// batch the kinds it changes cb, ck. It answers with the revision of each batch,
-// 0 for one whose guards do not hold, and then the store's. Commits take turns by
-// an advisory lock, so that one that is refused leaves nothing to sync; what is
-// looked at after it is the last word.
+// commit carries out independent batches: guards gb, gk, gr (batch, key,
+// revision), guards of kinds kb, kk, kr, writes wb, wk, wv of which the last is
+// the row of the store, deletions db, dk, and for each batch the kinds it changes
+// cb, ck. It answers with the revision of each batch, 0 if its guards do not
+// hold, and then the store's. Commits take turns by an advisory lock, so that a
+// refused commit leaves nothing to sync; what it reads after it has the lock is
+// final.
 //
-// Any role that may connect can hold that lock, and so keep everybody from
-// committing. Therefore the wait for it ends before the client's patience: then
-// it is known that nothing was written.
+// Any role that may connect can hold that lock and keep everybody from
+// committing. So the wait for it ends before the client's patience: then the
+// client knows that nothing was written.
 //
-// It is a function on the server, because then a commit is one statement in one
-// message: what the server has begun to do, it can finish without the client. It
-// plans once, with plans that stay right when the table grows: plans made for each
-// call would take longer than all the rest.
+// It is a function on the server, so a commit is one statement in one message:
+// the server can finish what it has begun without the client. It plans once, with
+// plans that stay right when the table grows: planning each call would take
+// longer than all the rest.
 //
-// Who listens holds the other advisory lock shared; only then is anybody told.
+// Listeners share the other advisory lock; commits notify only while one does.
 var steps = []string{
 	`
 CREATE TABLE @.record (
@@ -158,12 +158,12 @@ END $$;
 // takes over and when a backup is restored.
 const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer`
 
-// trusted sees to it that the rest of a message finds nothing but what the server
-// itself brings, and for no longer than the message or its transaction: a pooler
-// gives the session to others. Temporary things are looked for last.
+// trusted makes the rest of a message find only what the server itself has, and
+// only during the message or its transaction: a pooler gives the session to
+// others. Temporary objects come last.
 const trusted = "SET LOCAL search_path = pg_catalog, pg_temp; "
 
-// sqlGreet is the first thing that is asked on every connection.
+// sqlGreet is the first question on every connection.
 const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
   json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages')
 FROM @.record WHERE key = ''`
@@ -183,8 +183,8 @@ func (n names) build(from int) string {
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
-// create makes the schema, or with upgrade what is missing of it. Others who come
-// for the same wait, and find it done.
+// create makes the schema, or with upgrade its missing parts. Others that want
+// the same wait, and find it done.
 func (s *Store) create(ctx context.Context, upgrade bool) error {
 	ctx, stop := s.limited(ctx, writing)
 	defer stop()
@@ -218,7 +218,7 @@ func (s *Store) create(ctx context.Context, upgrade bool) error {
 	switch {
 	case version == noSchema:
 		sql = "CREATE SCHEMA " + s.names.quoted + ";" + sql
-	case version > noTables: // a commit under way would write the version back that it has read
+	case version > noTables: // a running commit would write back the version that it has read
 		sql = fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);", s.names.turn) + sql
 	}
 	_, err = c.exec(ctx, sql+"COMMIT")
@@ -229,19 +229,19 @@ func (s *Store) create(ctx context.Context, upgrade bool) error {
 	switch code(err) {
 	case "42501":
 		return s.mayNotCreate(err, version)
-	case "42883", "0A000": // it speaks PostgreSQL's language, and has not all of it
+	case "42883", "0A000": // a server that speaks the protocol but lacks features
 		return fmt.Errorf("%w: the server at %s is not the PostgreSQL that tasklock needs: %s", driver.ErrUnsafe, s.cfg.Host, words(err))
 	}
 	return s.explain(err)
 }
 
-// What version answers besides the number of steps that were made.
+// Answers of version besides the number of completed steps.
 const (
 	noTables = 0
 	noSchema = -1
 )
 
-// version asks how far the schema is built.
+// version returns how many steps the schema has.
 func (s *Store) version(ctx context.Context, c *conn) (int, error) {
 	rows, err := c.exec(ctx, fmt.Sprintf(trusted+`SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = %[1]s),
 		(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %[1]s AND relname = 'record'),
@@ -279,7 +279,7 @@ func (s *Store) wrongEncoding(encoding string) error {
 		driver.ErrUnsafe, s.cfg.Database, encoding)
 }
 
-// mayNotCreate tells a role without rights what to ask its administrator for.
+// mayNotCreate says what a role without rights must ask its administrator for.
 func (s *Store) mayNotCreate(err error, version int) error {
 	what, command := "make", "init"
 	if version > noTables {
@@ -289,7 +289,7 @@ func (s *Store) mayNotCreate(err error, version int) error {
 		driver.ErrDenied, s.cfg.User, what, s.where, words(err), administration(s.cfg, s.names.schema), command, s.grants())
 }
 
-// grants is what a role needs to use the schema.
+// grants is the SQL that lets a role use the schema.
 func (s *Store) grants() string {
 	user := `"` + strings.ReplaceAll(s.cfg.User, `"`, `""`) + `"`
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s",

@@ -12,12 +12,12 @@ import (
 // so that the server says that nothing was written before we stop listening.
 const turnPatience = 8 * time.Second
 
-// tired reports that the server gave up waiting for a lock that another session
-// has, and did nothing.
+// tired reports whether the server gave up waiting for a lock that another
+// session has, and did nothing.
 func tired(err error) bool { return code(err) == "55P03" }
 
 // sqlHolders finds the sessions that have an advisory lock of ours, or our whole
-// table, first those that wait for nobody themselves.
+// table. Those that wait for nobody come first.
 const sqlHolders = trusted + `SELECT l.pid, a.usename, a.application_name, a.wait_event = 'SyncRep'
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.pid <> pg_backend_pid()
@@ -25,7 +25,7 @@ WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = cu
     OR l.relation = to_regclass('@.record') AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))
 ORDER BY pg_blocking_pids(l.pid) <> '{}' LIMIT 1`
 
-// noTurn says who keeps us waiting. Whoever may connect to the database can.
+// noTurn names the session that blocks us. Anyone who may connect can do that.
 func (s *Store) noTurn(ctx context.Context, c *conn, lock int64) error {
 	const wait = "%w: %s: another session has kept us waiting for %v: "
 	high, low := uint32(lock>>32), uint32(lock)

@@ -22,9 +22,8 @@ const DefaultSchema = "tasklock"
 // maxSchema is the longest name that PostgreSQL does not cut.
 const maxSchema = 63
 
-// parse reads a connection string. Its own errors may quote the string, which
-// may hold a password in a place where nobody expects it: so they are not passed
-// on.
+// parse reads a connection string. The parser's errors may quote the string with
+// a password in an unexpected place: so parse does not pass them on.
 func parse(text string) (cfg *pgconn.Config, schema string, err error) {
 	cfg, err = pgconn.ParseConfig(text)
 	if err != nil {
@@ -41,16 +40,16 @@ func parse(text string) (cfg *pgconn.Config, schema string, err error) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "tasklock"
 	}
-	if cfg.ValidateConnect == nil && several(cfg) { // one of them may be a standby, which answers with what it knew
+	if cfg.ValidateConnect == nil && several(cfg) { // one may be a standby, whose answers are old
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	// What our literals rely on. Poolers know and keep both.
+	// Our literals rely on these. Poolers know and keep both.
 	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	cfg.RuntimeParams["standard_conforming_strings"] = "on"
 	return cfg, schema, nil
 }
 
-// An invalidURL is what cannot be meant. It is driver.ErrInvalid.
+// An invalidURL is a malformed URL. It is driver.ErrInvalid.
 type invalidURL string
 
 func (e invalidURL) Error() string { return "the PostgreSQL URL " + string(e) }
@@ -81,7 +80,7 @@ func reason(err error) string {
 	return ""
 }
 
-// place says where the records are, without anything secret.
+// place names the store, without secrets.
 func place(cfg *pgconn.Config, schema string) string {
 	host := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	if strings.HasPrefix(cfg.Host, "/") {
@@ -103,14 +102,14 @@ func administration(cfg *pgconn.Config, schema string) string {
 	return u.String()
 }
 
-// names are what SQL calls the things of one store.
+// names are the SQL names of one store.
 type names struct {
 	schema string // as it is
 	quoted string // as an identifier, of the channel too
 	text   string // as a literal
-	turn   int64  // advisory lock of whoever commits
+	turn   int64  // advisory lock of the session that commits
 	listen int64  // advisory lock that listeners share
-	create int64  // advisory lock of whoever changes the schema
+	create int64  // advisory lock of the session that changes the schema
 	greet  string
 	read   string
 	scan   string

@@ -14,14 +14,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Rhythms of the listener.
+// Intervals of the listener.
 const (
 	lookRound = 5 * time.Second  // between two looks at whether anybody still waits
 	pingAfter = 30 * time.Second // without a word from the server
 )
 
 // Wait implements driver.Store. It subscribes first and looks afterwards, and
-// looks again now and then, whatever it hears.
+// looks again now and then in any case.
 func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	done, err := s.life.Use()
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	}
 }
 
-// rest is how long a waiter waits before it looks for itself: not all at once,
-// and never longer than was promised.
+// rest is how long a waiter waits before it looks: not all at once, and never
+// longer than promised.
 func (s *Store) rest() time.Duration {
 	d := s.poll
 	if d <= 0 {
@@ -69,9 +69,9 @@ func (s *Store) rest() time.Duration {
 	return d*3/4 + rand.N(d/4+1)
 }
 
-// A hub hears for all waiters of a process, through one connection that is
-// there while somebody waits. It holds the advisory lock shared, by which
-// commits know that somebody listens.
+// A hub listens for all waiters of a process, through one connection that
+// exists while somebody waits. It shares the advisory lock that shows commits
+// that somebody listens.
 type hub struct {
 	s    *Store
 	work sync.WaitGroup
@@ -126,7 +126,7 @@ func (h *hub) leave(sub *subscription) {
 	h.left = time.Now()
 }
 
-// ready waits until the listener hears, or has found that it cannot.
+// ready waits until the listener listens, or has found that it cannot.
 func (h *hub) ready(ctx context.Context) error {
 	h.mu.Lock()
 	tried := h.tried
@@ -145,8 +145,8 @@ func (h *hub) hears() bool {
 	return h.hearing
 }
 
-// now notes what became of the listener. Those who waited before are woken:
-// what happened while nobody listened, nobody heard.
+// now notes whether the listener listens. It wakes earlier waiters, because
+// nobody heard what happened before.
 func (h *hub) now(hearing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +174,7 @@ func wake(subs map[*subscription]bool) {
 	}
 }
 
-// got wakes those who wait for one of the keys, or all if it does not say.
+// got wakes waiters for one of the keys, or all if the payload has none.
 func (h *hub) got(payload string) {
 	var keys []string
 	known := json.Unmarshal([]byte(payload), &keys) == nil
@@ -189,7 +189,7 @@ func (h *hub) got(payload string) {
 	}
 }
 
-// listen is the listener, for as long as anybody waits.
+// listen is the listener, while anybody waits.
 func (h *hub) listen() {
 	ctx := h.s.life.Context()
 	for n := 0; ; n++ {
@@ -217,8 +217,8 @@ var (
 	errPooler = errors.New("behind a pooler nothing is heard")
 )
 
-// over ends the listener with the store, and when nobody waits any more. Who
-// subscribes afterwards starts another.
+// over ends the listener with the store, and when nobody waits any more. The
+// next subscriber starts another.
 func (h *hub) over(quiet bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,9 +230,9 @@ func (h *hub) over(quiet bool) bool {
 	return false
 }
 
-// connect listens first and takes the lock then: a commit that finds the lock
-// taken is heard, and one that does not ends before we have it. Whoever keeps the
-// lock from us makes waiters look for themselves, and no more.
+// connect listens first and then takes the lock: a commit that finds the lock
+// taken is heard, and any other ends before we have it. A session that keeps the
+// lock from us only makes waiters look more often.
 func (h *hub) connect(ctx context.Context) (*conn, error) {
 	limited, cancel := context.WithTimeout(ctx, h.s.timeout)
 	defer cancel()
