@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,9 +42,6 @@ type claimed struct {
 // the fire time, the next one, and the lock in one commit. What can be decided
 // without a claim (a skip, a loss) is written instead.
 func claimNext(ctx context.Context, st *store.Store, c candidate, r lease.AcquireRequest) (claimed, error) {
-	if fault.Bug("schedule_lock_only") {
-		return lockOnly(ctx, st, c, r)
-	}
 	key := c.key
 	r.TTL = c.ttl
 	for range 3 { // its lock may change with its definition
@@ -285,25 +281,4 @@ func prune(tx *store.Tx, j Job, most int) (n int, err error) {
 func podOf(owner string) string {
 	pod, _, _ := strings.Cut(owner, "/")
 	return pod
-}
-
-// lockOnly is a planted bug, and what most schedulers do: whoever gets the lock
-// at the time that its own clock says runs the job. A late pod runs a short job
-// a second time.
-func lockOnly(ctx context.Context, st *store.Store, c candidate, r lease.AcquireRequest) (claimed, error) {
-	out := claimed{key: lockPrefix + c.job}
-	r.Keys, r.TTL = []string{out.key}, c.ttl
-	err := st.View(ctx, need(c.job), func(tx *store.Tx) error {
-		job, err := getJob(tx, c.job)
-		out.job = job.Value
-		return err
-	})
-	if err != nil {
-		return out, err
-	}
-	if out.lease, err = lease.Hold(ctx, st, r); err != nil {
-		return out, fmt.Errorf("%w: %w", errNothing, err)
-	}
-	out.fire = Fire{Job: c.job, At: c.at, RunID: runID(c.job, c.at), State: Claimed, Attempt: 1, Lease: out.lease.Grant().LeaseID, Token: out.lease.Token()}
-	return out, nil
 }

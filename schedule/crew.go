@@ -26,12 +26,11 @@ type crew struct {
 	said    said                 // about it, in the log
 	slots   int
 	idle    int
-	calls   int                  // of handlers
-	refused bool                 // one had to wait for another to end
-	runs    map[string]bool      // leases of what runs here
-	cancel  context.CancelFunc   // ends the sleep of the loop
-	poked   bool                 // it shall not even begin
-	times   map[string]time.Time // of the planted bug
+	calls   int                // of handlers
+	refused bool               // one had to wait for another to end
+	runs    map[string]bool    // leases of what runs here
+	cancel  context.CancelFunc // ends the sleep of the loop
+	poked   bool               // it shall not even begin
 }
 
 // failure is why a job could not be claimed, as it was at a revision. It is
@@ -54,8 +53,7 @@ var (
 func (c *crew) init() {
 	c.queue = make(chan candidate, MaxJobs)
 	c.taken, c.runs = map[string]bool{}, map[string]bool{}
-	c.blocked, c.times = map[string]candidate{}, map[string]time.Time{}
-	c.failed = map[string]failure{}
+	c.blocked, c.failed = map[string]candidate{}, map[string]failure{}
 }
 
 func (c *crew) running() int {
@@ -198,7 +196,6 @@ func (p *pod) take(c candidate) bool {
 		return false
 	}
 	p.taken[c.job] = true
-	p.times[c.job] = c.at.Add(time.Second)
 	return true
 }
 
@@ -208,16 +205,6 @@ func (p *pod) put(c candidate) {
 	delete(p.taken, c.job)
 	p.mu.Unlock()
 	p.perhapsQuiet()
-}
-
-// private is the next fire time as a pod with the planted bug has it.
-func (p *pod) private(d dueRecord) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at := p.times[d.Job]; at.After(*d.At) {
-		return at
-	}
-	return *d.At
 }
 
 // staff starts a slot when all that there are have something to do.

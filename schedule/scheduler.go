@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
@@ -370,12 +369,8 @@ func (p *pod) sort(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 		case d.At == nil:
 			continue
 		default:
-			next := p.next(d)
-			left := next.Sub(now)
+			left := d.start().Sub(now)
 			ready, c.at = left <= 0, *d.At
-			if fault.Bug("schedule_lock_only") {
-				c.at = next
-			}
 			if !ready {
 				v.sleep = min(v.sleep, left)
 			}
@@ -400,14 +395,6 @@ func free(d dueRecord, dead map[string]bool) bool {
 		}
 	}
 	return dead[lockPrefix+d.Job]
-}
-
-// next is when the job may be claimed.
-func (p *pod) next(d dueRecord) time.Time {
-	if fault.Bug("schedule_lock_only") {
-		return p.private(d)
-	}
-	return d.start()
 }
 
 func (p *pod) say(e Event, format string, args ...any) {

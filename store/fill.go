@@ -99,9 +99,6 @@ func (f *filling) result(rev int64) MoveResult {
 // floor is above every revision of both stores, and differs from one life of a
 // copy to another.
 func (f *filling) floor() int64 {
-	if fault.Bug("move_same_revisions") {
-		return 0
-	}
 	return driver.Lift(max(f.copy.Rev, f.rev))
 }
 
@@ -129,7 +126,7 @@ var some = driver.Query{Ranges: []driver.Range{{Limit: 2}}}
 
 func (f *filling) empty(tx *Tx) error {
 	recs, err := tx.Scan("", 2)
-	if err != nil || f.replace || fault.Bug("move_unseen") {
+	if err != nil || f.replace {
 		return err
 	}
 	for _, r := range recs {

@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -373,11 +371,6 @@ func (tx *Tx) batch() (driver.Batch, error) {
 	tx.guards[metaKey] = tx.known[metaKey].Rev
 	if tx.receipt != "" {
 		tx.guards[tx.receipt] = 0
-	}
-	if fault.Bug("no_compare") {
-		maps.DeleteFunc(tx.guards, func(key string, _ int64) bool {
-			return slices.Contains([]string{"lock/", "lease/", "queue/", "task/", "counter/", "name/"}, driver.Kind(key))
-		})
 	}
 	for _, k := range tx.order {
 		b.Writes = append(b.Writes, tx.writes[k])

@@ -73,7 +73,6 @@ func (e *OlderError) Is(target error) bool { return target == driver.ErrOlder }
 // older is why the records need to be converted, or nil.
 func (m Meta) older() error {
 	switch {
-	case fault.Bug("older_is_current"):
 	case m.Converting > 0:
 		return &OlderError{Format: m.Converting, Converting: true}
 	case m.Format > 0 && m.Format < Format:
@@ -273,9 +272,6 @@ func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta
 		if m.older() == nil {
 			return nil
 		}
-		if fault.Bug("upgrade_unclosed") {
-			return nil
-		}
 		tx.Note(fmt.Sprintf("upgrade from format %d to %d", m.Format, Format))
 		return PutMeta(tx, m.raised())
 	})
@@ -383,7 +379,7 @@ func (s *Store) whileConverting(ctx context.Context, fn func(*Tx, Meta) error) e
 		if err := m.elsewhere(); err != nil {
 			return err
 		}
-		if m.Converting == 0 && !(fault.Bug("upgrade_unclosed") && m.older() != nil) {
+		if m.Converting == 0 {
 			return errUpgraded
 		}
 		return fn(tx, m)

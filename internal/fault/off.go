@@ -4,9 +4,6 @@ package fault
 
 import "time"
 
-// Enabled reports whether this binary was built with failpoints.
-const Enabled = false
-
 // Point marks a place where a test may pause the process.
 func Point(string) {}
 

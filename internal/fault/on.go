@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// Enabled reports whether this binary was built with failpoints.
-const Enabled = true
-
 var (
 	jitter = os.Getenv("TASKLOCK_FAULT_JITTER") != ""
 	bugs   = strings.Split(os.Getenv("TASKLOCK_FAULT_BUG"), ",")

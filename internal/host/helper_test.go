@@ -101,9 +101,9 @@ func reply(q question) {
 
 // ask runs the test binary as attr says. /proc/self/exe reaches it even for a
 // user who may not enter the folder it lies in.
-func ask(t *testing.T, q question, attr *syscall.SysProcAttr, env ...string) (answer, error) {
+func ask(t *testing.T, q question, attr *syscall.SysProcAttr) (answer, error) {
 	t.Helper()
-	cmd := questionCommand(t, q, attr, env...)
+	cmd := questionCommand(t, q, attr)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -117,7 +117,7 @@ func ask(t *testing.T, q question, attr *syscall.SysProcAttr, env ...string) (an
 	return a, nil
 }
 
-func questionCommand(t *testing.T, q question, attr *syscall.SysProcAttr, env ...string) *exec.Cmd {
+func questionCommand(t *testing.T, q question, attr *syscall.SysProcAttr) *exec.Cmd {
 	t.Helper()
 	raw, err := json.Marshal(q)
 	if err != nil {
@@ -131,7 +131,7 @@ func questionCommand(t *testing.T, q question, attr *syscall.SysProcAttr, env ..
 	}
 	cmd := exec.Command(exe)
 	cmd.Dir = "/"
-	cmd.Env = append(append(os.Environ(), env...), askVariable+"="+string(raw))
+	cmd.Env = append(os.Environ(), askVariable+"="+string(raw))
 	cmd.SysProcAttr = attr
 	return cmd
 }

@@ -1,20 +1,14 @@
 package lease_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -281,28 +275,4 @@ func TestPathRace(t *testing.T) {
 	}
 	wg.Wait()
 	equal(w, "left", slices.Concat(w.kinds("path/"), w.kinds("queue/")), nil)
-}
-
-// TestPlantedPathBug shows that the race can be lost: without the guard on the
-// whole kind two owners get overlapping paths.
-func TestPlantedPathBug(t *testing.T) {
-	if fault.Enabled || racy || testing.Short() {
-		t.Skip("builds the tests once more")
-	}
-	binary := filepath.Join(t.TempDir(), "lock.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "failpoint", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, bug := range []string{"", "path_unguarded"} {
-		tries := "1"
-		if bug != "" {
-			tries = "40" // one in ten runs is lucky
-		}
-		cmd := exec.Command(binary, "-test.run", "^TestPathRace$", "-test.timeout", "5m", "-test.failfast", "-test.count", tries)
-		cmd.Env = append(os.Environ(), "TASKLOCK_FAULT_JITTER=1", "TASKLOCK_FAULT_BUG="+bug)
-		out, err := cmd.CombinedOutput()
-		if found := bytes.Contains(out, []byte(" while o")); found != (bug != "") || found == (err == nil) {
-			t.Errorf("bug %q: %v\n%s", bug, err, strings.TrimSpace(string(out)))
-		}
-	}
 }

@@ -2,7 +2,4 @@
 
 package lease_test
 
-const (
-	crowd = 1000 // waiters for one key
-	racy  = false
-)
+const crowd = 1000 // waiters for one key

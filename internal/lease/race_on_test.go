@@ -3,7 +3,4 @@
 package lease_test
 
 // The race detector makes everything ten times slower.
-const (
-	crowd = 200
-	racy  = true
-)
+const crowd = 200

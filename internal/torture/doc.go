@@ -28,9 +28,8 @@
 //
 // # Whether it can fail
 //
-// A checker that never fails proves nothing. The same run with a bug planted
-// (build tag failpoint, TASKLOCK_FAULT_BUG) must report violations; the tests
-// of this package require that for every bug there is.
+// A checker that never fails proves nothing. The same run with a planted bug
+// (see package plant) must report violations.
 //
 // # Limits
 //

@@ -3,15 +3,13 @@
 package torture
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/fault/plant"
 	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
@@ -50,7 +48,7 @@ var built struct {
 	err map[string]error
 }
 
-// build compiles a program with failpoints, once.
+// build compiles a program with pauses and bugs, once.
 func build(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	built.Lock()
@@ -65,11 +63,7 @@ func build(t testing.TB, name string, args ...string) string {
 	path := filepath.Join(built.dir, name)
 	err, ok := built.err[name]
 	if !ok {
-		cmd := exec.Command("go", append([]string{args[0], "-tags", "failpoint", "-o", path}, args[1:]...)...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, failed := cmd.CombinedOutput(); failed != nil {
-			err = fmt.Errorf("%v: %v\n%s", cmd.Args, failed, out)
-		}
+		err = plant.Build(path, args...)
 		built.err[name] = err
 	}
 	if err != nil {
@@ -78,16 +72,13 @@ func build(t testing.TB, name string, args ...string) string {
 	return path
 }
 
-// workerProgram is this test binary with failpoints.
+// workerProgram is this test binary with pauses and bugs.
 func workerProgram(t testing.TB) string {
 	t.Helper()
-	if fault.Enabled {
-		return "/proc/self/exe"
-	}
 	return build(t, "torture.test", "test", "-c", ".")
 }
 
-// command is tasklock with failpoints.
+// command is tasklock with pauses and bugs.
 func command(t testing.TB) string {
 	t.Helper()
 	return build(t, "tasklock", "build", "../../cmd/tasklock")

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/tasklock/tasklock/internal/fault"
 )
 
 // A pool hands out leases of etcd for the signs of records.
@@ -71,7 +69,7 @@ func (p *pool) usable(ttl time.Duration) (clientv3.LeaseID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, ok := p.current[ttl]
-	return l.id, ok && (l.asked.passed() <= l.spare || fault.Bug("etcd_stale_lease"))
+	return l.id, ok && l.asked.passed() <= l.spare
 }
 
 // keep makes l the lease for its ttl, and forgets those that no longer serve:

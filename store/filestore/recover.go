@@ -223,10 +223,8 @@ func (s *Store) empty(t *tree, st state) (state, error) {
 	if err != nil {
 		return st, s.explain(err, journalFile)
 	}
-	if !fault.Bug("journal_emptied_early") {
-		if err := s.syncRecords(t, last); err != nil {
-			return st, err
-		}
+	if err := s.syncRecords(t, last); err != nil {
+		return st, err
 	}
 	next := st
 	next.Generation++
@@ -261,9 +259,6 @@ func (s *Store) syncRecords(t *tree, last map[string]record) error {
 	fault.Point("file.syncfiles")
 	if err := s.eachAtOnce(keys, func(key string) error { return t.syncFile(key) }); err != nil {
 		return err
-	}
-	if fault.Bug("no_dir_sync") {
-		return nil
 	}
 	fault.Point("file.syncdirs")
 	if err := s.eachAtOnce(slices.Collect(maps.Keys(folders)), func(folder string) error { return t.syncFolder(folder) }); err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -130,9 +129,6 @@ func (t *tree) readFile(folder, name string) (record, bool, error) {
 	data, err := t.content(folder, name)
 	if err != nil || data == nil {
 		return record{}, false, err
-	}
-	if len(data) == 0 && fault.Bug("empty_is_free") {
-		return record{}, false, nil
 	}
 	r, err := decodeRecord(data)
 	return r, true, t.s.explain(err, recordPath(folder, name))

@@ -24,16 +24,8 @@ type draft struct {
 }
 
 func (v *view) draft() *draft {
-	d := &draft{base: v, state: v.state.clone(), written: time.Now().UTC(), changes: map[string]*record{}}
-	if sameAgain() {
-		d.written = time.Unix(0, 0).UTC()
-	}
-	return d
+	return &draft{base: v, state: v.state.clone(), written: time.Now().UTC(), changes: map[string]*record{}}
 }
-
-// sameAgain plants the bug that two clients can make the same commit. Only
-// then does git ever say that the branch is there already.
-func sameAgain() bool { return fault.Bug("git_no_nonce") || fault.Bug("git_same_wins") }
 
 // add decides a batch and, if its guards hold, applies it.
 func (d *draft) add(b driver.Batch) (rev int64, ok bool, err error) {

@@ -103,9 +103,6 @@ func (s *server) push(ctx context.Context, from, to oid) (pushed, error) {
 	summary = s.git.redact(summary)
 	switch {
 	case flag == '=':
-		if fault.Bug("git_same_wins") {
-			return done, nil
-		}
 		return same, errors.New("git push: someone else made the same commit")
 	case err == nil && (flag == ' ' || flag == '+' || flag == '*'):
 		return done, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -171,14 +170,6 @@ FROM @.record WHERE key = ''`
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
 	sql := strings.Join(steps[from:], "")
-	if fault.Bug("pg_now") {
-		sql = strings.ReplaceAll(sql, "clock_timestamp()", "now()")
-	}
-	if fault.Bug("sequence_revision") { // numbers are drawn before the turn has come
-		sql = strings.Replace(sql, "CREATE OR REPLACE FUNCTION @.commit", "CREATE SEQUENCE @.revision;\nCREATE OR REPLACE FUNCTION @.commit", 1)
-		sql = strings.Replace(sql, "last bigint;", "last bigint; mine bigint := nextval('@.revision') + (0 * length(pg_sleep(0.002 * random())::text));", 1)
-		sql = strings.Replace(sql, "IF era <>", "last := mine * 1000;\n  IF era <>", 1)
-	}
 	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@timeline", timeline, "@", n.quoted).Replace(sql)
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }

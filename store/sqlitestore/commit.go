@@ -51,12 +51,10 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	}
 	ctx, stop := s.life.Living(group[0].Ctx)
 	defer stop()
-	if !fault.Bug("deferred_transaction") {
-		if err := s.enter(ctx); err != nil {
-			return nil, driver.Left(ctx, local.Full(err))
-		}
-		defer s.gate.Unlock()
+	if err := s.enter(ctx); err != nil {
+		return nil, driver.Left(ctx, local.Full(err))
 	}
+	defer s.gate.Unlock()
 	if err := s.same(); err != nil {
 		return nil, err
 	}
@@ -151,11 +149,7 @@ func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
 // begin takes the write lock first, so that what it reads is still true when it
 // writes.
 func (t *tx) begin(ctx context.Context) (err error) {
-	begin := "BEGIN IMMEDIATE"
-	if fault.Bug("deferred_transaction") {
-		begin = "BEGIN DEFERRED"
-	}
-	if err := retry(ctx, func() error { return t.conn.exec(begin) }); err != nil {
+	if err := retry(ctx, func() error { return t.conn.exec("BEGIN IMMEDIATE") }); err != nil {
 		return err
 	}
 	t.now = local.Clock()
@@ -186,14 +180,6 @@ func (t *tx) one(p *driver.Pending) error {
 	if !holds {
 		p.Err = driver.ErrConflict
 		return nil
-	}
-	if fault.Bug("deferred_transaction") { // forget what the guards saw
-		if err := t.conn.exec("COMMIT"); err != nil {
-			return err
-		}
-		if err := t.conn.exec("BEGIN DEFERRED"); err != nil {
-			return err
-		}
 	}
 	fault.Point("sqlite.guards")
 	t.state.rev = max(t.state.rev+1, p.Batch.Floor)

@@ -1,0 +1,215 @@
+//go:build linux
+
+package plant
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fewest is how many bugs there were when somebody last counted. It may only grow.
+const fewest = 20
+
+// A catch is a bug and a test that fails because of it.
+type catch struct {
+	bug  string
+	test string // that fails, as for go test -run
+	says string // what the test then says, where a failure alone could mean something else
+
+	with     string   // another bug that this one needs
+	env      []string // for the test
+	tries    int      // at most; races need luck
+	itself   bool     // the test plants the bug itself, and passes when the bug was caught
+	harmless bool     // the test passes in spite of the bug
+}
+
+var (
+	jitter = []string{"TASKLOCK_FAULT_JITTER=1"}
+	seeds  = []string{"TASKLOCK_SEED=0", "TASKLOCK_SEEDS=400"}
+)
+
+const found = "TASKLOCK_SEEDS=1)" // a simulation says how to see the failure again
+
+// caught has for every bug at least one test that catches it, by package.
+var caught = map[string][]catch{
+	"store": {
+		{bug: "move_unsealed", test: "^TestMoveWhileOthersWrite$"},
+		{bug: "move_same_revisions", test: "^TestMoveDiesAnywhere$"},
+		{bug: "move_unseen", test: "^TestMoveRefuses$"},
+		{bug: "upgrade_unclosed", test: "^TestUpgradeLocal$"},
+		{bug: "seen_is_kept", test: "^TestSeenIsNotKept$"},
+	},
+	"store/sqlitestore": {
+		{bug: "deferred_transaction", test: "^TestConformance$/(one_winner|write_skew)", env: jitter, tries: 10},
+	},
+	"store/filestore": {
+		{bug: "journal_emptied_early", test: "^TestPowerLoss$", tries: 3},
+		{bug: "no_dir_sync", test: "^TestPowerLoss$", tries: 3},
+		{bug: "empty_is_free", test: "^TestDamagedRecord$/^empty$"},
+	},
+	"store/gitstore": {
+		{bug: "git_no_nonce", test: "^TestClonesOnOneKey$", env: jitter, tries: 10},
+		{bug: "git_same_wins", test: "^TestClonesOnOneKey$", with: "git_no_nonce", env: jitter, tries: 10},
+	},
+	"store/etcdstore": {
+		{bug: "etcd_stale_lease", test: "^TestNoRecordEndsEarly$", tries: 5}, // on a busy machine an end may be seen late
+	},
+	"store/pgstore": {
+		{bug: "pg_now", test: "^TestAgeCountsFromTheWriting$", env: jitter, tries: 10},
+		{bug: "sequence_revision", test: "^TestConformance$/(histories|unrelated)", env: jitter, tries: 10},
+		{bug: "lost_notify", test: "^TestNotifiesOnlyListeners$"},
+		{bug: "lost_notify", test: "^TestConformance$/wait_wakes_for_(a_changed|another_handle)", harmless: true}, // waiters look by themselves
+	},
+	"internal/host": {
+		{bug: "eperm_is_dead", test: "^TestLifeOfSomeoneElsesProcess$"},
+	},
+	"internal/lease": {
+		{bug: "no_compare", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "release_unchecked", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "reentrant_by_user", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "empty_is_free", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "deadline_from_reply", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "renew_unchecked", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "users_unrecorded", test: "^TestSequences$", says: found, env: seeds},
+		{bug: "keeper_releases", test: "^TestSequences$", says: found, env: seeds},
+		{bug: "abandon_adopted", test: "^TestSequences$", says: found, env: seeds},
+		{bug: "path_unguarded", test: "^TestPathRace$", says: " while o", env: jitter, tries: 40}, // two owners get overlapping paths in one of ten runs
+	},
+	"internal/mcpserver": {
+		{bug: "no_compare", test: "^TestRace$"},
+		{bug: "complete_unfenced", test: "^TestLost$"},
+		{bug: "reentrant_by_user", test: "^TestSharedServer$"},
+	},
+	"internal/torture": {
+		{bug: "wall_clock_only", test: "^TestPlantedBugs$", itself: true},
+		{bug: "mod_revision_token", test: "^TestPlantedBugs$", itself: true},
+		{bug: "older_is_current", test: "^TestOldAndNew$", itself: true},
+		{bug: "section_skew", test: "^TestTaskRacesCanFail$", itself: true},
+		{bug: "name_unguarded", test: "^TestTaskRacesCanFail$", itself: true},
+		{bug: "schedule_lock_only", test: "^TestScheduleCanFail$", itself: true},
+	},
+}
+
+// TestEveryBugHasATest compares the patches with the table.
+func TestEveryBugHasATest(t *testing.T) {
+	names, err := Names()
+	must(t, err)
+	if len(names) < fewest {
+		t.Errorf("%d bugs are planted, there were %d", len(names), fewest)
+	}
+	for _, name := range names {
+		text, err := Patch(name)
+		must(t, err)
+		sentence, _, _ := strings.Cut(text, "\n")
+		if !slices.ContainsFunc(catching(name), func(test string) bool { return strings.Contains(sentence, "; "+test+" catches it.") }) {
+			t.Errorf("%s: its patch begins with %q, which names none of the tests that catch it: %q", name, sentence, catching(name))
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\+.*fault(?:\.Bug\("(\w+)"\)|")`).FindAllStringSubmatch(text, -1) {
+			if m[1] != name {
+				t.Errorf("%s: its patch plants something else: %s", name, m[0])
+			}
+		}
+	}
+}
+
+// catching lists the tests that catch a bug, each with its package in front.
+func catching(bug string) (tests []string) {
+	for dir, list := range caught {
+		for _, c := range list {
+			if c.bug == bug && !c.harmless {
+				tests = append(tests, dir+" "+c.name())
+			}
+		}
+	}
+	return tests
+}
+
+// name is the name of the test without its parts.
+func (c catch) name() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.test, "^"), "$")
+	return name
+}
+
+// TestEachIsCaught runs the tests of the table with their bugs, which they must
+// find, and without, where they must not.
+func TestEachIsCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the tests of nine packages")
+	}
+	for _, dir := range slices.Sorted(maps.Keys(caught)) {
+		t.Run(dir, func(t *testing.T) {
+			list := slices.DeleteFunc(slices.Clone(caught[dir]), func(c catch) bool { return c.itself })
+			if len(list) == 0 {
+				return
+			}
+			binary := filepath.Join(t.TempDir(), "planted.test")
+			must(t, Build(binary, "test", "-c", "../../../"+dir))
+			var tests, env []string
+			for _, c := range list {
+				if !slices.Contains(tests, c.test) {
+					tests = append(tests, c.test)
+				}
+				env = append(env, c.env...)
+				t.Run(c.bug+" "+c.name(), func(t *testing.T) { c.run(t, binary, dir) })
+			}
+			t.Run("no bug", func(t *testing.T) {
+				if out, err := command(binary, dir, strings.Join(tests, "|"), append(env, "TASKLOCK_FAULT_BUG=", "TASKLOCK_SEEDS=20")...); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		})
+	}
+}
+
+func (c catch) run(t *testing.T, binary, dir string) {
+	for range max(1, c.tries) {
+		out, err := command(binary, dir, c.test, append(c.env, "TASKLOCK_FAULT_BUG="+c.bug+","+c.with)...)
+		switch {
+		case strings.Contains(out, "NOT TESTED"), strings.Contains(out, "--- SKIP: "+c.name()):
+			t.Skip(out)
+		case c.harmless && err == nil:
+			return
+		case c.harmless:
+			t.Fatalf("%v\n%s", err, out)
+		case err != nil && (!strings.Contains(out, "--- FAIL: "+c.name()) || !strings.Contains(out, c.says)):
+			t.Fatalf("it fails for another reason: %v\n%s", err, out)
+		case err != nil:
+			return
+		}
+	}
+	t.Errorf("%s %s passes with the bug %s", dir, c.test, c.bug)
+}
+
+// command runs tests of a package in its folder.
+func command(binary, dir, tests string, env ...string) (string, error) {
+	cmd := exec.Command(binary, "-test.run", tests, "-test.timeout=5m", "-test.v", "-test.failfast")
+	cmd.Dir = filepath.Join("..", "..", "..", dir)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestTorturePlantsItself: where the table says that a test plants a bug, it does.
+func TestTorturePlantsItself(t *testing.T) {
+	for dir, list := range caught {
+		files, err := filepath.Glob(filepath.Join("..", "..", "..", dir, "*_test.go"))
+		must(t, err)
+		var source strings.Builder
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			must(t, err)
+			source.Write(text)
+		}
+		for _, c := range list {
+			if !strings.Contains(source.String(), "func "+c.name()+"(") || c.itself && !strings.Contains(source.String(), `"`+c.bug+`"`) {
+				t.Errorf("%s has no %s that plants %s", dir, c.name(), c.bug)
+			}
+		}
+	}
+}
