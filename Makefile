@@ -5,7 +5,7 @@ export GOFLAGS     ?= -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
-LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./runner/... ./schedule/... ./internal/agent/... ./internal/mcpserver
+LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./internal/holder ./internal/worker ./runner/... ./schedule/... ./internal/agent/... ./internal/mcpserver
 
 .DEFAULT_GOAL := build
 .PHONY: build etcd demo test race cross typescript torture harnesses bench lint fuzz install clean help

@@ -21,6 +21,12 @@ const (
 	notFound      = 127
 )
 
+// Check validates the options and looks for the program, as Run does first.
+func (o *Options) Check() error {
+	_, err := o.check()
+	return err
+}
+
 // check validates the options and finds the program, so that a command that
 // cannot run does not take the lock first.
 func (o *Options) check() (path string, err error) {

@@ -65,11 +65,11 @@
 // long as it is forgotten. A background job that is brought to the foreground
 // gets the terminal then.
 //
-// # A queue of tasks
+// # Tasks and jobs
 //
-// [Work] runs the command for one ready task after the other: the lease is the
-// task's claim, and what releases it is the commit that completes the task,
-// fails it or sends it back. A section is a lease around those of its tasks.
+// The runners of tasks and the scheduler of jobs call [Run] with
+// [Options.Claim]: the claim of a task or of a fire time is the lease, and the
+// commit that writes how it ended is the release.
 //
 // # Environment of the command
 //
@@ -82,6 +82,6 @@
 //	TASKLOCK_OWNER   a child of the holder: tasklock inside the command may use
 //	                 and renew what the command runs under, not release it
 //
-// Work adds TASKLOCK_TASK_ID, TASKLOCK_TASK_TITLE, TASKLOCK_TASK_SECTION and
-// TASKLOCK_ATTEMPT.
+// A claim adds its own: runners TASKLOCK_TASK_ID, TASKLOCK_TASK_TITLE,
+// TASKLOCK_TASK_SECTION and TASKLOCK_ATTEMPT.
 package runner

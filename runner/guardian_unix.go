@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/shutdown"
 	"golang.org/x/sys/unix"
 )
 
@@ -202,7 +203,7 @@ func watchOver(in, out *os.File) {
 		signal: func(sig syscall.Signal) { signalGroup(pgid, nil, sig) },
 	}
 	s.watch.trust(first.At, first.Trust, first.Grace)
-	if do, _ := s.watch.due(now()); do != doNothing {
+	if do, _ := s.watch.due(host.Now()); do != doNothing {
 		say(report{Overdue: true})
 		return
 	}
@@ -235,10 +236,8 @@ func watchOver(in, out *os.File) {
 // ignored from the start is left so, for the command to inherit.
 func surviveSignals() {
 	heard := make(chan os.Signal, 1)
-	for _, sig := range survived {
-		if !signal.Ignored(sig) {
-			signal.Notify(heard, sig) // nobody listens
-		}
+	if sigs := shutdown.Heeded(survived...); len(sigs) > 0 {
+		signal.Notify(heard, sigs...) // nobody listens
 	}
 }
 

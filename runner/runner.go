@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/shutdown"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -242,16 +243,13 @@ func ends(sig os.Signal) bool {
 	return false
 }
 
-// catch adds signals to those the session hears of. What was ignored when the
-// program started stays ignored: nohup and background jobs mean it.
+// catch adds signals to those the session hears of.
 func (s *session) catch(sigs ...os.Signal) (stop func()) {
 	if s.signals == nil {
 		s.signals = make(chan os.Signal, 16)
 	}
-	for _, sig := range sigs {
-		if !signal.Ignored(sig) {
-			signal.Notify(s.signals, sig)
-		}
+	if sigs = shutdown.Heeded(sigs...); len(sigs) > 0 {
+		signal.Notify(s.signals, sigs...)
 	}
 	return func() { signal.Stop(s.signals) }
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -26,7 +27,7 @@ type session struct {
 	signals  chan os.Signal
 	terminal *terminal
 
-	trusted  stamp            // the last moment at which the lease was relied on
+	trusted  host.Moment      // the last moment at which the lease was relied on
 	stopping bool             // the command was told to end
 	backup   <-chan time.Time // the supervisor did not obey: kill
 	started  bool
@@ -96,7 +97,7 @@ func (s *session) work(ctx context.Context) {
 
 func (s *session) start() {
 	w := s.window()
-	s.trusted = now()
+	s.trusted = host.Now()
 	switch err := s.lease.Err(); {
 	case errors.Is(err, lease.ErrLost):
 		s.lose(err)
@@ -133,7 +134,7 @@ func (s *session) tell(o order) {
 // is taken before the look: whatever happens in between, a pause above all,
 // errs to safety.
 func (s *session) vouch() {
-	at := now()
+	at := host.Now()
 	if err := s.lease.Err(); errors.Is(err, lease.ErrLost) {
 		s.lose(err)
 		return
@@ -152,7 +153,7 @@ func (s *session) lose(err error) {
 	}
 	s.lost(err)
 	w := s.window()
-	late := s.trusted.until(now())
+	late := host.Now().Since(s.trusted)
 	s.stop("lease lost", max(0, min(w.grace, w.grace+2*w.spare-late)))
 }
 
@@ -160,7 +161,7 @@ func (s *session) lose(err error) {
 func (s *session) stop(why string, grace time.Duration) {
 	s.o.logf("%s: TERM, and KILL in %s", why, grace)
 	s.stopping = true
-	s.tell(order{At: now(), Stop: true, Grace: grace})
+	s.tell(order{At: host.Now(), Stop: true, Grace: grace})
 	s.backup = time.After(grace + s.window().spare)
 }
 

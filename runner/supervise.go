@@ -3,11 +3,13 @@ package runner
 import (
 	"syscall"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/host"
 )
 
 // order is what the wrapper tells the supervisor of the command.
 type order struct {
-	At    stamp         `json:"at"`
+	At    host.Moment   `json:"at"`
 	Start *spec         `json:"start,omitempty"` // together with Trust: no command without a deadline
 	Stop  bool          `json:"stop,omitempty"`  // TERM, Grace, KILL
 	Trust time.Duration `json:"trust,omitempty"` // the lease may be relied on for so long after At,
@@ -92,7 +94,7 @@ func (s *supervisor) run() {
 			s.ended, s.exits = true, nil
 			s.report(report{Exit: &e})
 			// What it left behind may still work under the lease.
-			s.watch.stop(now(), s.grace)
+			s.watch.stop(host.Now(), s.grace)
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -101,7 +103,7 @@ func (s *supervisor) run() {
 
 // act does what is due and returns when to look again.
 func (s *supervisor) act() time.Duration {
-	do, next := s.watch.due(now())
+	do, next := s.watch.due(host.Now())
 	if s.ended && do != doNothing && !s.working() {
 		return 0
 	}
@@ -135,7 +137,7 @@ func (s *supervisor) obey(o order, ok bool) {
 	switch {
 	case !ok:
 		s.orders = nil
-		s.watch.stop(now(), min(orphanGrace, s.grace/2))
+		s.watch.stop(host.Now(), min(orphanGrace, s.grace/2))
 	case o.Stop:
 		s.watch.stop(o.At, o.Grace)
 	default:

@@ -6,24 +6,6 @@ import (
 	"github.com/tasklock/tasklock/internal/host"
 )
 
-// stamp is a moment by two clocks, so that it means the same in the wrapper
-// and in the guardian, however late a message arrives.
-type stamp struct {
-	Awake time.Duration `json:"awake"` // stands still while the machine sleeps
-	Wall  int64         `json:"wall"`  // nanoseconds; may be set
-}
-
-func now() stamp {
-	awake, _ := host.Awake()
-	return stamp{Awake: awake, Wall: time.Now().UnixNano()}
-}
-
-// until is the time from s to t by the clock that has moved more: sleep stops
-// one, a step moves the other, and both must err to safety.
-func (s stamp) until(t stamp) time.Duration {
-	return max(t.Awake-s.Awake, time.Duration(t.Wall-s.Wall))
-}
-
 // action is what must be done to the group now.
 type action int
 
@@ -46,20 +28,20 @@ type watch struct {
 // deadline: TERM at at+left, KILL at at+left+grace.
 type deadline struct {
 	set         bool
-	at          stamp
+	at          host.Moment
 	left, grace time.Duration
 }
 
-func (d deadline) term(t stamp) time.Duration { return d.left - d.at.until(t) }
-func (d deadline) kill(t stamp) time.Duration { return d.term(t) + d.grace }
+func (d deadline) term(t host.Moment) time.Duration { return d.left - t.Since(d.at) }
+func (d deadline) kill(t host.Moment) time.Duration { return d.term(t) + d.grace }
 
 // trust moves the first deadline.
-func (w *watch) trust(at stamp, left, grace time.Duration) {
+func (w *watch) trust(at host.Moment, left, grace time.Duration) {
 	w.trusted = deadline{set: true, at: at, left: left, grace: grace}
 }
 
 // stop orders the end: TERM now, KILL after grace at the latest.
-func (w *watch) stop(at stamp, grace time.Duration) {
+func (w *watch) stop(at host.Moment, grace time.Duration) {
 	d := deadline{set: true, at: at, grace: grace}
 	if !w.stopped.set || d.kill(at) < w.stopped.kill(at) {
 		w.stopped = d
@@ -67,7 +49,7 @@ func (w *watch) stop(at stamp, grace time.Duration) {
 }
 
 // due says what to do at t, and when to ask again at the latest.
-func (w *watch) due(t stamp) (do action, next time.Duration) {
+func (w *watch) due(t host.Moment) (do action, next time.Duration) {
 	if w.trusted.set && w.trusted.term(t) <= 0 {
 		// Final: a wrapper that wakes up now cannot take the TERM back.
 		w.overdue = w.overdue || !w.stopped.set

@@ -3,20 +3,22 @@ package runner
 import (
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/host"
 )
 
 const ms = time.Millisecond
 
 // at is a moment n milliseconds after an arbitrary one, by both clocks.
-func at(n int) stamp { return both(n, n) }
+func at(n int) host.Moment { return both(n, n) }
 
-func both(awake, wall int) stamp {
-	return stamp{Awake: time.Hour + time.Duration(awake)*ms, Wall: int64(time.Duration(wall) * ms)}
+func both(awake, wall int) host.Moment {
+	return host.Moment{Awake: time.Hour + time.Duration(awake)*ms, Wall: int64(time.Duration(wall) * ms)}
 }
 
 func TestWatch(t *testing.T) {
 	type step struct {
-		at    stamp
+		at    host.Moment
 		trust [2]int // left and grace, from at
 		stop  int    // grace, from at; -1: at once
 		want  action

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -209,7 +210,7 @@ func (p *pod) put(c candidate) {
 
 // staff starts a slot when all that there are have something to do.
 func (p *pod) staff() {
-	if p.o.Commands == nil || p.soft.Err() != nil {
+	if p.o.Commands == nil || p.Soft.Err() != nil {
 		return
 	}
 	p.mu.Lock()
@@ -227,7 +228,7 @@ func (p *pod) slot() {
 	defer p.work.Done()
 	for {
 		retire, err := p.turn()
-		if retire || p.soft.Err() != nil {
+		if retire || p.Soft.Err() != nil {
 			p.mu.Lock()
 			p.slots--
 			p.idle--
@@ -252,7 +253,7 @@ func (p *pod) await(ctx context.Context, r lease.AcquireRequest) (claimed, error
 		}
 		select {
 		case c := <-p.queue:
-			if p.soft.Err() != nil {
+			if p.Soft.Err() != nil {
 				return claimed{}, errRetired
 			}
 			p.busy(true)
@@ -266,7 +267,7 @@ func (p *pod) await(ctx context.Context, r lease.AcquireRequest) (claimed, error
 			if over = nil; p.spare() {
 				return claimed{}, errRetired
 			}
-		case <-p.soft.Done():
+		case <-p.Soft.Done():
 			return claimed{}, errRetired
 		}
 	}
@@ -327,9 +328,9 @@ func (p *pod) judge(c candidate, from time.Time, err error) bool {
 		p.poke()
 	case errors.Is(err, errNothing):
 		p.say(e, "Skipping %s - already running on another pod", label(c.job, c.at))
-	case p.soft.Err() != nil:
+	case p.Soft.Err() != nil:
 		return true
-	case passes(err) && !(p.o.Once && driver.Refusal(err)): // whoever runs it once wants to know of that
+	case store.Transient(err) && !(p.o.Once && driver.Refusal(err)): // whoever runs it once wants to know of that
 		p.storeFailed(from, err, false)
 		return true
 	default:

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/presence"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -20,7 +20,7 @@ const (
 )
 
 type podRecord struct {
-	runner.Presence
+	presence.Record
 	Commands bool     `json:"commands,omitempty"` // it runs the jobs that have a command,
 	Handlers []string `json:"handlers,omitempty"` // and these
 }
@@ -55,7 +55,7 @@ func (p *pod) announce() (leave func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for p.soft.Err() == nil {
+		for p.Soft.Err() == nil {
 			beat := podBeat
 			if p.putRecord(since) != nil {
 				beat = min(beat, 10*time.Second)
@@ -65,36 +65,21 @@ func (p *pod) announce() (leave func()) {
 	}()
 	return func() {
 		<-done
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.soft), 2*time.Second)
-		defer cancel()
-		_, _ = p.st.Update(ctx, driver.Query{Keys: []string{podKind + p.o.Pod}}, func(tx *store.Tx) error { // else it lapses
-			e, err := store.Get[podRecord](tx, podKind+p.o.Pod)
-			if err == nil && e.Value.Mine() {
-				tx.Delete(e.Key)
-			}
-			return err
-		})
+		presence.Remove(p.Soft, p.st, podKind, p.o.Pod)
 	}
 }
 
 // putRecord writes the record, and deletes those of schedulers that are gone.
 func (p *pod) putRecord(since time.Time) error {
-	r := podRecord{Presence: runner.Here(p.o.Pod, since, podTTL), Commands: p.o.Commands != nil}
+	r := podRecord{Record: presence.Here(p.o.Pod, since, podTTL), Commands: p.o.Commands != nil}
 	if r.Handlers = slices.Sorted(maps.Keys(p.handlers)); len(r.Handlers) > maxHandlers {
 		r.Handlers, r.Commands = nil, true
 	}
-	_, err := p.st.Update(p.soft, driver.Query{Ranges: []driver.Range{{Prefix: podKind, Limit: maxSwept}}}, func(tx *store.Tx) error {
-		recs, err := tx.Scan(podKind, maxSwept)
-		if err != nil {
+	_, err := p.st.Update(p.Soft, driver.Query{Ranges: []driver.Range{{Prefix: podKind, Limit: maxSwept}}}, func(tx *store.Tx) error {
+		if err := presence.Sweep(tx, podKind, maxSwept); err != nil {
 			return err
 		}
-		for _, rec := range recs {
-			e, err := store.Get[podRecord](tx, rec.Key)
-			if err == nil && e.Value.Over(e.Age) {
-				tx.Delete(rec.Key)
-			}
-		}
-		return runner.PutPresence(tx, podKind, r.Presence, r)
+		return presence.Put(tx, podKind, r.Record, r)
 	})
 	return err
 }

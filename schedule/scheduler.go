@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/shutdown"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -116,11 +116,12 @@ func (s *Scheduler) Run(ctx context.Context, opt *Options) error {
 	if err != nil {
 		return err
 	}
-	defer p.stoppable(ctx)()
+	p.Steps = shutdown.New(ctx, shutdown.Options{Grace: p.o.Grace, Cause: errStopped, Signals: p.signals(), Heard: p.heard})
+	defer p.Close()
 	p.say(Event{Event: "started"}, "Scheduler started: %s", p.o.Pod)
 	leave := p.announce()
 	err = p.loop()
-	p.stop(nil)
+	p.Stop()
 	p.work.Wait()
 	leave()
 	p.say(Event{Event: "stopped"}, "Scheduler stopped")
@@ -133,10 +134,7 @@ type pod struct {
 	handlers map[string]Handler
 	o        Options
 
-	soft context.Context // ended: claim nothing more
-	stop context.CancelCauseFunc
-	hard context.Context // ended: stop what runs
-	halt context.CancelCauseFunc
+	*shutdown.Steps
 	work sync.WaitGroup
 	crew
 
@@ -164,36 +162,15 @@ func (s *Scheduler) newPod(opt *Options) (*pod, error) {
 	return p, lease.CheckOwner(p.o.Pod)
 }
 
-// stoppable derives the two ways to stop from ctx and the signals.
-func (p *pod) stoppable(ctx context.Context) (end func()) {
-	p.soft, p.stop = context.WithCancelCause(ctx)
-	p.hard, p.halt = context.WithCancelCause(context.WithoutCancel(ctx))
-	over := make(chan *time.Timer, 1)
-	context.AfterFunc(p.soft, func() {
-		over <- time.AfterFunc(p.o.Grace, func() { p.halt(errStopped) })
-	})
-	heard, done := make(chan os.Signal, 2), make(chan struct{})
-	if p.o.Signals {
-		signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
+func (p *pod) signals() []os.Signal {
+	if !p.o.Signals {
+		return nil
 	}
-	go func() {
-		defer close(done)
-		for sig := range heard {
-			if p.soft.Err() != nil {
-				p.halt(errStopped)
-			}
-			p.say(Event{Event: "stopping"}, "Stopping: %s; %d running", sig, p.running())
-			p.stop(errStopped)
-		}
-	}()
-	return func() {
-		signal.Stop(heard)
-		close(heard)
-		<-done
-		p.stop(nil)
-		(<-over).Stop()
-		p.halt(nil)
-	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM}
+}
+
+func (p *pod) heard(sig os.Signal) {
+	p.say(Event{Event: "stopping"}, "Stopping: %s; %d running", sig, p.running())
 }
 
 // view is one look at what is due.
@@ -221,11 +198,11 @@ type candidate struct {
 // loop looks, hands out what is ready, and sleeps until the next fire time or
 // change.
 func (p *pod) loop() error {
-	for looked := false; p.soft.Err() == nil; {
+	for looked := false; p.Soft.Err() == nil; {
 		began, quiet := time.Now(), p.quiet() // in this order: what ends after it may leave something to do
 		v, err := p.look()
 		switch {
-		case p.soft.Err() != nil:
+		case p.Soft.Err() != nil:
 			return nil
 		case err != nil && (!store.MayPass(err) || !looked && driver.Refusal(err)):
 			return err
@@ -250,7 +227,7 @@ func (p *pod) loop() error {
 
 // sleep returns when there may be something to do.
 func (p *pod) sleep(v view) {
-	ctx, cancel := context.WithCancel(p.soft)
+	ctx, cancel := context.WithCancel(p.Soft)
 	defer cancel()
 	p.mu.Lock()
 	if p.cancel = cancel; p.poked { // while we looked
@@ -269,14 +246,14 @@ func (p *pod) pause(d time.Duration) {
 	}
 	select {
 	case <-time.After(d):
-	case <-p.soft.Done():
+	case <-p.Soft.Done():
 	}
 }
 
 // look reads all that is due in one scan, and the locks of what runs.
 func (p *pod) look() (view, error) {
 	var v view
-	err := dues(p.soft, p.st, driver.Query{}, func(tx *store.Tx, all dueList) error {
+	err := dues(p.Soft, p.st, driver.Query{}, func(tx *store.Tx, all dueList) error {
 		v = view{rev: tx.Rev(), sleep: longSleep, damaged: all.damaged}
 		if len(all.damaged) > 0 {
 			v.trouble = all.damaged[0]

@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
-
-	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 // trouble is why a pod could not look at its jobs, or claim one of them, and
@@ -98,10 +95,6 @@ func (s situation) why(first, last time.Time) string {
 	}
 	return nobody
 }
-
-// passes reports whether an error is the store's, and not that of one job, and
-// can be over by itself.
-func passes(err error) bool { return store.MayPass(err) && !errors.Is(err, driver.ErrDamaged) }
 
 // said is what the log has said of a trouble.
 type said struct {

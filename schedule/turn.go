@@ -34,7 +34,7 @@ type turn struct {
 
 // turn waits for something to do, and runs its command.
 func (p *pod) turn() (retire bool, err error) {
-	ctx, abort := context.WithCancelCause(p.hard)
+	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
 	t := &turn{p: p, abort: abort}
 	cmds := p.o.Commands
@@ -160,13 +160,13 @@ func (t *turn) end(res runner.Result, err error) {
 	if !tried {
 		failed = store.ErrUnknown
 	}
-	ctx := context.WithoutCancel(t.p.hard)
-	for ended := time.Now(); passes(failed) && time.Since(ended) < t.job.TTL && t.p.hard.Err() == nil; {
-		if _, failed = finish(ctx, t.p.st, t.claimed, e); passes(failed) {
+	ctx := context.WithoutCancel(t.p.Hard)
+	for ended := time.Now(); store.Transient(failed) && time.Since(ended) < t.job.TTL && t.p.Hard.Err() == nil; {
+		if _, failed = finish(ctx, t.p.st, t.claimed, e); store.Transient(failed) {
 			t.say(LevelWarn, "trouble", "The store cannot be used, trying again: %v", failed)
 			select {
 			case <-time.After(again):
-			case <-t.p.hard.Done():
+			case <-t.p.Hard.Done():
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (t *turn) report(e ending, err error) {
 func (p *pod) handle(c candidate) {
 	defer p.work.Done()
 	defer p.leave()
-	ctx, abort := context.WithCancelCause(p.hard)
+	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
 	got, err := p.attempt(ctx, c, lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
 	if err != nil {

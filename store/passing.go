@@ -62,3 +62,7 @@ func (e *RecordError) Error() string {
 
 // Unwrap makes it a driver.ErrDamaged.
 func (e *RecordError) Unwrap() []error { return []error{driver.ErrDamaged, e.Err} }
+
+// Transient is MayPass for a call that somebody waits for: a damaged record
+// needs a person, and does not pass soon.
+func Transient(err error) bool { return MayPass(err) && !errors.Is(err, driver.ErrDamaged) }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tasklock/tasklock/internal/lease"
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -19,7 +19,7 @@ import (
 func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 	leases := lease.Carry(c)
 	return func(r driver.Record) (driver.Write, bool) {
-		if runner.Stays(r.Key) || schedule.Stays(r.Key) {
+		if worker.Stays(r.Key) || schedule.Stays(r.Key) {
 			return driver.Write{}, false
 		}
 		return leases(r)

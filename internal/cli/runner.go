@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/lease"
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -103,7 +103,7 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 	if err != nil {
 		return err
 	}
-	w := runner.WorkOptions{
+	w := worker.Options{
 		Owner: a.Identity().Owner, Name: o.name, Section: o.section, Label: o.label,
 		Command: command, Dir: a.Dir, Env: a.environ(ctx), NoStdin: o.noStdin, Stdout: a.Stdout, Stderr: a.Stderr, KeepOutput: o.keepOutput,
 		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.value, MaxHold: o.maxHold.value,
@@ -115,12 +115,12 @@ func (o *runnerStartOptions) run(ctx context.Context, a *App, command []string) 
 	if o.grace.given && o.grace.value == 0 {
 		w.Grace = time.Nanosecond // 0 is the default there
 	}
-	_, err = runner.Work(ctx, st, w)
+	_, err = worker.Work(ctx, st, w)
 	return err
 }
 
 // runnerLog prints one line of the log, on stderr: stdout is the command's.
-func (a *App) runnerLog(e runner.Event) {
+func (a *App) runnerLog(e worker.LogEntry) {
 	if !a.JSON {
 		a.note("[%s] %s", e.Runner, e.Message)
 		return

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -31,7 +31,7 @@ func listRunners(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	out, err := runner.List(ctx, st)
+	out, err := worker.List(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func listRunners(ctx context.Context, a *App) error {
 	})
 }
 
-func (p *printer) runners(list []runner.Info) {
+func (p *printer) runners(list []worker.Info) {
 	var rows [][]cell
 	for _, r := range list {
 		var tasks []string
@@ -78,7 +78,7 @@ func (a *App) runnerNames(_ *cobra.Command, args []string, _ string) ([]string, 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.suggestions(func(ctx context.Context, st *store.Store) (names []string, err error) {
-		out, err := runner.List(ctx, st)
+		out, err := worker.List(ctx, st)
 		for _, r := range out.Runners {
 			names = append(names, r.Name)
 		}
@@ -100,7 +100,7 @@ task in hand if that ends within its --grace, and else gives it back.`,
 		},
 		ValidArgsFunction: a.runnerNames,
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			r := runner.StopRequest{By: a.Identity().Owner, DryRun: a.DryRun}
+			r := worker.StopRequest{By: a.Identity().Owner, DryRun: a.DryRun}
 			if len(args) > 0 {
 				r.Name = args[0]
 			}
@@ -109,12 +109,12 @@ task in hand if that ends within its --grace, and else gives it back.`,
 	}
 }
 
-func stopRunners(ctx context.Context, a *App, r runner.StopRequest) error {
+func stopRunners(ctx context.Context, a *App, r worker.StopRequest) error {
 	st, err := a.Store(ctx, false)
 	if err != nil {
 		return err
 	}
-	out, err := runner.Stop(ctx, st, r)
+	out, err := worker.Stop(ctx, st, r)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func wakeRunners(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	out, err := runner.Wakeup(ctx, st, runner.WakeupRequest{By: a.Identity().Owner, DryRun: a.DryRun})
+	out, err := worker.Wakeup(ctx, st, worker.WakeupRequest{By: a.Identity().Owner, DryRun: a.DryRun})
 	if err != nil {
 		return err
 	}

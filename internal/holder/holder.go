@@ -1,9 +1,9 @@
 // Package holder holds leases for clients that are not this process: the
 // program at the other end of a pipe, or the clients of a server.
 //
-// A wait ends when its client leaves. A lease that was granted stays, whichever
-// call took it, until the client gives it back or the holder closes. A lease
-// that cannot be handed to its client is given back at once.
+// A wait ends when its client leaves. A granted lease stays, whichever call
+// acquired it, until the client releases it or the holder closes. The holder
+// releases a lease at once if it cannot hand it to its client.
 package holder
 
 import (

@@ -9,6 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
@@ -96,7 +97,7 @@ var table = []row{
 	as(func(e *runner.StartError, _ Caller) Problem {
 		return Problem{Exit: Exit(e.ExitCode), Code: "COMMAND_NOT_STARTED"}
 	}),
-	as(func(*runner.RunningError, Caller) Problem { return Problem{Exit: Locked, Code: "RUNNER_RUNNING"} }),
+	as(func(*worker.RunningError, Caller) Problem { return Problem{Exit: Locked, Code: "RUNNER_RUNNING"} }),
 
 	// Locks.
 	as(func(e *lease.HeldError, c Caller) Problem {

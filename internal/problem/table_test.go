@@ -12,6 +12,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
@@ -39,7 +40,7 @@ func TestTable(t *testing.T) {
 		{schedule.ErrNotFound, 4, "JOB_NOT_FOUND", "jobs list"},
 		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED", ""},
 		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED", ""},
-		{&runner.RunningError{}, 6, "RUNNER_RUNNING", ""},
+		{&worker.RunningError{}, 6, "RUNNER_RUNNING", ""},
 		{&lease.HeldError{Key: "x"}, 6, "TASK_LOCKED", "again"},
 		{&lease.HeldError{Key: "section:x"}, 6, "SECTION_LOCKED", "again"},
 		{&lease.HeldError{Key: "job:x"}, 6, "JOB_LOCKED", "again"},

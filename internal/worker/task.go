@@ -1,4 +1,4 @@
-package runner
+package worker
 
 import (
 	"bytes"
@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
-// job is one task in the hands of a worker.
-type job struct {
+// taskRun is one task in the hands of a worker.
+type taskRun struct {
 	w     *worker
 	task  task.Task
 	lease *lease.Lease // nil: nothing was claimed
@@ -36,10 +38,10 @@ type job struct {
 
 // next takes one task and sees it through.
 func (w *worker) next() error {
-	ctx, abort := context.WithCancelCause(w.hard)
+	ctx, abort := context.WithCancelCause(w.Hard)
 	defer abort(nil)
-	j := &job{w: w, abort: abort}
-	o := Options{
+	j := &taskRun{w: w, abort: abort}
+	o := runner.Options{
 		Acquire: lease.AcquireRequest{Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name},
 		Claim:   j.claim,
 		Command: w.o.Command, Dir: w.o.Dir, Env: w.o.Env, Stdout: w.o.Stdout, Stderr: w.o.Stderr,
@@ -53,7 +55,7 @@ func (w *worker) next() error {
 		j.out = &tail{to: w.o.Stdout}
 		o.Stdout = j.out
 	}
-	res, err := Run(ctx, w.st, o)
+	res, err := runner.Run(ctx, w.st, o)
 	if j.lease == nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (w *worker) next() error {
 }
 
 // claim takes the next task, and its section before it.
-func (j *job) claim(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
+func (j *taskRun) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
 	c, err := j.take(ctx, r)
 	if err != nil {
 		j.input.open(nil) // somebody may be reading
@@ -73,11 +75,11 @@ func (j *job) claim(ctx context.Context, r lease.AcquireRequest) (Claim, error) 
 	return c, err
 }
 
-func (j *job) take(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
+func (j *taskRun) take(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
 	w := j.w
 	for tries := 0; ; tries++ {
-		if w.soft.Err() != nil {
-			return Claim{}, errStopped
+		if w.Soft.Err() != nil {
+			return runner.Claim{}, errStopped
 		}
 		if w.section != nil && w.section.Err() != nil {
 			w.leaveSection("Lost the section lock on %s", w.in)
@@ -88,7 +90,7 @@ func (j *job) take(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
 			req.Section, req.Acquire.Owner = w.in, w.section.Owner()
 		}
 		if again {
-			w.say(Event{Event: "checking", Section: w.in}, "Checking for next task in %s...", w.in)
+			w.say(LogEntry{Event: "checking", Section: w.in}, "Checking for next task in %s...", w.in)
 		}
 		t, held, err := task.HoldNext(ctx, w.st, req)
 		var outside *task.SectionError
@@ -96,23 +98,23 @@ func (j *job) take(ctx context.Context, r lease.AcquireRequest) (Claim, error) {
 			err = w.enter(ctx, outside.Section)
 			var refused *lease.HeldError
 			if errors.As(err, &refused) && tries > 0 {
-				return Claim{}, &task.NothingReadyError{} // others queue for it
+				return runner.Claim{}, &task.NothingReadyError{} // others queue for it
 			}
 			if err == nil || errors.As(err, &refused) {
 				continue
 			}
 		}
 		if err != nil {
-			return Claim{}, err
+			return runner.Claim{}, err
 		}
 		w.fresh, w.idling, w.wants = false, false, nil
 		j.took(t, held, again)
-		return Claim{Lease: held, Args: j.args(), Env: j.env(), Finish: j.finish}, nil
+		return runner.Claim{Lease: held, Args: j.args(), Env: j.env(), Finish: j.finish}, nil
 	}
 }
 
 // took notes what was claimed.
-func (j *job) took(t task.Task, held *lease.Lease, again bool) {
+func (j *taskRun) took(t task.Task, held *lease.Lease, again bool) {
 	j.task, j.lease = t, held
 	for _, k := range held.Grant().Keys {
 		if k.Key == t.ID {
@@ -142,14 +144,14 @@ func (j *job) took(t task.Task, held *lease.Lease, again bool) {
 	j.input.open(j.document())
 }
 
-func (j *job) event(kind string) Event {
-	return Event{Event: kind, Task: j.task.ID, Title: j.task.Title, Section: j.task.Section, Token: j.token, Attempt: j.task.Attempts}
+func (j *taskRun) event(kind string) LogEntry {
+	return LogEntry{Event: kind, Task: j.task.ID, Title: j.task.Title, Section: j.task.Section, Token: j.token, Attempt: j.task.Attempts}
 }
 
-func (j *job) say(kind, format string, args ...any) { j.w.say(j.event(kind), format, args...) }
+func (j *taskRun) say(kind, format string, args ...any) { j.w.say(j.event(kind), format, args...) }
 
 // document is the task for the command's standard input.
-func (j *job) document() []byte {
+func (j *taskRun) document() []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -160,7 +162,7 @@ func (j *job) document() []byte {
 	return b.Bytes()
 }
 
-func (j *job) env() []string {
+func (j *taskRun) env() []string {
 	return []string{
 		"TASKLOCK_KEY=" + j.task.ID,
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(j.token, 10),
@@ -172,7 +174,7 @@ func (j *job) env() []string {
 }
 
 // args fills in the placeholders.
-func (j *job) args() []string {
+func (j *taskRun) args() []string {
 	fill := strings.NewReplacer("{id}", j.task.ID, "{title}", j.task.Title, "{section}", j.task.Section,
 		"{token}", strconv.FormatInt(j.token, 10), "{attempt}", strconv.Itoa(j.task.Attempts))
 	args := make([]string, 0, len(j.w.o.Command))
@@ -183,9 +185,9 @@ func (j *job) args() []string {
 }
 
 // verdict is what the end of the command means for the task.
-func (j *job) verdict(res Result, err error) task.DoRequest {
+func (j *taskRun) verdict(res runner.Result, err error) task.DoRequest {
 	r := task.DoRequest{Tasks: []string{j.task.ID}, Owner: j.lease.Owner(), Token: j.token, Verb: task.Complete}
-	var start *StartError
+	var start *runner.StartError
 	switch {
 	case res.ExitCode == 0:
 		if j.out.String() != "" {
@@ -210,7 +212,7 @@ func (j *job) verdict(res Result, err error) task.DoRequest {
 }
 
 // finish writes down how the task ended, which releases it.
-func (j *job) finish(ctx context.Context, res Result, err error) error {
+func (j *taskRun) finish(ctx context.Context, res runner.Result, err error) error {
 	do, err := j.write(ctx, j.verdict(res, err))
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -220,7 +222,7 @@ func (j *job) finish(ctx context.Context, res Result, err error) error {
 
 // write carries out the verdict. A completion that the store refuses would be
 // refused again after each repetition of the work: the task fails instead.
-func (j *job) write(ctx context.Context, do task.DoRequest) (task.DoRequest, error) {
+func (j *taskRun) write(ctx context.Context, do task.DoRequest) (task.DoRequest, error) {
 	_, err := task.Do(ctx, j.w.st, do)
 	if do.Verb != task.Complete || !errors.Is(err, driver.ErrTooLarge) && !errors.Is(err, driver.ErrInvalid) {
 		return do, err
@@ -232,32 +234,32 @@ func (j *job) write(ctx context.Context, do task.DoRequest) (task.DoRequest, err
 
 // end makes sure that what came of the task is written down. Where finish could
 // not, the token decides whether it still counts.
-func (j *job) end(res Result, err error) error {
+func (j *taskRun) end(res runner.Result, err error) error {
 	j.mu.Lock()
 	tried, do, failed := j.tried, j.do, j.err
 	j.mu.Unlock()
 	if !tried {
-		do, failed = j.write(context.WithoutCancel(j.w.hard), j.verdict(res, err))
+		do, failed = j.write(context.WithoutCancel(j.w.Hard), j.verdict(res, err))
 	}
 	began := time.Now()
-	for n := 1; transient(failed) && time.Since(began) < j.w.o.TTL && j.w.hard.Err() == nil; n++ {
+	for n := 1; store.Transient(failed) && time.Since(began) < j.w.o.TTL && j.w.Hard.Err() == nil; n++ {
 		j.w.trouble(j.event(""), failed, n)
-		do, failed = j.write(context.WithoutCancel(j.w.hard), do)
+		do, failed = j.write(context.WithoutCancel(j.w.Hard), do)
 	}
 	j.report(do, res, failed)
-	var start *StartError
+	var start *runner.StartError
 	switch {
 	case errors.As(err, &start):
 		return err
-	case transient(failed):
+	case store.Transient(failed):
 		return failed
-	case errors.Is(err, ErrGuardian):
+	case errors.Is(err, runner.ErrGuardian):
 		j.say("trouble", "%v", err)
 	}
 	return nil
 }
 
-func (j *job) report(do task.DoRequest, res Result, err error) {
+func (j *taskRun) report(do task.DoRequest, res runner.Result, err error) {
 	e := j.event("")
 	if res.ExitCode >= 0 {
 		e.Exit = &res.ExitCode
@@ -300,8 +302,8 @@ func (s *Summary) count(end task.Status) {
 
 // ownEnd reports whether the command itself has ended the task under this
 // claim, and how.
-func (j *job) ownEnd() bool {
-	now, err := task.Show(context.WithoutCancel(j.w.hard), j.w.st, j.task.ID)
+func (j *taskRun) ownEnd() bool {
+	now, err := task.Show(context.WithoutCancel(j.w.Hard), j.w.st, j.task.ID)
 	if err != nil || now.LastToken != j.token {
 		return false
 	}

@@ -1,4 +1,13 @@
-package runner
+// Package worker is the loop of a runner: it claims one ready task after the
+// other, runs a command under the task's lease, and writes how the task ended.
+//
+// A task and its lock change in one commit, at the claim and at the end, so the
+// store refuses what a runner reports after another has taken over. The runner
+// acquires an exclusive section before its first task and keeps it until nothing
+// in it is ready; other runners wait for it, or work in another section. The
+// tasks of a runner that died go to the next one that looks, at once if the death
+// is proved.
+package worker
 
 import (
 	"context"
@@ -6,21 +15,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/presence"
+	"github.com/tasklock/tasklock/internal/shutdown"
+	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
 )
 
-// WorkOptions of [Work]. Every zero field means its documented default.
-type WorkOptions struct {
+// Options of [Work]. Every zero field means its documented default.
+type Options struct {
 	Owner string // whose child the runner is; required
 	Name  string // of the runner, while it runs nobody else's; empty: a random one
 
@@ -52,12 +63,12 @@ type WorkOptions struct {
 	// runner as the end of ctx does, the second does not wait for Grace.
 	Signals bool
 
-	Guardian []string    // see Options
-	Log      func(Event) // is told about each step, one at a time; may be nil
+	Guardian []string       // see runner.Options
+	Log      func(LogEntry) // gets each step, one at a time; may be nil
 }
 
-// Event is one line of a runner's log.
-type Event struct {
+// LogEntry is one line of a runner's log.
+type LogEntry struct {
 	Time    time.Time `json:"time"`
 	Runner  string    `json:"runner"`
 	Event   string    `json:"event"`
@@ -80,27 +91,23 @@ type Summary struct {
 	Refused   int `json:"refused"` // someone else had taken over
 }
 
-// Work takes one task after the other, runs the command under the task's lease
-// as [Run] does, and completes the task if the command exits with 0.
+// Work claims one task after the other, runs the command under the task's lease
+// as [runner.Run] does, and completes the task if the command exits with 0. A
+// command that fails sends the task back until its attempts, by any runner,
+// exceed Retries.
 //
-// A task and its lock change in one commit, when it is taken and when it ends;
-// what a runner reports after someone took over is refused. A command that
-// fails sends the task back until its attempts, by whomever, exceed Retries.
-// An exclusive section is taken before its first task and kept until nothing
-// in it is ready; others wait for it, or work elsewhere. The tasks of a runner
-// that died go to the next one that looks, at once where the death is proved.
-//
-// The end of ctx stops it, see Grace, and is no error. What the store says once
-// the runner has begun, and what can pass by itself ([store.MayPass]), is tried
-// again: with Wait for ever, else for a minute. An error besides that of the
-// store: [*StartError] if the command cannot be started, and [*RunningError] if
-// there is a runner of that name.
-func Work(ctx context.Context, st *store.Store, o WorkOptions) (Summary, error) {
+// The end of ctx stops the runner, see Grace, and is not an error. Once it has
+// begun, it tries again what can pass by itself ([store.MayPass]): with Wait for
+// ever, else for a minute. Other errors than those of the store are
+// [*runner.StartError] if the command cannot start, and [*RunningError] if
+// another runner has that name.
+func Work(ctx context.Context, st *store.Store, o Options) (Summary, error) {
 	w, err := newWorker(st, o)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer w.stoppable(ctx)()
+	w.Steps = shutdown.New(ctx, shutdown.Options{Grace: w.o.Grace, Cause: errStopped, Signals: w.signals(), Heard: w.heard})
+	defer w.Close()
 	if err := w.register(ctx); err != nil {
 		return Summary{}, err
 	}
@@ -116,22 +123,20 @@ func Work(ctx context.Context, st *store.Store, o WorkOptions) (Summary, error) 
 	}
 	leave()
 	<-attended
-	w.unregister()
-	w.say(Event{Event: "stopped", Total: &w.sum}, "Stopped: %d completed, %d failed, %d gone back", w.sum.Completed, w.sum.Failed, w.sum.Retried+w.sum.Stopped)
+	presence.Remove(w.Soft, w.st, runnerKind, w.o.Name)
+	w.say(LogEntry{Event: "stopped", Total: &w.sum}, "Stopped: %d completed, %d failed, %d gone back", w.sum.Completed, w.sum.Failed, w.sum.Retried+w.sum.Stopped)
 	return w.sum, err
 }
 
 // worker is one runner.
 type worker struct {
 	st    *store.Store
-	o     WorkOptions
+	o     Options
 	owner string // of all that it holds
 
-	soft    context.Context // ended: take nothing more
-	stop    context.CancelCauseFunc
-	hard    context.Context // ended: stop what runs
-	halt    context.CancelCauseFunc
-	present presence
+	*shutdown.Steps
+	id  string       // of this start, in its record
+	rev atomic.Int64 // of its record
 
 	section *lease.Lease // kept from task to task
 	in      string       // its name
@@ -141,7 +146,7 @@ type worker struct {
 	wants   *task.Closed // the section that is waited for, and why
 	sum     Summary
 
-	saying sync.Mutex
+	logging sync.Mutex
 }
 
 // Why a runner stops what it does.
@@ -152,7 +157,7 @@ var (
 
 const defaultGrace = 10 * time.Second
 
-func newWorker(st *store.Store, o WorkOptions) (*worker, error) {
+func newWorker(st *store.Store, o Options) (*worker, error) {
 	if o.Name == "" {
 		o.Name = "r-" + lease.NewID()[:6]
 	}
@@ -171,56 +176,26 @@ func newWorker(st *store.Store, o WorkOptions) (*worker, error) {
 	case o.MaxHold < 0 || o.Grace < 0:
 		return nil, &lease.InvalidError{What: "max hold or grace", Rule: "must not be negative"}
 	}
-	if _, err := (&Options{Command: o.Command, Dir: o.Dir}).check(); err != nil {
+	if err := (&runner.Options{Command: o.Command, Dir: o.Dir}).Check(); err != nil {
 		return nil, err
 	}
-	w := &worker{st: st, o: o, owner: o.Owner + "/" + o.Name}
+	w := &worker{st: st, o: o, owner: o.Owner + "/" + o.Name, id: lease.NewID()}
 	return w, errors.Join(lease.CheckOwner(w.owner), lease.CheckTTL(o.TTL))
 }
 
-// stoppable derives the two ways to stop from ctx and the signals.
-func (w *worker) stoppable(ctx context.Context) (end func()) {
-	w.soft, w.stop = context.WithCancelCause(ctx)
-	w.hard, w.halt = context.WithCancelCause(context.WithoutCancel(ctx))
-	var late *time.Timer
-	over := make(chan struct{})
-	context.AfterFunc(w.soft, func() {
-		late = time.AfterFunc(w.o.Grace, func() { w.halt(errStopped) })
-		close(over)
-	})
-	heard, done := make(chan os.Signal, 2), make(chan struct{})
-	if w.o.Signals {
-		for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
-			if !signal.Ignored(sig) {
-				signal.Notify(heard, sig)
-			}
-		}
+func (w *worker) signals() []os.Signal {
+	if !w.o.Signals {
+		return nil
 	}
-	go func() {
-		defer close(done)
-		for sig := range heard {
-			if w.soft.Err() != nil {
-				w.halt(errStopped)
-			}
-			w.say(Event{Event: "stopping"}, "Stopping: %s", sig)
-			w.stop(&SignalError{Signal: sig})
-		}
-	}()
-	return func() {
-		signal.Stop(heard)
-		close(heard)
-		<-done
-		w.stop(nil)
-		<-over
-		late.Stop()
-		w.halt(nil)
-	}
+	return shutdown.Heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
+
+func (w *worker) heard(sig os.Signal) { w.say(LogEntry{Event: "stopping"}, "Stopping: %s", sig) }
 
 // loop works until there is a reason to end.
 func (w *worker) loop() error {
 	for failures := 0; ; {
-		if w.soft.Err() != nil || w.o.Max > 0 && w.runs >= w.o.Max {
+		if w.Soft.Err() != nil || w.o.Max > 0 && w.runs >= w.o.Max {
 			return nil
 		}
 		err := w.next()
@@ -245,19 +220,15 @@ func (w *worker) loop() error {
 			return nil
 		case store.MayPass(err) && (w.o.Wait || failures < 5):
 			failures++
-			w.trouble(Event{}, err, failures)
+			w.trouble(LogEntry{}, err, failures)
 		default:
 			return err
 		}
 	}
 }
 
-// transient reports whether the same may succeed soon: a damaged record waits for
-// a person.
-func transient(err error) bool { return store.MayPass(err) && !errors.Is(err, driver.ErrDamaged) }
-
-// trouble tells about a store that cannot be used now, and waits.
-func (w *worker) trouble(e Event, err error, failures int) {
+// trouble logs that the store cannot be used now, and waits.
+func (w *worker) trouble(e LogEntry, err error, failures int) {
 	e.Event = "trouble"
 	w.say(e, "The store cannot be used, trying again: %v", err)
 	w.pause(failures)
@@ -267,17 +238,17 @@ func (w *worker) trouble(e Event, err error, failures int) {
 func (w *worker) pause(failures int) {
 	select {
 	case <-time.After(min(time.Second<<min(failures, 5), 30*time.Second)):
-	case <-w.soft.Done():
+	case <-w.Soft.Done():
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-func (w *worker) say(e Event, format string, args ...any) {
+func (w *worker) say(e LogEntry, format string, args ...any) {
 	if w.o.Log == nil {
 		return
 	}
-	w.saying.Lock()
-	defer w.saying.Unlock()
+	w.logging.Lock()
+	defer w.logging.Unlock()
 	e.Time, e.Runner, e.Message = time.Now().UTC(), w.o.Name, fmt.Sprintf(format, args...)
 	w.o.Log(e)
 }
@@ -293,21 +264,21 @@ func (w *worker) enter(ctx context.Context, section string) error {
 	}
 	w.section, w.in, w.fresh = lease, section, true
 	for _, t := range lease.Grant().TookOver {
-		w.tookOver(Event{Section: section}, t)
+		w.tookOver(LogEntry{Section: section}, t)
 	}
-	w.say(Event{Event: "section acquired", Section: section, Token: lease.Token()}, "Acquired section lock on %s", section)
+	w.say(LogEntry{Event: "section acquired", Section: section, Token: lease.Token()}, "Acquired section lock on %s", section)
 	return nil
 }
 
 func (w *worker) leaveSection(format string, args ...any) {
-	w.say(Event{Event: "section released", Section: w.in}, format, args...)
-	if err := w.section.Release(context.WithoutCancel(w.soft)); err != nil {
-		w.say(Event{Event: "trouble", Section: w.in}, "Section %s was not released: %v", w.in, err)
+	w.say(LogEntry{Event: "section released", Section: w.in}, format, args...)
+	if err := w.section.Release(context.WithoutCancel(w.Soft)); err != nil {
+		w.say(LogEntry{Event: "trouble", Section: w.in}, "Section %s was not released: %v", w.in, err)
 	}
 	w.section = nil
 }
 
-func (w *worker) tookOver(e Event, t lease.TakenOver) {
+func (w *worker) tookOver(e LogEntry, t lease.TakenOver) {
 	e.Event = "took over"
 	if t.Why == lease.Dead {
 		w.say(e, "Lock exists but its holder is dead (%s)", runnerOf(t.Owner, w.o.Owner))

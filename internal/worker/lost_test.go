@@ -1,13 +1,13 @@
 //go:build linux || darwin
 
-package runner_test
+package worker_test
 
 import (
 	"context"
 	"sync/atomic"
 	"testing"
 
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -31,7 +31,7 @@ func (s *firstReplyLost) Commit(ctx context.Context, b driver.Batch) (int64, err
 // A runner whose announcement was written, and the reply lost, is no other runner.
 func TestRunnerKnowsItself(t *testing.T) {
 	st := &firstReplyLost{Store: memstore.New()}
-	_, err := runner.Work(t.Context(), store.New(st), runner.WorkOptions{Owner: "me", Name: "R", Command: []string{"true"}})
+	_, err := worker.Work(t.Context(), store.New(st), worker.Options{Owner: "me", Name: "R", Command: []string{"true"}})
 	if err != nil || !st.lost.Load() {
 		t.Fatal(err, st.lost.Load())
 	}

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package runner_test
+package worker_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -30,7 +31,7 @@ type journal struct {
 	lines []string
 }
 
-func (j *journal) log(e runner.Event) {
+func (j *journal) log(e worker.LogEntry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, e.Runner+": "+e.Message)
@@ -40,6 +41,18 @@ func (j *journal) has(line string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Contains(j.lines, line)
+}
+
+// patience is for what happens at once where nobody else uses the machine.
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
 }
 
 func queue(t *testing.T, list ...task.New) *store.Store {
@@ -69,9 +82,9 @@ func TestWorkGoesElsewhere(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var j journal
-	done := make(chan runner.Summary)
+	done := make(chan worker.Summary)
 	go func() {
-		sum, err := runner.Work(ctx, st, runner.WorkOptions{Owner: "me", Name: "R", Command: []string{"true"}, Log: j.log})
+		sum, err := worker.Work(ctx, st, worker.Options{Owner: "me", Name: "R", Command: []string{"true"}, Log: j.log})
 		if err != nil {
 			t.Error(err)
 		}
@@ -99,13 +112,13 @@ func TestWorkEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var start *runner.StartError
-	if sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Command: []string{bad}}); !errors.As(err, &start) || sum.Stopped != 1 {
+	if sum, err := worker.Work(t.Context(), st, worker.Options{Owner: "me", Command: []string{bad}}); !errors.As(err, &start) || sum.Stopped != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	if i := statusOf(t, st, "t1"); i.Status != task.Pending || i.Attempts != 0 {
 		t.Errorf("it is %s after %d attempts", i.Status, i.Attempts)
 	}
-	for _, o := range []runner.WorkOptions{
+	for _, o := range []worker.Options{
 		{Owner: "me"},
 		{Command: []string{"true"}},
 		{Owner: "me", Command: []string{"true"}, Name: "a/b"},
@@ -113,7 +126,7 @@ func TestWorkEndsAtOnce(t *testing.T) {
 		{Owner: "me", Command: []string{"true"}, TTL: 1},
 	} {
 		var invalid *lease.InvalidError
-		if _, err := runner.Work(t.Context(), st, o); !errors.As(err, &invalid) {
+		if _, err := worker.Work(t.Context(), st, o); !errors.As(err, &invalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -132,7 +145,7 @@ func TestWorkTogether(t *testing.T) {
 	total := 0
 	for i := range 8 {
 		wg.Go(func() {
-			sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Name: fmt.Sprint("r", i), Command: []string{"true"}})
+			sum, err := worker.Work(t.Context(), st, worker.Options{Owner: "me", Name: fmt.Sprint("r", i), Command: []string{"true"}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -145,7 +158,7 @@ func TestWorkTogether(t *testing.T) {
 	if total != len(list) {
 		t.Errorf("%d of %d were completed", total, len(list))
 	}
-	if out, err := runner.List(t.Context(), st); err != nil || len(out.Runners) > 0 {
+	if out, err := worker.List(t.Context(), st); err != nil || len(out.Runners) > 0 {
 		t.Errorf("left behind: %v, %v", out.Runners, err)
 	}
 }
@@ -208,7 +221,7 @@ func TestCompletionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var j journal
-	sum, err := runner.Work(t.Context(), st, runner.WorkOptions{Owner: "me", Name: "R", Command: []string{"true"}, Retries: 5, Max: 5, Log: j.log})
+	sum, err := worker.Work(t.Context(), st, worker.Options{Owner: "me", Name: "R", Command: []string{"true"}, Retries: 5, Max: 5, Log: j.log})
 	if err != nil || sum.Failed != 1 {
 		t.Errorf("%+v, %v\n%s", sum, err, strings.Join(j.lines, "\n"))
 	}

@@ -1,4 +1,4 @@
-package runner
+package worker
 
 import (
 	"context"
@@ -19,24 +19,24 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 		w.follow(none)
 		if w.wants == nil && !w.idling {
 			w.idling = true
-			w.say(Event{Event: "looking"}, "Looking for tasks... none pending")
-			w.say(Event{Event: "idle"}, "Going idle")
+			w.say(LogEntry{Event: "looking"}, "Looking for tasks... none pending")
+			w.say(LogEntry{Event: "idle"}, "Going idle")
 		}
 		if w.wants == nil && !w.o.Wait {
 			return false, nil
 		}
-		if err := none.Wait(w.soft, w.st, time.Minute, w.present.guard()); err != nil {
+		if err := none.Wait(w.Soft, w.st, time.Minute, w.untouched()); err != nil {
 			return false, nil
 		}
-		_, err := task.Next(w.soft, w.st, task.NextRequest{
+		_, err := task.Next(w.Soft, w.st, task.NextRequest{
 			Section: w.o.Section, Label: w.o.Label, Acquire: lease.AcquireRequest{Owner: w.owner},
 		})
 		switch {
-		case w.soft.Err() != nil:
+		case w.Soft.Err() != nil:
 			return false, nil
 		case err == nil:
 			if w.wants != nil && !w.stillLocked(w.wants.Lock) {
-				w.say(Event{Event: "waiting", Section: w.wants.Task.Section}, "Section lock released!")
+				w.say(LogEntry{Event: "waiting", Section: w.wants.Task.Section}, "Section lock released!")
 			}
 			w.wants = nil
 			return true, nil
@@ -44,7 +44,7 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 			failures = 0
 		case store.MayPass(err):
 			failures++
-			w.trouble(Event{}, err, failures)
+			w.trouble(LogEntry{}, err, failures)
 		default:
 			return false, err
 		}
@@ -61,7 +61,7 @@ func (w *worker) follow(none *task.NothingReadyError) {
 	}
 	c := none.Closed[0]
 	w.wants, w.idling = &c, false
-	e := Event{Event: "waiting", Task: c.Task.ID, Title: c.Task.Title, Section: c.Task.Section}
+	e := LogEntry{Event: "waiting", Task: c.Task.ID, Title: c.Task.Title, Section: c.Task.Section}
 	w.say(e, "Wants to start %q in %s section", c.Task.Title, c.Task.Section)
 	w.say(e, "%s has no lock, but checking section...", c.Task.Title)
 	w.say(e, "Section %s is locked by %s", c.Task.Section, holderName(c.Lock))
@@ -71,7 +71,7 @@ func (w *worker) follow(none *task.NothingReadyError) {
 // wanted looks what became of the section since the last look.
 func (w *worker) wanted(none *task.NothingReadyError) {
 	old := w.wants
-	e := Event{Event: "waiting", Section: old.Task.Section}
+	e := LogEntry{Event: "waiting", Section: old.Task.Section}
 	now := task.Closed{Lock: old.Lock}
 	now.Task.Section = old.Task.Section
 	for _, c := range none.Closed {
@@ -92,11 +92,11 @@ func (w *worker) wanted(none *task.NothingReadyError) {
 }
 
 func (w *worker) stillLocked(l lease.Info) bool {
-	c, err := lease.Check(context.WithoutCancel(w.soft), w.st, lease.CheckRequest{Key: l.Key})
+	c, err := lease.Check(context.WithoutCancel(w.Soft), w.st, lease.CheckRequest{Key: l.Key})
 	return err == nil && c.Locked && c.Lock.Token == l.Token
 }
 
-// guard holds while nothing was said to the runner.
-func (p *presence) guard() driver.Guard {
-	return driver.Guard{Key: runnerKind + p.name, Rev: p.rev.Load()}
+// untouched holds while nobody writes to the runner's record.
+func (w *worker) untouched() driver.Guard {
+	return driver.Guard{Key: runnerKind + w.o.Name, Rev: w.rev.Load()}
 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package runner_test
+package worker_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -37,7 +37,7 @@ func startTroubled(t *testing.T) *troubled {
 	ctx, stop := context.WithCancel(t.Context())
 	x.stop = stop
 	go func() {
-		_, err := runner.Work(ctx, store.New(x.m), runner.WorkOptions{
+		_, err := worker.Work(ctx, store.New(x.m), worker.Options{
 			Owner: "me", Name: "R", Wait: true, Log: x.j.log, Dir: x.dir, NoStdin: true,
 			Command: []string{"sh", "-c", "touch began; until [ -e go ]; do sleep 0.05; done"},
 		})
@@ -163,7 +163,7 @@ func TestRunnerEnds(t *testing.T) {
 		t.Run(failure.Error()+", at its start", func(t *testing.T) {
 			m := &drivertest.Moody{Store: memstore.New()}
 			m.Fail(failure, failure)
-			_, err := runner.Work(t.Context(), store.New(m), runner.WorkOptions{Owner: "me", Wait: true, Command: []string{"true"}})
+			_, err := worker.Work(t.Context(), store.New(m), worker.Options{Owner: "me", Wait: true, Command: []string{"true"}})
 			if !errors.Is(err, failure) {
 				t.Error(err)
 			}

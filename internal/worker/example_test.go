@@ -1,13 +1,13 @@
 //go:build linux || darwin
 
-package runner_test
+package worker_test
 
 import (
 	"context"
 	"fmt"
 	"os"
 
-	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
@@ -21,7 +21,7 @@ func ExampleWork() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	sum, err := runner.Work(ctx, st, runner.WorkOptions{
+	sum, err := worker.Work(ctx, st, worker.Options{
 		Owner:   "me",
 		Command: []string{"sh", "-c", `echo "working on $1 ($TASKLOCK_TASK_ID)"; [ $TASKLOCK_TASK_ID = t1 ]`, "sh", "{title}"},
 		Stdout:  os.Stdout,

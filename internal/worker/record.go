@@ -1,13 +1,13 @@
-package runner
+package worker
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/presence"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/task"
@@ -18,7 +18,7 @@ import (
 const runnerKind = "runner/"
 
 type runnerRecord struct {
-	Presence
+	presence.Record
 	ID      string `json:"id,omitempty"` // of this start of it
 	Owner   string `json:"owner"`
 	Section string `json:"section,omitempty"`
@@ -32,14 +32,7 @@ type runnerRecord struct {
 func Stays(key string) bool { return driver.Kind(key) == runnerKind }
 
 func (r runnerRecord) put(tx *store.Tx) error {
-	return PutPresence(tx, runnerKind, r.Presence, r)
-}
-
-// presence is what a runner knows of its own record.
-type presence struct {
-	name string
-	id   string
-	rev  atomic.Int64
+	return presence.Put(tx, runnerKind, r.Record, r)
 }
 
 // RunningError: there is a runner of that name.
@@ -54,9 +47,8 @@ func (e *RunningError) Error() string {
 
 // register writes the record, and deletes those of runners that are gone.
 func (w *worker) register(ctx context.Context) error {
-	w.present.name, w.present.id = w.o.Name, lease.NewID()
 	rev, err := w.st.Update(ctx, driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}, func(tx *store.Tx) error {
-		if err := sweep(tx); err != nil {
+		if err := presence.Sweep(tx, runnerKind, 0); err != nil {
 			return err
 		}
 		old, err := store.Get[runnerRecord](tx, runnerKind+w.o.Name)
@@ -64,37 +56,19 @@ func (w *worker) register(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case old.Exists() && old.Value.ID == w.present.id: // written by us: the reply was lost
+		case old.Exists() && old.Value.ID == w.id: // written by us: the reply was lost
 			return nil
 		case old.Exists() && !old.Value.Over(old.Age):
 			return &RunningError{Name: w.o.Name, Host: old.Value.Host, PID: old.Value.PID}
 		}
 		return w.record(tx.Now().UTC()).put(tx)
 	})
-	w.present.rev.Store(rev)
+	w.rev.Store(rev)
 	return err
 }
 
 func (w *worker) record(since time.Time) runnerRecord {
-	return runnerRecord{Presence: Here(w.o.Name, since, w.o.TTL), ID: w.present.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label}
-}
-
-// sweep deletes the records of runners that are gone.
-func sweep(tx *store.Tx) error {
-	recs, err := tx.Scan(runnerKind, 0)
-	if err != nil {
-		return err
-	}
-	for _, rec := range recs {
-		e, err := store.Get[runnerRecord](tx, rec.Key)
-		if err != nil {
-			return err
-		}
-		if e.Value.Over(e.Age) {
-			tx.Delete(rec.Key)
-		}
-	}
-	return nil
+	return runnerRecord{Record: presence.Here(w.o.Name, since, w.o.TTL), ID: w.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label}
 }
 
 // attend keeps the record alive and hears what others write there.
@@ -102,7 +76,7 @@ func (w *worker) attend(ctx context.Context) {
 	beat := w.o.TTL / 3
 	for ctx.Err() == nil {
 		wctx, cancel := context.WithTimeout(ctx, beat)
-		err := w.st.Wait(wctx, []driver.Guard{w.present.guard()})
+		err := w.st.Wait(wctx, []driver.Guard{w.untouched()})
 		if err != nil && wctx.Err() == nil {
 			<-wctx.Done() // the store cannot wait now
 		}
@@ -143,25 +117,11 @@ func (w *worker) hear(ctx context.Context, beat time.Duration) {
 	if read != 0 {
 		rev = read
 	}
-	w.present.rev.Store(rev)
-	if stopBy != "" && w.soft.Err() == nil {
-		w.say(Event{Event: "stopping"}, "Stopping: %s asked for it", stopBy)
-		w.stop(errStopped)
+	w.rev.Store(rev)
+	if stopBy != "" && w.Soft.Err() == nil {
+		w.say(LogEntry{Event: "stopping"}, "Stopping: %s asked for it", stopBy)
+		w.Stop()
 	}
-}
-
-// unregister deletes the record, unless it is another runner's by now.
-func (w *worker) unregister() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.soft), 2*time.Second)
-	defer cancel()
-	key := runnerKind + w.o.Name
-	_, _ = w.st.Update(ctx, driver.Query{Keys: []string{key}}, func(tx *store.Tx) error { // else it lapses
-		e, err := store.Get[runnerRecord](tx, key)
-		if err == nil && e.Value.Mine() {
-			tx.Delete(key)
-		}
-		return err
-	})
 }
 
 // Info is a runner as others see it.
