@@ -79,14 +79,15 @@ func (l Life) Renew(ctx context.Context, st *store.Store, names []string) error 
 			if err != nil {
 				return err
 			}
-			r := RenewRequest{Owner: l.Owner}
+			beat := heartbeat{by: l.Owner}
 			switch {
 			case l.adopts(ls.Value):
-				r.process = &l.Process
+				beat.process = &l.Process
 			case !l.wants(ls):
 				return nil
 			}
-			return r.renew(tx, name, &RenewResult{})
+			_, err = beat.renew(tx, name)
+			return err
 		})
 		if err != nil && !errors.Is(err, ErrLost) {
 			failed = err
@@ -104,7 +105,8 @@ func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) er
 	owner := leaseOwner(lease)
 	for {
 		if ended(p) {
-			_, err := Release(ctx, st, ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended", process: &p, leave: true})
+			r := release{ReleaseRequest: ReleaseRequest{Owner: owner, Lease: lease, Reason: "its process has ended"}, process: &p, leave: true}
+			_, err := r.run(ctx, st)
 			return err
 		}
 		next, guards, err := keepOnce(ctx, st, owner, lease)
@@ -153,12 +155,12 @@ func ended(p host.Process) bool {
 // keepOnce renews, and says when to do so again unless the locks change.
 func keepOnce(ctx context.Context, st *store.Store, owner, lease string) (next time.Duration, guards []driver.Guard, err error) {
 	_, err = st.Update(ctx, driver.Query{Keys: []string{leaseKind + lease}}, func(tx *store.Tx) error {
-		r, out := RenewRequest{Owner: owner}, RenewResult{}
-		if err := r.renew(tx, lease, &out); err != nil {
+		l, err := heartbeat{by: owner}.renew(tx, lease)
+		if err != nil {
 			return err
 		}
-		next, guards = out.Leases[0].window/3, nil
-		for _, key := range out.Leases[0].Keys {
+		next, guards = l.window/3, nil
+		for _, key := range l.Keys {
 			lk, err := getLock(tx, key)
 			if err != nil {
 				return err

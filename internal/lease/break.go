@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -17,7 +18,11 @@ type BreakRequest struct {
 	Token  int64  // with one key: only if the lock is at this token, or was last
 	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
 	DryRun bool
+}
 
+// breaking is the run of a [BreakRequest].
+type breaking struct {
+	BreakRequest
 	over   bool       // the leases were found to be over, and end for that reason only
 	before []Released // ended before the commit, because they were many
 }
@@ -25,40 +30,20 @@ type BreakRequest struct {
 // Break ends the leases that hold the keys, whoever they belong to. Their
 // tokens are dead: what their holders write from now on is refused. More keys
 // than a lease can have go in several commits.
-func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult, error) {
-	rel := ReleaseRequest{Owner: r.By, Keys: r.Keys, Token: r.Token, Reason: r.Reason}
-	if err := rel.check(); err != nil {
+func Break(ctx context.Context, st *store.Store, r BreakRequest) (out ReleaseResult, err error) {
+	if r.Keys, err = checkNamed(r.Keys, r.By, r.Reason, r.Token); err != nil {
 		return ReleaseResult{}, err
 	}
-	if r.ID != "" {
-		if err := checkID(r.ID); err != nil {
-			return ReleaseResult{}, err
-		}
-	}
+	b := breaking{BreakRequest: r}
 	if r.ID == "" {
-		return r.some(ctx, st, rel.Keys)
+		return b.some(ctx, st)
 	}
-	if err := checkCount(rel.Keys); err != nil { // one receipt tells what became of all of them
+	if err := cmp.Or(checkID(r.ID), checkCount(r.Keys)); err != nil { // one receipt tells what became of all of them
 		return ReleaseResult{}, err
 	}
-	var out ReleaseResult
-	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(rel.Keys)}, func(tx *store.Tx) error {
+	_, err = update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(r.Keys)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
-		switch {
-		case err != nil:
-			return err
-		case done.Value.Broke != nil && slices.Equal(done.Value.Keys, rel.Keys):
-			out = *done.Value.Broke
-			tx.Affirm()
-			return nil
-		case done.Exists():
-			return usedBefore(r.ID)
-		}
-		if err := r.named(tx, rel.Keys, &out); err != nil {
-			return err
-		}
-		return putReceipt(tx, r.By+"/"+r.ID, receipt{Keys: rel.Keys, Broke: &out})
+		return b.once(tx, &out)
 	})
 	if err != nil {
 		return ReleaseResult{}, err
@@ -66,10 +51,29 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (ReleaseResult,
 	return out, nil
 }
 
+// once breaks the keys, unless the same request did so before.
+func (r *breaking) once(tx *store.Tx, out *ReleaseResult) error {
+	done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
+	switch {
+	case err != nil:
+		return err
+	case done.Value.Broke != nil && slices.Equal(done.Value.Keys, r.Keys):
+		*out = *done.Value.Broke
+		tx.Affirm()
+		return nil
+	case done.Exists():
+		return usedBefore(r.ID)
+	}
+	if err := r.named(tx, r.Keys, out); err != nil {
+		return err
+	}
+	return putReceipt(tx, r.By+"/"+r.ID, receipt{Keys: r.Keys, Broke: out})
+}
+
 // some breaks keys, as many in each commit as it can guard.
-func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string) (ReleaseResult, error) {
+func (r *breaking) some(ctx context.Context, st *store.Store) (ReleaseResult, error) {
 	var all ReleaseResult
-	err := someKeys(keys, func(keys []string) error {
+	err := someKeys(r.Keys, func(keys []string) error {
 		var out ReleaseResult
 		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(keys)}, func(tx *store.Tx) error {
 			out = all
@@ -82,12 +86,8 @@ func (r *BreakRequest) some(ctx context.Context, st *store.Store, keys []string)
 	return all, err
 }
 
-func usedBefore(id string) error {
-	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
-}
-
 // named breaks the keys that names mean.
-func (r *BreakRequest) named(tx *store.Tx, names []string, out *ReleaseResult) error {
+func (r *breaking) named(tx *store.Tx, names []string, out *ReleaseResult) error {
 	keys, err := meant(tx, names)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (r *BreakRequest) named(tx *store.Tx, names []string, out *ReleaseResult) e
 	return r.keys(tx, keys, out)
 }
 
-func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+func (r *breaking) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 	if err := WantEnd(tx, keys...); err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (r *BreakRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) err
 	return nil
 }
 
-func (r *BreakRequest) how() ending {
+func (r *breaking) how() ending {
 	return ending{event: "broken", by: r.By, reason: r.Reason}
 }
 
 // fits makes sure that what is to be broken fits into the commit.
-func (r *BreakRequest) fits(tx *store.Tx, keys []string) error {
+func (r *breaking) fits(tx *store.Tx, keys []string) error {
 	var victims []victim
 	need := 0
 	for _, key := range keys {

@@ -46,7 +46,7 @@ func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupRes
 	return out, err
 }
 
-func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
+func (r CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
 	var freed []Info
 	var tickets int
 	_, err = update(ctx, st, r.DryRun, everything, func(tx *store.Tx) error {
@@ -85,7 +85,7 @@ func (r *CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanu
 }
 
 // wantOver reads at once what the end of the first leases looks at.
-func (r *CleanupRequest) wantOver(tx *store.Tx) error {
+func (r CleanupRequest) wantOver(tx *store.Tx) error {
 	var names []string
 	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], _ queueRecord) error {
 		if r.over(ls) && (len(names) < tx.Room()) {
@@ -98,12 +98,12 @@ func (r *CleanupRequest) wantOver(tx *store.Tx) error {
 
 // over says whether a lease is to be ended. One without an end gives no signs of
 // life, so its silence says nothing.
-func (r *CleanupRequest) over(ls store.Entry[leaseRecord]) bool {
+func (r CleanupRequest) over(ls store.Entry[leaseRecord]) bool {
 	return stateOf(ls) != Held || r.Silent > 0 && ls.Age > r.Silent && !ls.Value.endless()
 }
 
 // end decides once more on the guarded records and ends the lease.
-func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
+func (r CleanupRequest) end(tx *store.Tx, key, name string) error {
 	ls, err := getLease(tx, name)
 	if err != nil || !r.over(ls) {
 		return err
@@ -120,7 +120,7 @@ func (r *CleanupRequest) end(tx *store.Tx, key, name string) error {
 }
 
 // users ends those who only use what others hold: no lock leads to them.
-func (r *CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
+func (r CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	for _, name := range slices.Sorted(maps.Keys(leases)) { // what there is room for must be the same in each run
 		u := leases[name]
 		if !u.Value.holds() || len(u.Value.Keys) > 0 || !r.over(u) || tx.Room() < cost(u.Value) {
@@ -143,7 +143,7 @@ func (r *CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[lease
 
 // tickets drops the waiters that did not come back in time, the places of those
 // whose record is gone, and users that are over.
-func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
+func (r CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	if n, err = r.users(tx, leases); err != nil {
 		return n, err
 	}
@@ -156,26 +156,31 @@ func (r *CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[lea
 			}
 		}
 	}
+	dropped, err := r.places(tx, leases)
+	return n + dropped, err
+}
+
+// places drops the places in queues whose tickets are gone.
+func (r CleanupRequest) places(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	queues, err := scan[queueRecord](tx, queueKind)
 	if err != nil {
 		return n, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		q := queues[key]
-		sweeper := AcquireRequest{lapsed: map[string]time.Time{}}
-		for _, t := range q.Value.Tickets {
+		q, gone := queues[key].Value, lapses{}
+		for _, t := range q.Tickets {
 			if !leases[t].Exists() {
-				sweeper.lapsed[t] = tx.Now().UTC()
+				gone[t] = tx.Now().UTC()
 			}
 		}
-		if !roomToDrop(tx) || !sweeper.sweeps(tx, q.Value) {
+		if !roomToDrop(tx) || !q.sweeps(tx.Now(), gone) {
 			continue
 		}
 		now, err := getQueue(tx, key)
 		if err != nil {
 			return n, err
 		}
-		rec, err := sweeper.sweep(tx, key, now.Value)
+		rec, err := now.Value.sweep(tx, key, gone)
 		if err != nil {
 			return n, err
 		}

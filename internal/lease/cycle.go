@@ -14,10 +14,10 @@ const maxCircle = 256
 // circle looks for a circle of waiters through this request's ticket. It runs
 // after the ticket has joined: looking before would let two join at once, each
 // without seeing the other. Only the youngest of the circle gets the error.
-func (r *AcquireRequest) circle(ctx context.Context, st *store.Store) error {
+func (a *acquisition) circle(ctx context.Context, st *store.Store) error {
 	var found *CycleError
-	err := st.View(ctx, r.query(), func(tx *store.Tx) error {
-		s := search{tx: tx, me: r.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
+	err := st.View(ctx, a.query(), func(tx *store.Tx) error {
+		s := search{tx: tx, me: a.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
 		var err error
 		found, err = s.run()
 		return err

@@ -14,15 +14,6 @@ type ending struct {
 	reason string
 }
 
-// receipt remembers what became of a request that was named by its caller.
-type receipt struct {
-	Keys  []string       `json:"keys"`
-	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
-	Used  []string       `json:"used,omitempty"`  // an acquisition that took nothing new: the leases that had its keys
-	Call  string         `json:"call,omitempty"`  // which call it was granted to, see [Once]
-	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
-}
-
 // endLease ends a whole lease: every lock that still belongs to it, and the
 // record itself. It is the only place where locks are deleted.
 func endLease(tx *store.Tx, name string, how ending) error {

@@ -44,16 +44,16 @@ func endsAfter(t time.Time, ttl time.Duration) Expiry {
 func (l leaseRecord) endless() bool { return l.ttl() >= Endless }
 
 // checkTTL is [CheckTTL] for a request that may ask for no end.
-func (r *AcquireRequest) checkTTL() error {
+func (a *acquisition) checkTTL() error {
 	bad := func(rule string) error { return &InvalidError{What: "ttl none", Rule: rule} }
 	switch {
-	case r.TTL != Endless:
-		return CheckTTL(r.TTL)
-	case r.user:
+	case a.ttl != Endless:
+		return CheckTTL(a.ttl)
+	case a.user:
 		return bad("goes with a lock that is released by hand, not with one that a process holds; leave the ttl out")
-	case r.Process.PID != 0 || r.Group != 0:
+	case a.req.Process.PID != 0 || a.req.Group != 0:
 		return bad("does not go with a process that ends the lock")
-	case r.MaxHold != 0:
+	case a.req.MaxHold != 0:
 		return bad("does not go with a bound on how long the lock is held")
 	}
 	return nil

@@ -22,13 +22,13 @@ import (
 // followed are the records that show whether the lease is lost.
 func (l *Lease) followed() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for key := range l.renew.tokens {
+		for key := range l.held.tokens {
 			if !yield(recordOf(key)) {
 				return
 			}
 		}
-		if len(l.renew.record.Using) > 0 { // it took no lock that would show its end
-			yield(leaseKind + l.own)
+		if len(l.held.record.Using) > 0 { // it took no lock that would show its end
+			yield(leaseKind + l.held.own)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 		return nil, nil
 	}
 	peace := false
-	for key, token := range l.renew.tokens {
+	for key, token := range l.held.tokens {
 		rev, err := tx.RevOf(recordOf(key))
 		switch {
 		case err != nil:
@@ -48,7 +48,7 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 		case rev == token:
 			continue
 		}
-		ev, err := endOf(tx, l.renew.names, key, token)
+		ev, err := endOf(tx, l.held.names, key, token)
 		if err != nil {
 			return nil, err
 		}
@@ -59,8 +59,8 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 		lost := &LostError{Key: key, Token: token, Now: rev, Why: ev.ending()}
 		return func() { l.lose(lost) }, nil
 	}
-	if len(l.renew.record.Using) > 0 && !peace {
-		if rev, err := tx.RevOf(leaseKind + l.own); err != nil || rev != 0 {
+	if len(l.held.record.Using) > 0 && !peace {
+		if rev, err := tx.RevOf(leaseKind + l.held.own); err != nil || rev != 0 {
 			return nil, err
 		}
 		return func() { l.lose(l.useEnded()) }, nil
@@ -71,7 +71,7 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 // useEnded is the loss of a lease that is using keys of another one: that one may
 // go on, and others may work under it now.
 func (l *Lease) useEnded() error {
-	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "its own lease, " + l.own + ", was ended"}
+	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "its own lease, " + l.held.own + ", was ended"}
 }
 
 // explain adds to a loss that a heartbeat found who brought it about.
@@ -84,7 +84,7 @@ func (l *Lease) explain(ctx context.Context, err error) error {
 	defer cancel()
 	var ev Event
 	_ = l.st.View(ctx, driver.Query{}, func(tx *store.Tx) (err error) { // it is lost anyway
-		ev, err = endOf(tx, l.renew.names, lost.Key, l.renew.tokens[lost.Key])
+		ev, err = endOf(tx, l.held.names, lost.Key, l.held.tokens[lost.Key])
 		return err
 	})
 	why := *lost

@@ -10,15 +10,15 @@ import (
 // it breaks is what [Break] would: whole leases, of which the history says by
 // whom and why.
 
-func (r *AcquireRequest) checkForce() error {
+func (r AcquireRequest) checkForce() error {
 	if r.Force && r.Reason == "" {
 		return &InvalidError{What: "a take-over by force", Rule: "needs a reason, for its holder and the history: --reason TEXT"}
 	}
 	return nil
 }
 
-// ends is why a lease in that state ends: one that is in force is broken.
-func (r *AcquireRequest) ends(s State) State {
+// endsFor is why a lease in that state ends: one that is in force is broken.
+func endsFor(s State) State {
 	if s == Held {
 		return Broken
 	}
@@ -26,11 +26,11 @@ func (r *AcquireRequest) ends(s State) State {
 }
 
 // ending is how a lease ends that the grant replaces.
-func (r *AcquireRequest) ending(v victim) ending {
+func (a *acquisition) ending(v victim) ending {
 	if v.why == Broken {
-		return ending{event: "broken", by: r.Owner, reason: r.Reason}
+		return ending{event: "broken", by: a.req.Owner, reason: a.req.Reason}
 	}
-	return ending{event: "taken over", by: r.Owner, why: string(v.why)}
+	return ending{event: "taken over", by: a.req.Owner, why: string(v.why)}
 }
 
 // tooMany refuses to break more than one commit can: some would end, and the

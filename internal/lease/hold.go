@@ -27,8 +27,7 @@ func Window(ttl time.Duration) (trust, grace time.Duration) {
 type Lease struct {
 	st    *store.Store
 	grant Grant
-	own   string // name of the lease it took; empty: it only uses a parent's
-	renew RenewRequest
+	held  holding
 	limit time.Duration // max hold
 	full  time.Duration // the ttl without it
 	leave func()        // nobody is told of a loss any more
@@ -60,11 +59,15 @@ type Lease struct {
 // The end of ctx cancels [Lease.Context], but the lease is kept until
 // [Lease.Release]: the work under it may take its time to stop.
 func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
-	if r.Holder == "" {
-		r.Holder, r.attached = NewID(), true
+	return hold(ctx, st, r, clocks)
+}
+
+func hold(ctx context.Context, st *store.Store, r AcquireRequest, now func() host.Moment) (*Lease, error) {
+	attached := r.Holder == ""
+	if attached {
+		r.Holder = NewID()
 	}
 	r.Owner += "/" + r.Holder
-	r.user = true
 	if r.Times == (Times{}) {
 		r.Times = Near
 	}
@@ -74,20 +77,22 @@ func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error
 	if r.Process.PID == 0 {
 		r.Process = host.Self()
 	}
-	if err := r.check(); err != nil {
-		return nil, err
-	}
-	g, err := r.acquire(ctx, st)
+	a, err := newAcquisition(r, true)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: r.now, trust: r.began}
-	l.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: map[string]int64{}}
-	for _, k := range g.Keys {
-		l.renew.tokens[k.Key] = k.Token
+	a.attached, a.now = attached, now
+	g, err := a.run(ctx, st)
+	if err != nil {
+		return nil, err
 	}
-	if r.written.holds() {
-		l.own, l.renew.own, l.renew.record = r.lease(), r.lease(), r.written
+	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: now, trust: a.began}
+	l.held = holding{names: g.leases, tokens: map[string]int64{}}
+	for _, k := range g.Keys {
+		l.held.tokens[k.Key] = k.Token
+	}
+	if a.written.holds() {
+		l.held.own, l.held.record = a.lease(), a.written
 	}
 	l.limit, l.full, l.granted = r.MaxHold, r.TTL, l.ttl
 	l.ctx, l.end = context.WithCancelCause(context.WithValue(ctx, holderKey{}, r.Owner))
@@ -151,13 +156,13 @@ func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) erro
 }
 
 func (l *Lease) release(ctx context.Context) error {
-	if l.own != "" {
-		var found bool
-		out, err := Release(ctx, l.st, ReleaseRequest{Owner: l.grant.Owner, Lease: l.own, likely: l.renew.record.Keys, leave: true, found: &found})
+	if l.held.own != "" {
+		r := release{ReleaseRequest: ReleaseRequest{Owner: l.grant.Owner, Lease: l.held.own}, likely: l.held.record.Keys, leave: true}
+		out, err := r.run(ctx, l.st)
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		unused := !found && len(l.renew.record.Using) > 0
+		unused := !r.found && len(l.held.record.Using) > 0
 		if unused || !l.gaveBack(out) {
 			err := l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token})
 			var lost *LostError
@@ -187,7 +192,7 @@ func (l *Lease) lost() error {
 // gaveBack reports whether every key that this lease took was still its own.
 // A key may stay behind for others who use it.
 func (l *Lease) gaveBack(out ReleaseResult) bool {
-	for _, key := range without(without(l.renew.record.Keys, l.renew.record.Auto), out.Left) {
+	for _, key := range without(without(l.held.record.Keys, l.held.record.Auto), out.Left) {
 		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
 			return false
 		}
@@ -245,7 +250,7 @@ func (l *Lease) heartbeat(ctx context.Context) error {
 	late := time.AfterFunc(left, func() { l.lose(l.expired()) })
 	defer late.Stop()
 	began := l.now()
-	out, err := Renew(ctx, l.st, l.renew)
+	out, err := (&renewal{RenewRequest: RenewRequest{Owner: l.grant.Owner}, held: &l.held}).run(ctx, l.st)
 	if fault.Bug("deadline_from_reply") {
 		began = l.now()
 	}
@@ -300,7 +305,7 @@ func (l *Lease) overdue(why string) error {
 	switch {
 	case l.limit > 0 && l.ttl < l.full:
 		return maxHoldOver(l.grant.Keys[0].Key, l.grant.Token, l.limit)
-	case len(l.renew.record.Using) > 0 && l.ttl < l.granted:
+	case len(l.held.record.Using) > 0 && l.ttl < l.granted:
 		return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "the max hold of a lock that it uses is over"}
 	}
 	if l.failed != nil {

@@ -312,10 +312,11 @@ func TestClocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				var steady, wall atomic.Int64
-				l := w.hold(lease.WithClocks(minute("alice", "a"), func() (time.Time, time.Time) {
+				l, err := lease.HoldOn(w.ctx, w.st, minute("alice", "a"), func() (time.Time, time.Time) {
 					now := time.Now()
 					return now.Add(time.Duration(steady.Load())), now.Round(0).Add(time.Duration(wall.Load()))
-				}))
+				})
+				w.must(err)
 				time.Sleep(10*time.Minute + time.Second/2) // between two looks: a heartbeat under way would use both clocks
 				synctest.Wait()
 				steady.Store(int64(c.steady))

@@ -37,7 +37,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
 		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: endsAfter(ls.Time, l.ttl()),
 		State: stateOf(ls), Host: l.Host, PID: l.PID, Life: l.life().String(), Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
-		Waiters: len(q.Tickets) - lapsedBefore(q, len(q.Tickets)),
+		Waiters: q.live(),
 	}
 	if !ls.Exists() { // it was over, and stayed behind in a move
 		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, Expiry{i.AcquiredAt}
@@ -104,10 +104,10 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 	return out, err
 }
 
-func (r *CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
+func (r CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
 
 // judge says whether the key is held as the request asks.
-func (r *CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
+func (r CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
 	switch {
 	case r.fences():
 		lk, err := getLock(tx, key)

@@ -40,39 +40,36 @@ func bearerOf(tx *store.Tx, key string) (bearer, error) {
 
 // resolve finds out which keys are asked for, and under which older locks each
 // may be held.
-func (r *AcquireRequest) resolve(tx *store.Tx) error {
-	if err := tx.Want(nameKeys(r.given)...); err != nil {
+func (a *acquisition) resolve(tx *store.Tx) error {
+	if err := tx.Want(nameKeys(a.req.Keys)...); err != nil {
 		return err
 	}
-	r.names, r.older = map[string]string{}, map[string]map[string]string{}
+	a.names, a.older = map[string]string{}, map[string]map[string]string{}
 	var keys []string
-	for _, name := range r.given {
+	for _, name := range a.req.Keys {
 		b, err := bearerOf(tx, name)
 		if err != nil {
 			return err
 		}
 		key := b.ID
-		if !r.Exact {
-			if key, err = r.underOlder(tx, b); err != nil {
+		if !a.req.Exact {
+			if key, err = a.underOlder(tx, b); err != nil {
 				return err
 			}
 		}
 		if keys = append(keys, key); key != name {
-			r.names[key] = name
+			a.names[key] = name
 		}
-		r.older[key] = b.Older
+		a.older[key] = b.Older
 	}
 	slices.Sort(keys)
-	r.asked = slices.Compact(keys)
-	if r.queued {
-		r.past = append(r.past, without(without(r.Keys, r.past), r.asked)...)
-	}
+	a.asked = slices.Compact(keys)
 	return nil
 }
 
 // underOlder is the key under which the owner holds a task already: one that it
 // took before the task bore that name. It keeps everybody else out.
-func (r *AcquireRequest) underOlder(tx *store.Tx, b bearer) (string, error) {
+func (a *acquisition) underOlder(tx *store.Tx, b bearer) (string, error) {
 	locks, err := b.locks(tx)
 	if err != nil {
 		return "", err
@@ -82,7 +79,7 @@ func (r *AcquireRequest) underOlder(tx *store.Tx, b bearer) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		again, err := r.again(tx, lk, ls, stateOf(ls))
+		again, err := a.again(tx, lk, ls, stateOf(ls))
 		if err != nil {
 			return "", err
 		}

@@ -22,24 +22,24 @@ type Origin struct {
 	Aliases []string
 }
 
-// where fills in the record of a lease: this machine, or the one of old.
-func (r *AcquireRequest) where(l *leaseRecord) {
-	l.Host, l.Process, l.Group = host.Name(), r.Process, r.Group
-	if r.Origin != nil {
-		l.Host, l.Process, l.Group = r.Origin.Host, host.Process{PID: r.Origin.PID}, 0
+// where fills in the machine and the process of a lease: these, or those of old.
+func (a *acquisition) where(l *leaseRecord, p host.Process) {
+	l.Host, l.Process, l.Group = host.Name(), p, a.req.Group
+	if a.req.Origin != nil {
+		l.Host, l.Process, l.Group = a.req.Origin.Host, host.Process{PID: a.req.Origin.PID}, 0
 	}
 }
 
 // since is when the lock was taken: now, or there.
-func (r *AcquireRequest) since(now time.Time) time.Time {
-	if r.Origin == nil || r.Origin.Since.IsZero() || r.Origin.Since.After(now) {
+func (a *acquisition) since(now time.Time) time.Time {
+	if a.req.Origin == nil || a.req.Origin.Since.IsZero() || a.req.Origin.Since.After(now) {
 		return now
 	}
-	return r.Origin.Since.UTC()
+	return a.req.Origin.Since.UTC()
 }
 
 // checkOrigin says which rule the names break.
-func (r *AcquireRequest) checkOrigin() error {
+func (r AcquireRequest) checkOrigin() error {
 	if r.Origin == nil {
 		return nil
 	}
@@ -55,11 +55,11 @@ func (r *AcquireRequest) checkOrigin() error {
 }
 
 // putAliases writes the further names of a key, in the commit that grants it.
-func (r *AcquireRequest) putAliases(tx *store.Tx, key string) error {
-	if r.Origin == nil {
+func (a *acquisition) putAliases(tx *store.Tx, key string) error {
+	if a.req.Origin == nil {
 		return nil
 	}
-	names := without(r.Origin.Aliases, []string{key})
+	names := without(a.req.Origin.Aliases, []string{key})
 	if err := tx.Want(needMeant(names)...); err != nil {
 		return err
 	}

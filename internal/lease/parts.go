@@ -1,10 +1,7 @@
 package lease
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"time"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -94,8 +91,8 @@ func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	if err != nil || !lk.Exists() {
 		return err
 	}
-	r := RenewRequest{Owner: owner, Keys: []string{key}, Worktree: worktree}
-	return r.renew(tx, lk.Value.Lease, &RenewResult{})
+	_, err = heartbeat{by: owner, worktree: worktree}.renew(tx, lk.Value.Lease)
+	return err
 }
 
 // ReleaseKey gives back one key, whoever holds it; its lease goes on with the
@@ -125,8 +122,8 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 // they are over. For more than one commit can guard, the transaction must be one
 // of [Update].
 func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error {
-	r := BreakRequest{By: by, Reason: reason, over: !force}
-	return r.keys(tx, keys, &ReleaseResult{})
+	b := breaking{BreakRequest: BreakRequest{By: by, Reason: reason}, over: !force}
+	return b.keys(tx, keys, &ReleaseResult{})
 }
 
 // Uses reports whether caller may use what owner holds: it is the owner, or a
@@ -139,61 +136,3 @@ func Related(a, b string) bool { return usable(a, b) || usable(b, a) }
 
 // Guard holds until the lock ends.
 func (i Info) Guard() driver.Guard { return driver.Guard{Key: recordOf(i.Key), Rev: i.Token} }
-
-// Granted returns the keys that a request of that id holds, if any. If it was
-// granted and has ended, the error is [ErrLost].
-func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []string, err error) {
-	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
-		return nil, err
-	}
-	name := owner + "/" + id
-	err = st.View(ctx, driver.Query{Keys: []string{leaseKind + name, requestKind + name}}, func(tx *store.Tx) error {
-		ls, err := getLease(tx, name)
-		if err != nil {
-			return err
-		}
-		keys = ls.Value.Keys
-		done, err := store.Get[receipt](tx, requestKind+name)
-		if err == nil && done.Exists() {
-			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}
-		}
-		return err
-	})
-	return keys, err
-}
-
-// Await returns when one of the guards may no longer hold, when one of the keys
-// may have become free (given back, silent for too long, its process died), or
-// after atMost. It returns early at times.
-func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
-	watched := []blocker{{guards: guards, ends: atMost}}
-	if len(keys) > 0 {
-		err := st.View(ctx, NeedLook(keys...), func(tx *store.Tx) error {
-			watched = watched[:1]
-			if err := WantLook(tx, keys...); err != nil {
-				return err
-			}
-			for _, key := range keys {
-				lk, err := getLock(tx, key)
-				if err != nil {
-					return err
-				}
-				if !lk.Exists() {
-					continue
-				}
-				ls, err := getLease(tx, lk.Value.Lease)
-				if err != nil {
-					return err
-				}
-				watched = append(watched, blocker{
-					guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}}, lease: ls.Value, ends: ls.Value.ttl() - ls.Age,
-				})
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return pauseFor(ctx, st, watched, atMost)
-}

@@ -38,27 +38,6 @@ func past(tx *store.Tx, fits func(Event) bool) (Event, error) {
 	return Event{}, nil
 }
 
-// fencedPast is fenced for a key that nobody holds: the grant that is meant must
-// be the last one there was. A grant that history does not know is refused.
-func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) error {
-	if token == 0 && latest == 0 && lease == "" {
-		return nil
-	}
-	last, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) })
-	if err != nil {
-		return err
-	}
-	was := store.Entry[lockRecord]{Rev: last.Token, Value: lockRecord{Lease: last.Lease}}
-	if fenced(was, key, token, latest, lease) == nil {
-		return nil
-	}
-	why := "it was granted again since, and is free now"
-	if last.Token <= max(token, latest) {
-		why = "no such grant is known, and nobody holds it"
-	}
-	return &LostError{Key: key, Token: max(token, latest), Why: why}
-}
-
 // NotHeld is the error of a caller that must hold a key and does not. It tells
 // what was lost from what the caller never had.
 func NotHeld(tx *store.Tx, key, caller string) error {
@@ -91,7 +70,7 @@ func unless(had Event, caller string) string {
 
 // noteNever notes a free key that the caller of a release never held, and none
 // of its children did: it may have meant another one.
-func (r *ReleaseRequest) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
+func (r *release) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
 	had, err := past(tx, func(e Event) bool {
 		return slices.Contains(e.Keys, key) && (usable(e.Owner, r.Owner) || descends(e.Owner, r.Owner))
 	})

@@ -98,12 +98,12 @@ func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err er
 // a name of its task: live ones are in the way, the rest is taken over, or their
 // owners could still renew them. Whoever has the key already is not queued for
 // it.
-func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers []blocker, victims []victim, err error) {
+func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []blocker, victims []victim, err error) {
 	locks, err := overlapping(tx, key)
 	if err != nil {
 		return nil, nil, err
 	}
-	older, err := bearer{ID: key, Older: r.older[key]}.locks(tx)
+	older, err := bearer{ID: key, Older: a.older[key]}.locks(tx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,8 +112,8 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers
 		return nil, nil, err
 	}
 	for _, lk := range locks {
-		if usable(lk.Value.Owner, r.Owner) { // but somebody else may work under it
-			others, over, err := r.usersOf(tx, key, lk, false)
+		if usable(lk.Value.Owner, a.req.Owner) { // but somebody else may work under it
+			others, over, err := a.usersOf(tx, key, lk, false)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -124,15 +124,15 @@ func (r *AcquireRequest) rivals(tx *store.Tx, key string, queued bool) (blockers
 		if err != nil {
 			return nil, nil, err
 		}
-		if state := stateOf(ls); state != Held || r.Force {
-			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: r.ends(state)})
+		if state := stateOf(ls); state != Held || a.req.Force {
+			victims = append(victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: endsFor(state)})
 			continue
 		}
 		if len(blockers) > 0 || !queued {
 			blockers = append(blockers, *heldBy(key, lk, ls))
 			continue
 		}
-		b, err := r.blockedByHolder(tx, key, lk, ls)
+		b, err := a.blockedByHolder(tx, key, lk, ls)
 		if err != nil || b.queued { // whoever is ahead waits for the others too
 			return []blocker{*b}, nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
 )
 
 // The kinds of records of this package.
@@ -206,45 +205,6 @@ func root(owner string) string {
 		}
 	}
 	return owner
-}
-
-// queueRecord lists who waits for a key, first come first. A ticket that is
-// found lapsed gets a date, and is dropped when that is long ago.
-type queueRecord struct {
-	Tickets []string             `json:"tickets"` // lease names
-	Lapsed  map[string]time.Time `json:"lapsed,omitempty"`
-	Batches []string             `json:"batches,omitempty"` // tickets that wait for other keys besides
-}
-
-// full reports whether the queue can take nobody more: the record is bounded
-// in waiters and in bytes.
-func (q queueRecord) full() bool {
-	size := 0
-	for _, t := range q.Tickets {
-		size += len(t) + 4
-	}
-	for _, t := range q.Batches {
-		size += len(t) + 4
-	}
-	for t := range q.Lapsed {
-		size += len(t) + 40
-	}
-	return len(q.Tickets) >= maxQueue || size > driver.MaxValue-4*MaxOwner
-}
-
-func (q *queueRecord) remove(lease string) {
-	q.Tickets = slices.DeleteFunc(q.Tickets, func(t string) bool { return t == lease })
-	q.Batches = slices.DeleteFunc(q.Batches, func(t string) bool { return t == lease })
-	delete(q.Lapsed, lease)
-}
-
-// put writes the queue, or deletes it when nobody is left.
-func (q queueRecord) put(tx *store.Tx, key string) error {
-	if len(q.Tickets) == 0 {
-		tx.Delete(queueKind + key)
-		return nil
-	}
-	return tx.Put(queueKind+key, q)
 }
 
 func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {

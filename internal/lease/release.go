@@ -26,11 +26,17 @@ type ReleaseRequest struct {
 	Latest int64  // with keys: only if none was granted later than this token
 	Reason string
 	DryRun bool
+}
 
-	process *host.Process // with Lease: only if it ends with this process
-	found   *bool         // with Lease: set if it was there
-	leave   bool          // with Lease: what is in use is left to those who use it
-	likely  []string      // keys of Lease, if the caller knows them: they are read with it
+// release is the run of a [ReleaseRequest].
+type release struct {
+	ReleaseRequest
+
+	// With Lease:
+	process *host.Process // only if it ends with this process
+	leave   bool          // what is in use is left to those who use it
+	likely  []string      // its keys, if the caller knows them: they are read with it
+	found   bool          // whether one of the attempts saw it: a lost reply may be that of the one that ended it
 }
 
 // ReleaseResult tells what was released and what was free already.
@@ -59,23 +65,24 @@ type Released struct {
 // where the later grant is over and the key is free.
 // More keys than a lease can have go in several commits, sections last.
 func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
+	return (&release{ReleaseRequest: r}).run(ctx, st)
+}
+
+func (r *release) run(ctx context.Context, st *store.Store) (all ReleaseResult, err error) {
 	if err := r.check(); err != nil {
 		return ReleaseResult{}, err
 	}
 	if r.All {
 		return r.all(ctx, st)
 	}
-	var all ReleaseResult
-	err := someKeys(r.Keys, func(keys []string) error {
+	err = someKeys(r.Keys, func(names []string) error {
 		var out ReleaseResult
-		r := r
-		r.Keys = keys
-		_, err := update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) error {
+		_, err := update(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
 			out = ReleaseResult{}
-			if len(r.Keys) == 0 {
+			if len(names) == 0 {
 				return r.lease(tx, r.Lease, &out)
 			}
-			keys, err := meant(tx, r.Keys)
+			keys, err := meant(tx, names)
 			if err != nil {
 				return err
 			}
@@ -90,19 +97,29 @@ func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseRes
 	return all, nil
 }
 
-func (r *ReleaseRequest) check() (err error) {
-	if err := errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason)); err != nil {
-		return err
-	}
+func (r *release) check() (err error) {
 	if r.Lease != "" {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
-	if !r.All && (r.Lease == "" || len(r.Keys) > 0) {
-		if r.Keys, err = namedKeys(r.Keys); err != nil {
-			return err
-		}
+	if r.All || r.Lease != "" && len(r.Keys) == 0 {
+		return cmp.Or(errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason)), checkToken(r.Token, r.Keys))
 	}
-	if r.Token != 0 && len(r.Keys) != 1 {
+	r.Keys, err = checkNamed(r.Keys, r.Owner, r.Reason, r.Token)
+	return err
+}
+
+// checkNamed checks what ends locks that keys name.
+func checkNamed(keys []string, by, reason string, token int64) ([]string, error) {
+	if err := errors.Join(CheckOwner(by), checkText("reason", reason)); err != nil {
+		return nil, err
+	}
+	keys, err := namedKeys(keys)
+	return keys, cmp.Or(err, checkToken(token, keys))
+}
+
+// checkToken says whether a token may go with the keys: they have one each.
+func checkToken(token int64, keys []string) error {
+	if token != 0 && len(keys) != 1 {
 		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
 	}
 	return nil
@@ -116,18 +133,18 @@ func fullName(owner, lease string) string {
 	return owner + "/" + lease
 }
 
-func (r *ReleaseRequest) need() driver.Query {
-	if len(r.Keys) == 0 {
+func (r *release) need(names []string) driver.Query {
+	if len(names) == 0 {
 		return driver.Query{Keys: append([]string{leaseKind + r.Lease}, lockKeys(r.likely)...)}
 	}
-	keys := needMeant(r.Keys)
+	keys := needMeant(names)
 	if r.Lease != "" {
 		keys = append(keys, leaseKind+r.Lease)
 	}
 	return driver.Query{Keys: keys}
 }
 
-func (r *ReleaseRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
+func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 	if err := tx.Want(lockKeys(keys)...); err != nil {
 		return err
 	}
@@ -181,7 +198,7 @@ func (r *ReleaseRequest) keys(tx *store.Tx, keys []string, out *ReleaseResult) e
 }
 
 // may says whether the caller may release that lock.
-func (r *ReleaseRequest) may(lk store.Entry[lockRecord]) error {
+func (r *release) may(lk store.Entry[lockRecord]) error {
 	if fault.Bug("release_unchecked") {
 		return nil
 	}
@@ -194,12 +211,12 @@ func (r *ReleaseRequest) may(lk store.Entry[lockRecord]) error {
 	return nil
 }
 
-func (r *ReleaseRequest) how() ending {
+func (r *release) how() ending {
 	return ending{event: "released", by: r.Owner, reason: r.Reason}
 }
 
 // lease releases one lease, holder or ticket.
-func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) error {
+func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 	if owner := leaseOwner(name); !descends(owner, r.Owner) {
 		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
 	}
@@ -216,9 +233,7 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {
 		return err
 	}
-	if r.found != nil {
-		*r.found = true
-	}
+	r.found = true
 	if !r.All && !r.leave { // an outer key stays for those who use it
 		if err := inUse(tx, ls, without(ls.Value.Keys, ls.Value.Auto)); err != nil {
 			return err
@@ -250,7 +265,7 @@ func (r *ReleaseRequest) lease(tx *store.Tx, name string, out *ReleaseResult) er
 
 // all releases everything of an owner, some leases at a time: what one commit
 // can hold is bounded, what a session holds is not.
-func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
+func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
 	var all ReleaseResult
 	for done := []string(nil); ; {
 		var out ReleaseResult
@@ -294,7 +309,7 @@ func (r *ReleaseRequest) all(ctx context.Context, st *store.Store) (ReleaseResul
 
 // ending leaves out what was taken in other sessions, and attached holders that
 // work under a lock which is given back here: that lock is free when they end.
-func (r *ReleaseRequest) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
+func (r *release) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
 	var out []driver.Record
 	for _, rec := range recs {
 		ls, err := store.Decode[leaseRecord](tx, rec)
@@ -313,7 +328,7 @@ func (r *ReleaseRequest) ending(tx *store.Tx, recs []driver.Record) ([]driver.Re
 
 // some returns the names of the first leases that fit into one commit, at
 // least one, and makes sure that what they hold is read. A dry run takes all.
-func (r *ReleaseRequest) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
+func (r *release) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
 	var names, keys []string
 	room := tx.Room()
 	for _, rec := range recs {

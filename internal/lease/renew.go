@@ -26,14 +26,6 @@ type RenewRequest struct {
 
 	// Worktree and Reason, if set, replace what the lease says.
 	Worktree, Reason *string
-
-	// Known to an attached holder:
-	names  []string         // all leases that it took or uses
-	tokens map[string]int64 // every one must still be in force
-	own    string           // the lease it took, if any,
-	record leaseRecord      // and what to write if its record is gone
-
-	process *host.Process // if set: whose death ends the lease from now on
 }
 
 // RenewResult lists the leases that were renewed.
@@ -56,34 +48,45 @@ type Renewed struct {
 // lease past its ttl may still be renewed while nobody else has taken over;
 // after that, or if it was never held, the error is [ErrLost].
 func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, error) {
+	return (&renewal{RenewRequest: r}).run(ctx, st)
+}
+
+// renewal is the run of a [RenewRequest].
+type renewal struct {
+	RenewRequest
+	held *holding // whose heartbeat it is; nil: a call by hand
+}
+
+// holding is what an attached holder knows of its leases.
+type holding struct {
+	names  []string         // all leases that it took or uses
+	tokens map[string]int64 // of its keys: every one must still be in force
+	own    string           // the lease it took; empty: it only uses a parent's
+	record leaseRecord      // what to write if the record of own is gone
+}
+
+// run renews keys in several commits if they are more than one can guard.
+func (r *renewal) run(ctx context.Context, st *store.Store) (out RenewResult, err error) {
 	if err := r.check(); err != nil {
 		return RenewResult{}, err
 	}
-	var out RenewResult
-	err := someKeys(r.Keys, func(keys []string) error {
-		r := r
-		r.Keys = keys
-		some, err := r.run(ctx, st)
-		out.add(some)
-		return err
-	})
+	err = someKeys(r.Keys, func(keys []string) error { return r.some(ctx, st, keys, &out) })
 	if err != nil {
 		return RenewResult{}, err
 	}
 	return out, nil
 }
 
-// run renews what is meant in one commit, or if that is more than one can guard
+// some renews what is meant in one commit, or if that is more than one can guard
 // (all leases of an owner), in several.
-func (r *RenewRequest) run(ctx context.Context, st *store.Store) (RenewResult, error) {
-	var out RenewResult
+func (r *renewal) some(ctx context.Context, st *store.Store, keys []string, out *RenewResult) error {
 	for done := map[string]bool{}; ; {
-		some, more, err := r.once(ctx, st, done)
+		some, more, err := r.once(ctx, st, keys, done)
 		if err != nil {
-			return RenewResult{}, err
+			return err
 		}
 		if out.add(some); !more {
-			return out, nil
+			return nil
 		}
 		for _, l := range some.Leases {
 			done[l.LeaseID] = true
@@ -92,28 +95,25 @@ func (r *RenewRequest) run(ctx context.Context, st *store.Store) (RenewResult, e
 }
 
 // once renews the leases that are not done yet, as many as one commit can guard.
-func (r *RenewRequest) once(ctx context.Context, st *store.Store, done map[string]bool) (out RenewResult, more bool, err error) {
-	given := r.Keys
-	defer func() { r.Keys = given }()
-	_, err = update(ctx, st, r.DryRun, r.need(), func(tx *store.Tx) (err error) {
+func (r *renewal) once(ctx context.Context, st *store.Store, names []string, done map[string]bool) (out RenewResult, more bool, err error) {
+	_, err = update(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
 		out, more = RenewResult{}, false
-		if r.Keys, err = meant(tx, given); err != nil {
-			return err
-		}
-		for key, token := range r.tokens {
-			if err := Fence(tx, key, token); err != nil && !fault.Bug("renew_unchecked") {
-				return err
-			}
-		}
-		names, err := r.leases(tx)
+		keys, err := meant(tx, names)
 		if err != nil {
 			return err
 		}
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return done[name] })
-		if err := wantLeases(tx, names); err != nil {
+		if err := r.held.fence(tx); err != nil {
 			return err
 		}
-		for i, name := range names {
+		leases, err := r.leases(tx, keys)
+		if err != nil {
+			return err
+		}
+		leases = slices.DeleteFunc(slices.Clone(leases), func(name string) bool { return done[name] })
+		if err := wantLeases(tx, leases); err != nil {
+			return err
+		}
+		for i, name := range leases {
 			ls, err := peekLease(tx, name)
 			if err != nil {
 				return err
@@ -121,13 +121,28 @@ func (r *RenewRequest) once(ctx context.Context, st *store.Store, done map[strin
 			if more = i > 0 && tx.Room() < cost(ls.Value); more {
 				return nil
 			}
-			if err := r.renew(tx, name, &out); err != nil {
+			l, err := r.heartbeat().renew(tx, name)
+			if err != nil {
 				return err
 			}
+			out.Leases = append(out.Leases, l)
 		}
 		return nil
 	})
 	return out, more, err
+}
+
+// fence makes the transaction depend on every lock of a holder.
+func (h *holding) fence(tx *store.Tx) error {
+	if h == nil {
+		return nil
+	}
+	for key, token := range h.tokens {
+		if err := Fence(tx, key, token); err != nil && !fault.Bug("renew_unchecked") {
+			return err
+		}
+	}
+	return nil
 }
 
 // add joins what several commits did: a lease may have had a part in each.
@@ -142,7 +157,7 @@ func (out *RenewResult) add(more RenewResult) {
 	}
 }
 
-func (r *RenewRequest) check() (err error) {
+func (r *renewal) check() (err error) {
 	for what, text := range map[string]*string{"worktree": r.Worktree, "reason": r.Reason} {
 		if text != nil {
 			if err := checkText(what, *text); err != nil {
@@ -156,158 +171,181 @@ func (r *RenewRequest) check() (err error) {
 	if r.Lease != "" {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
-	if !r.All && (r.Lease == "" || len(r.Keys) > 0) && r.names == nil {
+	if !r.All && (r.Lease == "" || len(r.Keys) > 0) && r.held == nil {
 		if r.Keys, err = namedKeys(r.Keys); err != nil {
 			return err
 		}
 	}
-	if r.Token != 0 && len(r.Keys) != 1 {
-		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
-	}
-	return nil
+	return checkToken(r.Token, r.Keys)
 }
 
-func (r *RenewRequest) need() driver.Query {
+func (r *renewal) need(names []string) driver.Query {
 	switch {
+	case r.held != nil:
+		keys := leaseKeys(r.held.names)
+		for k := range r.held.tokens {
+			keys = append(keys, recordOf(k))
+		}
+		return driver.Query{Keys: keys}
 	case r.All:
 		return driver.Query{Ranges: []driver.Range{{Prefix: leaseKind + r.Owner + "/"}}}
-	case r.Lease != "" && len(r.Keys) == 0:
+	case r.Lease != "" && len(names) == 0:
 		return driver.Query{Keys: []string{leaseKind + r.Lease}}
 	}
-	keys := append(needMeant(r.Keys), leaseKeys(r.names)...)
-	for k := range r.tokens {
-		keys = append(keys, recordOf(k))
-	}
-	return driver.Query{Keys: keys}
+	return driver.Query{Keys: needMeant(names)}
 }
 
 // leases finds out which leases are meant.
-func (r *RenewRequest) leases(tx *store.Tx) ([]string, error) {
-	var names []string
+func (r *renewal) leases(tx *store.Tx, keys []string) ([]string, error) {
 	switch {
+	case r.held != nil:
+		return r.held.names, nil
 	case r.All:
-		recs, err := tx.Scan(leaseKind+r.Owner+"/", 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, rec := range recs {
-			l, err := store.Decode[leaseRecord](tx, rec)
-			if err != nil {
-				return nil, err
-			}
-			if len(l.Value.Keys) > 0 {
-				names = append(names, rec.Key[len(leaseKind):])
-			}
-		}
-		return names, nil
-	case r.Lease != "" && len(r.Keys) == 0:
+		return r.leasesOfOwner(tx)
+	case r.Lease != "" && len(keys) == 0:
 		return []string{r.Lease}, nil
-	case r.names != nil:
-		return r.names, nil
 	}
-	seen := map[string]bool{}
-	if err := tx.Want(lockKeys(r.Keys)...); err != nil {
+	if err := tx.Want(lockKeys(keys)...); err != nil {
 		return nil, err
 	}
-	for _, key := range r.Keys {
+	var names []string
+	for _, key := range keys {
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case r.Token == 0 && r.Latest == 0 && r.Lease == "":
-			if !lk.Exists() || !Related(lk.Value.Owner, r.Owner) {
-				return nil, NotHeld(tx, key, r.Owner)
-			}
-		case fenced(lk, key, r.Token, r.Latest, r.Lease) != nil:
-			return nil, fenced(lk, key, r.Token, r.Latest, r.Lease)
-		case !Related(lk.Value.Owner, r.Owner):
-			return nil, &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+		if err := r.may(tx, key, lk); err != nil {
+			return nil, err
 		}
-		if !seen[lk.Value.Lease] {
-			seen[lk.Value.Lease] = true
+		if !slices.Contains(names, lk.Value.Lease) {
 			names = append(names, lk.Value.Lease)
 		}
 	}
 	return names, nil
 }
 
+// leasesOfOwner returns the leases with keys of the owner and its children.
+func (r *renewal) leasesOfOwner(tx *store.Tx) (names []string, err error) {
+	leases, err := store.All[leaseRecord](tx, leaseKind+r.Owner+"/")
+	for _, l := range leases {
+		if len(l.Value.Keys) > 0 {
+			names = append(names, l.Key[len(leaseKind):])
+		}
+	}
+	return names, err
+}
+
+// may says whether the caller may renew that lock.
+func (r *renewal) may(tx *store.Tx, key string, lk store.Entry[lockRecord]) error {
+	if r.Token == 0 && r.Latest == 0 && r.Lease == "" {
+		if !lk.Exists() || !Related(lk.Value.Owner, r.Owner) {
+			return NotHeld(tx, key, r.Owner)
+		}
+		return nil
+	}
+	if err := fenced(lk, key, r.Token, r.Latest, r.Lease); err != nil {
+		return err
+	}
+	if !Related(lk.Value.Owner, r.Owner) {
+		return &LostError{Key: key, Token: r.Token, Owner: lk.Value.Owner, Now: lk.Rev}
+	}
+	return nil
+}
+
+func (r *renewal) heartbeat() heartbeat {
+	return heartbeat{by: r.Owner, worktree: r.Worktree, reason: r.Reason, held: r.held}
+}
+
+// A heartbeat renews one lease.
+type heartbeat struct {
+	by               string // the owner, a parent or a child of it
+	worktree, reason *string
+	process          *host.Process // if set: whose death ends the lease from now on
+	held             *holding      // if set: what its holder remembers
+}
+
 // renew rewrites one lease, if every lock of it is still its own.
-func (r *RenewRequest) renew(tx *store.Tx, name string, out *RenewResult) error {
+func (h heartbeat) renew(tx *store.Tx, name string) (Renewed, error) {
 	owner := leaseOwner(name)
-	if !Related(owner, r.Owner) {
-		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
+	if !Related(owner, h.by) {
+		return Renewed{}, &OwnerError{Key: "lease " + name, Owner: owner, Caller: h.by}
 	}
 	ls, err := getLease(tx, name)
 	if err != nil {
-		return err
+		return Renewed{}, err
 	}
-	l, err := r.current(tx, ls)
+	l, err := h.current(tx, ls)
 	if err != nil {
-		return err
+		return Renewed{}, err
 	}
-	if err := tx.Want(lockKeys(l.Keys)...); err != nil {
-		return err
+	token, err := ownLocks(tx, ls, l)
+	if err != nil {
+		return Renewed{}, err
 	}
-	var token int64
-	for _, key := range l.Keys {
-		lk, err := lockOf(tx, ls, key)
-		if err != nil {
-			return err
-		}
-		if lk.Value.Lease != name {
-			if fault.Bug("renew_unchecked") {
-				if err := tx.Put(lk.Key, lockRecord{Key: key, Lease: name, Owner: owner, Since: l.Since}); err != nil {
-					return err
-				}
-				continue
-			}
-			return &LostError{Key: key, Owner: lk.Value.Owner, Now: lk.Rev}
-		}
-		if fault.Bug("mod_revision_token") { // a heartbeat moves what is the token
-			if err := tx.Put(lk.Key, lk.Value); err != nil {
-				return err
-			}
-		}
-		token = max(token, lk.Rev)
+	if h.worktree != nil {
+		l.Worktree = *h.worktree
 	}
-	if r.Worktree != nil {
-		l.Worktree = *r.Worktree
+	if h.reason != nil {
+		l.Reason = *h.reason
 	}
-	if r.Reason != nil {
-		l.Reason = *r.Reason
-	}
-	if r.process != nil {
-		l.Process = *r.process
+	if h.process != nil {
+		l.Process = *h.process
 	}
 	window, err := touch(tx, name, l)
 	var lost *LostError
 	if errors.As(err, &lost) && lost.MaxHold > 0 {
 		lost.Token, lost.Owner, lost.Now = token, owner, token
 	}
-	if err != nil {
-		return err
-	}
-	out.Leases = append(out.Leases, Renewed{
+	return Renewed{
 		LeaseID: name, Owner: owner, Keys: l.Keys, Token: token,
 		ExpiresAt: endsAfter(tx.Now(), window), window: window,
-	})
-	return nil
+	}, err
+}
+
+// ownLocks makes sure that every lock of a lease is still its own, and returns
+// the largest token.
+func ownLocks(tx *store.Tx, ls store.Entry[leaseRecord], l leaseRecord) (token int64, err error) {
+	if err := tx.Want(lockKeys(l.Keys)...); err != nil {
+		return 0, err
+	}
+	name := ls.Key[len(leaseKind):]
+	for _, key := range l.Keys {
+		lk, err := lockOf(tx, ls, key)
+		if err != nil {
+			return 0, err
+		}
+		if lk.Value.Lease != name {
+			if fault.Bug("renew_unchecked") {
+				if err := tx.Put(lk.Key, lockRecord{Key: key, Lease: name, Owner: leaseOwner(name), Since: l.Since}); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			return 0, &LostError{Key: key, Owner: lk.Value.Owner, Now: lk.Rev}
+		}
+		if fault.Bug("mod_revision_token") { // a heartbeat moves what is the token
+			if err := tx.Put(lk.Key, lk.Value); err != nil {
+				return 0, err
+			}
+		}
+		token = max(token, lk.Rev)
+	}
+	return token, nil
 }
 
 // current is the lease as stored, or as its holder remembers it. The record of a
 // lease that is over stays behind when the store is moved. What nobody remembers
 // cannot be renewed.
-func (r *RenewRequest) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
+func (h heartbeat) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
 	switch {
 	case ls.Value.holds():
 		return ls.Value, nil
-	case r.own != "" && ls.Key == leaseKind+r.own:
-		l := r.record
+	case h.held != nil && h.held.own != "" && ls.Key == leaseKind+h.held.own:
+		l := h.held.record
 		var err error
 		l.UsedBy, err = users(tx, ls)
 		l.Direct = l.UsedBy
 		return l, err
 	}
-	return leaseRecord{}, noLease(tx, ls.Key[len(leaseKind):], r.Owner)
+	return leaseRecord{}, noLease(tx, ls.Key[len(leaseKind):], h.by)
 }

@@ -87,7 +87,7 @@ type sequence struct {
 	st   *store.Store
 
 	workers []*seqWorker
-	waiters []*AcquireRequest
+	waiters []*acquisition
 	tied    map[string]host.Process // lease → the process that it ends with
 	keepers []seqKeeper
 
@@ -102,7 +102,7 @@ type sequence struct {
 type seqWorker struct {
 	name   string
 	owner  string
-	renew  RenewRequest // of an attached holder
+	renew  renewal // of an attached holder
 	tokens map[string]int64
 	plain  bool
 }
@@ -233,19 +233,20 @@ func (s *sequence) owner() string {
 	return pickOf(s, seqOwners)
 }
 
-func (s *sequence) granted(r *AcquireRequest, g *Grant) {
-	w := &seqWorker{name: fmt.Sprintf("%s#%d", r.Owner, len(s.trace)), owner: r.Owner, plain: !r.user, tokens: map[string]int64{}}
+func (s *sequence) granted(a *acquisition, g *Grant) {
+	owner := a.req.Owner
+	w := &seqWorker{name: fmt.Sprintf("%s#%d", owner, len(s.trace)), owner: owner, plain: !a.user, tokens: map[string]int64{}}
 	for _, k := range g.Keys {
 		w.tokens[k.Key] = k.Token
 	}
-	w.renew = RenewRequest{Owner: r.Owner, names: g.leases, tokens: w.tokens}
-	if r.written.holds() {
-		w.renew.own, w.renew.record = r.lease(), r.written
+	w.renew = renewal{RenewRequest: RenewRequest{Owner: owner}, held: &holding{names: g.leases, tokens: w.tokens}}
+	if a.written.holds() {
+		w.renew.held.own, w.renew.held.record = a.lease(), a.written
 	}
-	if under := func(lease string) bool { return leaseOwner(lease) != r.Owner }; !w.plain || !slices.ContainsFunc(g.leases, under) {
+	if under := func(lease string) bool { return leaseOwner(lease) != owner }; !w.plain || !slices.ContainsFunc(g.leases, under) {
 		s.workers = append(s.workers, w) // a plain call that a parent's lock was good enough for holds nothing
 	}
-	s.say("  %s has %v with lease %s, uses %v", w.name, w.tokens, r.lease(), r.written.Uses)
+	s.say("  %s has %v with lease %s, uses %v", w.name, w.tokens, a.lease(), a.written.Uses)
 }
 
 func (s *sequence) acquire() error {
@@ -254,29 +255,30 @@ func (s *sequence) acquire() error {
 		r.Process = host.Process{PID: 1 << 30, Start: strconv.Itoa(len(s.trace)), Boot: "another"}
 	}
 	s.say("  %s: %v, ttl %s, max hold %s, process %s", r.Owner, r.Keys, r.TTL, r.MaxHold, r.Process.Start)
-	if err := r.check(); err != nil {
+	a, err := newAcquisition(r, false)
+	if err != nil {
 		return err
 	}
-	g, blocked, err := r.try(s.ctx, s.st, r.Process, false)
+	g, err := a.try(s.ctx, s.st, r.Process)
 	if err != nil || g == nil {
-		return cmpHeld(err, blocked)
+		return cmpHeld(err, a.blockers)
 	}
-	s.granted(&r, g)
-	s.tie(&r, g)
+	s.granted(a, g)
+	s.tie(a, g)
 	return nil
 }
 
 // tie notes with which process the leases end that the request took or has.
-func (s *sequence) tie(r *AcquireRequest, g *Grant) {
-	if r.Process.PID == 0 {
+func (s *sequence) tie(a *acquisition, g *Grant) {
+	if a.req.Process.PID == 0 {
 		return
 	}
 	for _, name := range g.leases {
-		around := len(without(r.asked, s.lease(name).Keys)) == len(r.asked)
-		if leaseOwner(name) == r.Owner && !around && !s.lease(name).Attached {
-			s.tied[name] = r.Process
+		around := len(without(a.asked, s.lease(name).Keys)) == len(a.asked)
+		if leaseOwner(name) == a.req.Owner && !around && !s.lease(name).Attached {
+			s.tied[name] = a.req.Process
 		}
-		s.keepers = append(s.keepers, seqKeeper{name, r.Process})
+		s.keepers = append(s.keepers, seqKeeper{name, a.req.Process})
 	}
 }
 
@@ -289,23 +291,24 @@ func cmpHeld(err error, blocked []blocker) error {
 
 func (s *sequence) hold() error {
 	r := s.request(s.owner())
-	r.Holder, r.attached, r.user = NewID(), true, true
-	r.Owner += "/" + r.Holder
+	r.Owner += "/" + NewID()
 	if len(r.Owner) > 200 { // deep enough
 		return nil
 	}
 	if r.TTL == 0 {
 		r.TTL = time.Minute
 	}
-	if err := r.check(); err != nil {
+	a, err := newAcquisition(r, true)
+	if err != nil {
 		return err
 	}
+	a.attached = true
 	s.say("  %s: %v, ttl %s, max hold %s", r.Owner, r.Keys, r.TTL, r.MaxHold)
-	g, blocked, err := r.try(s.ctx, s.st, r.Process, false)
+	g, err := a.try(s.ctx, s.st, r.Process)
 	if err != nil || g == nil {
-		return cmpHeld(err, blocked)
+		return cmpHeld(err, a.blockers)
 	}
-	s.granted(&r, g)
+	s.granted(a, g)
 	return nil
 }
 
@@ -319,7 +322,7 @@ func (s *sequence) heartbeat() error {
 		_, err := Renew(s.ctx, s.st, RenewRequest{Owner: w.owner, All: true})
 		return err
 	}
-	_, err := Renew(s.ctx, s.st, w.renew)
+	_, err := w.renew.run(s.ctx, s.st)
 	return err
 }
 
@@ -332,11 +335,11 @@ func (s *sequence) letGo() error {
 	w := pickOf(s, attached)
 	s.say("  %s", w.name)
 	s.workers = slices.DeleteFunc(s.workers, func(o *seqWorker) bool { return o == w })
-	if w.renew.own == "" {
+	if w.renew.held.own == "" {
 		return nil
 	}
-	s.ended = func(o *seqWorker) bool { return o.plain && slices.Contains(o.renew.names, w.renew.own) }
-	_, err := Release(s.ctx, s.st, ReleaseRequest{Owner: w.owner, Lease: w.renew.own, leave: true})
+	s.ended = func(o *seqWorker) bool { return o.plain && slices.Contains(o.renew.held.names, w.renew.held.own) }
+	_, err := (&release{ReleaseRequest: ReleaseRequest{Owner: w.owner, Lease: w.renew.held.own}, leave: true}).run(s.ctx, s.st)
 	s.forget(s.ended)
 	return err
 }
@@ -354,7 +357,7 @@ func (s *sequence) release() error {
 	s.say("  %s: %v", owner, keys)
 	s.ended = func(w *seqWorker) bool {
 		for _, k := range keys {
-			if _, has := w.tokens[k]; has && (w.plain || slices.Contains(w.renew.record.Keys, k) && descends(w.owner, owner)) {
+			if _, has := w.tokens[k]; has && (w.plain || slices.Contains(w.renew.held.record.Keys, k) && descends(w.owner, owner)) {
 				return true
 			}
 		}
@@ -406,35 +409,35 @@ func (s *sequence) wait() error {
 	r := s.request(pickOf(s, seqOwners))
 	r.Wait = time.Hour
 	s.say("  %s: %v", r.Owner, r.Keys)
-	if err := r.check(); err != nil {
+	a, err := newAcquisition(r, false)
+	if err != nil {
 		return err
 	}
-	return s.look(&r)
+	return s.look(a)
 }
 
-func (s *sequence) look(r *AcquireRequest) error {
-	g, _, err := r.try(s.ctx, s.st, host.Process{PID: 1 << 30, Start: "waits", Boot: "another"}, false)
+func (s *sequence) look(a *acquisition) error {
+	g, err := a.try(s.ctx, s.st, host.Process{PID: 1 << 30, Start: "waits", Boot: "another"})
 	if err != nil {
 		s.say("  %v", err)
-		r.abandon(s.st)
+		a.abandon(s.st)
 		return nil
 	}
 	if g == nil {
-		r.queued = true
-		s.say("  %s waits with lease %s", r.Owner, r.lease())
-		s.waiters = append(s.waiters, r)
+		s.say("  %s waits with lease %s", a.req.Owner, a.lease())
+		s.waiters = append(s.waiters, a)
 		return nil
 	}
-	s.granted(r, g)
+	s.granted(a, g)
 	return nil
 }
 
-func (s *sequence) takeWaiter() *AcquireRequest {
+func (s *sequence) takeWaiter() *acquisition {
 	i := s.rand.IntN(len(s.waiters))
-	r := s.waiters[i]
+	a := s.waiters[i]
 	s.waiters = slices.Delete(s.waiters, i, i+1)
-	s.say("  %s for %v with lease %s", r.Owner, r.asked, r.lease())
-	return r
+	s.say("  %s for %v with lease %s", a.req.Owner, a.asked, a.lease())
+	return a
 }
 
 func (s *sequence) lookAgain() error {
@@ -460,10 +463,10 @@ func (s *sequence) processEnds() error {
 	s.say("  process %s of lease %s", k.p.Start, k.lease)
 	if s.tied[k.lease] == k.p {
 		s.ended = func(w *seqWorker) bool {
-			return w.plain && (slices.Contains(w.renew.names, k.lease) || len(w.tokens) > 1)
+			return w.plain && (slices.Contains(w.renew.held.names, k.lease) || len(w.tokens) > 1)
 		}
 	}
-	_, err := Release(s.ctx, s.st, ReleaseRequest{Owner: leaseOwner(k.lease), Lease: k.lease, process: &k.p, leave: true})
+	_, err := (&release{ReleaseRequest: ReleaseRequest{Owner: leaseOwner(k.lease), Lease: k.lease}, process: &k.p, leave: true}).run(s.ctx, s.st)
 	s.forget(s.ended)
 	return err
 }

@@ -76,7 +76,7 @@ func (r seqRecords) valid(w *seqWorker) bool {
 			return false
 		}
 	}
-	return w.renew.own == "" || stateOf(r.leases[w.renew.own]) == Held
+	return w.renew.held.own == "" || stateOf(r.leases[w.renew.held.own]) == Held
 }
 
 // survive requires that nobody lost what the last operation may not take.
@@ -84,7 +84,7 @@ func (s *sequence) survive(before []*seqWorker) {
 	r := s.records()
 	for _, w := range before {
 		if slices.Contains(s.workers, w) && !r.valid(w) && !s.ended(w) {
-			s.fault("%s lost what nobody took from it: %v, its lease is %q", w.name, w.tokens, w.renew.own)
+			s.fault("%s lost what nobody took from it: %v, its lease is %q", w.name, w.tokens, w.renew.held.own)
 		}
 	}
 }
@@ -167,8 +167,8 @@ func (s *sequence) judgeWorkers(r seqRecords) {
 			if usable(one.owner, two.owner) || usable(two.owner, one.owner) {
 				continue
 			}
-			for _, a := range one.renew.record.all() {
-				for _, b := range two.renew.record.all() {
+			for _, a := range one.renew.held.record.all() {
+				for _, b := range two.renew.held.record.all() {
 					if a == b || seqOverlap(a, b) {
 						s.fault("%s works under %s and %s under %s", one.name, a, two.name, b)
 					}

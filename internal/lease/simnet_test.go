@@ -266,7 +266,5 @@ func (c *simclient) keys() []string {
 
 func (c *simclient) request() lease.AcquireRequest {
 	waits := []time.Duration{0, 0, 2 * time.Second, 20 * time.Second, time.Minute}
-	return lease.WithClocks(lease.AcquireRequest{
-		Owner: c.owner, Keys: c.keys(), TTL: simTTL, Wait: waits[c.n(len(waits))],
-	}, c.clocks)
+	return lease.AcquireRequest{Owner: c.owner, Keys: c.keys(), TTL: simTTL, Wait: waits[c.n(len(waits))]}
 }

@@ -186,7 +186,7 @@ func (c *simclient) expect(err error) {
 // hold works under a lease that is kept, looks at it before every step, and
 // writes behind its fence. Sometimes it wants more while it holds.
 func (c *simclient) hold(ctx context.Context, st *store.Store) {
-	l, err := lease.Hold(ctx, st, c.request())
+	l, err := lease.HoldOn(ctx, st, c.request(), c.clocks)
 	c.expect(err)
 	if err != nil {
 		return
@@ -199,7 +199,7 @@ func (c *simclient) hold(ctx context.Context, st *store.Store) {
 		if c.chance(0.2) {
 			r := c.request()
 			r.Owner = l.Owner()
-			inner, err := lease.Hold(ctx, st, r)
+			inner, err := lease.HoldOn(ctx, st, r, c.clocks)
 			c.expect(err)
 			if err == nil {
 				c.judge().working(inner, true)

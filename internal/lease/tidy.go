@@ -195,12 +195,6 @@ func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error)
 	return n + more, err
 }
 
-// putReceipt notes what became of a request. name is its owner and its id.
-func putReceipt(tx *store.Tx, name string, r receipt) error {
-	tx.After(tidy)
-	return tx.PutTTL(requestKind+name, r, keepTokens)
-}
-
 // oldRequests are the receipts whose time is over. Some stores drop them by
 // themselves.
 func oldRequests(ctx context.Context, st *store.Store) (old []string, err error) {

@@ -46,16 +46,16 @@ func (e *InUseError) Error() string {
 }
 
 // using returns the keys that the request asks for and others hold for it.
-func (r *AcquireRequest) using(tx *store.Tx) (keys []string, err error) {
-	if !r.user || fault.Bug("users_unrecorded") {
+func (a *acquisition) using(tx *store.Tx) (keys []string, err error) {
+	if !a.user || fault.Bug("users_unrecorded") {
 		return nil, nil
 	}
-	for _, key := range r.asked {
+	for _, key := range a.asked {
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return nil, err
 		}
-		if lk.Exists() && lk.Rev != store.Pending && lk.Value.Lease != r.lease() {
+		if lk.Exists() && lk.Rev != store.Pending && lk.Value.Lease != a.lease() {
 			keys = append(keys, key)
 		}
 	}
@@ -63,13 +63,13 @@ func (r *AcquireRequest) using(tx *store.Tx) (keys []string, err error) {
 }
 
 // enter makes a new lease a user of those that hold the keys.
-func (r *AcquireRequest) enter(tx *store.Tx, l *leaseRecord, using []string) error {
+func (a *acquisition) enter(tx *store.Tx, l *leaseRecord, using []string) error {
 	for _, key := range using {
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return err
 		}
-		if err := usedBy(tx, lk.Value.Lease, r.lease(), true); err != nil {
+		if err := usedBy(tx, lk.Value.Lease, a.lease(), true); err != nil {
 			return err
 		}
 		if !slices.Contains(l.Uses, lk.Value.Lease) {
@@ -112,26 +112,26 @@ func usedBy(tx *store.Tx, around, name string, direct bool) error {
 
 // besides looks for others who work under a lock that the request would use:
 // those in force are in the way, the rest is taken over, or could come back.
-func (r *AcquireRequest) besides(tx *store.Tx, key string, lk store.Entry[lockRecord]) (blockers []blocker, victims []victim, err error) {
-	if !r.user || fault.Bug("users_unrecorded") {
+func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecord]) (blockers []blocker, victims []victim, err error) {
+	if !a.user || fault.Bug("users_unrecorded") {
 		return nil, nil, nil
 	}
-	asked := slices.Contains(r.asked, key)
-	if blockers, victims, err = r.usersOf(tx, key, lk, asked); err != nil || !asked {
+	asked := slices.Contains(a.asked, key)
+	if blockers, victims, err = a.usersOf(tx, key, lk, asked); err != nil || !asked {
 		return blockers, victims, err
 	}
-	around, over, err := r.rivals(tx, key, false)
+	around, over, err := a.rivals(tx, key, false)
 	return append(blockers, around...), append(victims, over...), err
 }
 
 // usersOf looks at the users of one lock who are no parents of the request's
 // owner: those that are using it, and with all also those within it.
-func (r *AcquireRequest) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecord], all bool) (blockers []blocker, victims []victim, err error) {
-	users, err := workingUnder(tx, lk, all, r.Owner, r.lease())
+func (a *acquisition) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecord], all bool) (blockers []blocker, victims []victim, err error) {
+	users, err := workingUnder(tx, lk, all, a.req.Owner, a.lease())
 	for _, u := range users {
 		name, v := u.Key[len(leaseKind):], u.Value
-		if state := stateOf(u); state != Held || r.Force {
-			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: r.ends(state)})
+		if state := stateOf(u); state != Held || a.req.Force {
+			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: endsFor(state)})
 			continue
 		}
 		b := heldBy(key, lk, u)

@@ -18,13 +18,13 @@ import (
 //     see users.go.
 
 // surround adds the keys around those asked for.
-func (r *AcquireRequest) surround(tx *store.Tx) error {
-	if r.Keys = r.asked; r.Within == nil {
+func (a *acquisition) surround(tx *store.Tx) error {
+	if a.keys = a.asked; a.req.Within == nil {
 		return nil
 	}
-	keys, around := slices.Clone(r.asked), map[string]string{}
-	for _, key := range r.asked {
-		outer, err := r.Within(tx, key)
+	keys, around := slices.Clone(a.asked), map[string]string{}
+	for _, key := range a.asked {
+		outer, err := a.req.Within(tx, key)
 		if err != nil {
 			return err
 		}
@@ -43,14 +43,14 @@ func (r *AcquireRequest) surround(tx *store.Tx) error {
 		}
 	}
 	slices.Sort(keys)
-	r.Keys, r.outer = slices.Compact(keys), around
-	return checkCount(r.Keys)
+	a.keys, a.outer = slices.Compact(keys), around
+	return checkCount(a.keys)
 }
 
 // embed connects a new lease with the outer keys of what it takes.
-func (r *AcquireRequest) embed(tx *store.Tx, l *leaseRecord, fresh []string) error {
-	for _, key := range fresh {
-		outer := r.outer[key]
+func (a *acquisition) embed(tx *store.Tx, l *leaseRecord) error {
+	for _, key := range a.taken {
+		outer := a.outer[key]
 		if outer == "" {
 			continue
 		}
@@ -64,13 +64,13 @@ func (r *AcquireRequest) embed(tx *store.Tx, l *leaseRecord, fresh []string) err
 		}
 		around := lk.Value.Lease
 		switch {
-		case around == r.lease():
-			if !slices.Contains(r.asked, outer) && !slices.Contains(l.Auto, outer) {
+		case around == a.lease():
+			if !slices.Contains(a.asked, outer) && !slices.Contains(l.Auto, outer) {
 				l.Auto = append(l.Auto, outer)
 			}
 		case !slices.Contains(l.Uses, around):
 			l.Uses = append(l.Uses, around)
-			if err := usedBy(tx, around, r.lease(), false); err != nil {
+			if err := usedBy(tx, around, a.lease(), false); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,135 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A request that its caller named has one effect, however often it is repeated:
+// its lease says that it was granted, and when that has ended, a receipt.
+
+// receipt remembers what became of a request that was named by its caller.
+type receipt struct {
+	Keys  []string       `json:"keys"`
+	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
+	Used  []string       `json:"used,omitempty"`  // an acquisition that took nothing new: the leases that had its keys
+	Call  string         `json:"call,omitempty"`  // which call it was granted to, see [Once]
+	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
+}
+
+// putReceipt notes what became of a request. name is its owner and its id.
+func putReceipt(tx *store.Tx, name string, r receipt) error {
+	tx.After(tidy)
+	return tx.PutTTL(requestKind+name, r, keepTokens)
+}
+
+// grantedBefore tells whether this is the repetition of a request that was
+// granted. It refuses a request id that was used for something else, or whose
+// lease has ended.
+func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
+	a.used = nil
+	if !a.requested() {
+		return false, nil
+	}
+	done, err := store.Get[receipt](tx, requestKind+a.lease())
+	if err != nil {
+		return false, err
+	}
+	own, err := getLease(tx, a.lease())
+	if err != nil {
+		return false, err
+	}
+	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
+	switch {
+	case done.Value.Broke != nil || slices.ContainsFunc(without(before, a.keys), a.asks):
+		return false, usedBefore(a.id)
+	case done.Exists() && done.Value.Used == nil:
+		return false, a.over(a.keys[0], done.Value.Ended)
+	}
+	a.used = done.Value.Used
+	return own.Value.holds() || a.used != nil, nil
+}
+
+// asks reports whether a key that an earlier request of this id had was asked
+// for: a section may also have come with a task, which has moved since.
+func (a *acquisition) asks(key string) bool {
+	kind, _ := KindOf(key)
+	return a.req.Within == nil || kind != Section
+}
+
+// over is the answer to a repeated request of which that key is not held any
+// more: it has had its one effect.
+func (a *acquisition) over(key, how string) error {
+	return &LostError{Key: key, Why: fmt.Sprintf("request %s was granted before and is %s", quote(a.id), how)}
+}
+
+// noteUse leaves the receipt of a request that was granted what its owner had
+// already: no lease of its own says so.
+func (a *acquisition) noteUse(tx *store.Tx, leases []string) error {
+	if !a.requested() || a.attached || a.used != nil {
+		return nil
+	}
+	own, err := getLease(tx, a.lease())
+	if err != nil || own.Value.holds() {
+		return err
+	}
+	return putReceipt(tx, a.lease(), receipt{Keys: a.asked, Used: leases})
+}
+
+// Once is a [AcquireRequest.Then] that lets a request of an attached holder be
+// granted once: each holder is an owner of its own, so the request is noted
+// under the owner that it is a child of.
+func Once(owner, id string) func(*store.Tx, *Grant) error {
+	call := NewID() // the same call finds its own receipt when the reply to its commit was lost
+	return func(tx *store.Tx, g *Grant) error {
+		if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+			return err
+		}
+		done, err := store.Get[receipt](tx, requestKind+owner+"/"+id)
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, k := range g.Keys {
+			keys = append(keys, k.Key)
+		}
+		switch {
+		case done.Exists() && done.Value.Call == call:
+			return nil
+		case done.Exists():
+			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
+		}
+		return putReceipt(tx, owner+"/"+id, receipt{Keys: keys, Ended: "done", Call: call})
+	}
+}
+
+// Granted returns the keys that a request of that id holds, if any. If it was
+// granted and has ended, the error is [ErrLost].
+func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []string, err error) {
+	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+		return nil, err
+	}
+	name := owner + "/" + id
+	err = st.View(ctx, driver.Query{Keys: []string{leaseKind + name, requestKind + name}}, func(tx *store.Tx) error {
+		ls, err := getLease(tx, name)
+		if err != nil {
+			return err
+		}
+		keys = ls.Value.Keys
+		done, err := store.Get[receipt](tx, requestKind+name)
+		if err == nil && done.Exists() {
+			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}
+		}
+		return err
+	})
+	return keys, err
+}
+
+func usedBefore(id string) error {
+	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
+}

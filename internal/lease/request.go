@@ -1,0 +1,90 @@
+package lease
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/store"
+)
+
+// AcquireRequest asks for all of its keys or none.
+type AcquireRequest struct {
+	Keys  []string
+	Owner string
+
+	// ID names the request, so that repeating it has one effect, also after
+	// its lease has ended. Empty: a random one, which nobody can repeat.
+	ID string
+
+	// Holder, with Hold, is the last part of the holder's name. Empty: a random
+	// one. A holder that was named can come back, so its place in the queue
+	// stays when its wait was too short.
+	Holder string
+
+	// For, with Hold, is the owner, or a parent of it, who works while this is
+	// held, and does nothing while this waits. Empty: the holder works by itself.
+	// The search for deadlocks goes by it.
+	For string
+
+	Times   Times         // defaults; zero: Near
+	TTL     time.Duration // the lease ends after this long without a heartbeat; 0: by the kind of the keys; Endless: never
+	MaxHold time.Duration // nobody can renew it beyond; 0: no bound
+	Wait    time.Duration // how long to wait in all; 0: not at all
+
+	Origin *Origin // it was held in another system before; nil: it was not
+
+	Process  host.Process // whose death ends the lease; zero: none
+	Group    int          // together with this process group; 0: none
+	Worktree string
+	Session  string
+	Label    string // who is behind the owner, for people
+	Reason   string
+
+	DryRun bool // say what would happen, change nothing
+
+	// Force takes the keys from whoever holds them, and passes everybody who
+	// waits: see force.go. It needs a Reason.
+	Force bool
+
+	// Exact: the keys are ids of tasks. Each gets a lock of its own, also if the
+	// owner holds the task under a name that it locked before the task bore it.
+	Exact bool
+
+	// First, if set, adds its own writes before anything is taken: they are
+	// committed with the grant or not at all. It goes with no wait.
+	First func(tx *store.Tx) error
+
+	// Within, if set, names the key around a key, or "": the section of a task.
+	// It is taken with it. See within.go.
+	Within func(tx *store.Tx, key string) (string, error)
+
+	// Need names further records that Within and Then will ask for, so that
+	// they are read in the same round trip.
+	Need []string
+
+	// Then, if set, adds its own writes to the commit that grants.
+	Then func(tx *store.Tx, g *Grant) error
+
+	// Waiting, if set, is called at the start of a wait and whenever something
+	// changes.
+	Waiting func(HeldError)
+}
+
+// check says which rule the request breaks. Its keys and owner are checked
+// already.
+func (a *acquisition) check() error {
+	r := a.req
+	switch {
+	case r.MaxHold < 0 || r.MaxHold > maxMaxHold:
+		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
+	case r.For != "" && !descends(r.Owner, r.For):
+		return &InvalidError{What: "for " + quote(r.For), Rule: "must be the owner or a parent of it"}
+	case r.Wait != 0 && r.First != nil:
+		return &InvalidError{What: "wait", Rule: "does not go with a commit that does more than take keys"}
+	case r.Wait < 0 || r.Wait > MaxTTL:
+		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
+	}
+	return errors.Join(checkID(a.fresh), a.checkTTL(), r.checkForce(), r.checkOrigin(),
+		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
+}
