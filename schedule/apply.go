@@ -60,7 +60,8 @@ type Field struct {
 // each job whole; what can be refused is refused before the first of them. If
 // that is interrupted, the same request again completes it.
 func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, error) {
-	if err := r.normal(); err != nil {
+	r, err := r.normal()
+	if err != nil {
 		return ApplyResult{}, err
 	}
 	out, err := ApplyResult{}, errBusy
@@ -78,23 +79,23 @@ func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, e
 }
 
 // normal validates the request and fills in the defaults of its jobs.
-func (r *ApplyRequest) normal() error {
+func (r ApplyRequest) normal() (ApplyRequest, error) {
 	if len(r.Jobs) > MaxJobs {
-		return fmt.Errorf("%w: %d jobs, at most %d", driver.ErrTooLarge, len(r.Jobs), MaxJobs)
+		return r, fmt.Errorf("%w: %d jobs, at most %d", driver.ErrTooLarge, len(r.Jobs), MaxJobs)
 	}
 	seen := map[string]bool{}
 	r.Jobs = slices.Clone(r.Jobs)
 	for i, j := range r.Jobs {
 		var err error
 		if r.Jobs[i], err = j.normal(); err != nil {
-			return err
+			return r, err
 		}
 		if seen[j.Name] {
-			return &lease.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
+			return r, &lease.InvalidError{What: "job " + short(j.Name), Rule: "is defined twice"}
 		}
 		seen[j.Name] = true
 	}
-	return nil
+	return r, nil
 }
 
 const (
@@ -111,8 +112,8 @@ var errBusy = errors.New("too many jobs at once while others write")
 func tooMuch(err error) bool { return errors.Is(err, driver.ErrTooLarge) || errors.Is(err, errBusy) }
 
 // inSteps applies in as many commits as it takes. The removals come last.
-func (r *ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyResult, err error) {
-	dry := *r
+func (r ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyResult, err error) {
+	dry := r
 	dry.DryRun = true
 	all, err := dry.once(ctx, st, r.Jobs, r.most(math.MaxInt))
 	if err != nil {
@@ -143,7 +144,7 @@ func (r *ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyR
 }
 
 // most is how many jobs may be removed of so many.
-func (r *ApplyRequest) most(n int) int {
+func (r ApplyRequest) most(n int) int {
 	if !r.Prune {
 		return 0
 	}
@@ -152,7 +153,7 @@ func (r *ApplyRequest) most(n int) int {
 
 // once applies some of the jobs in one commit, and removes at most so many of
 // those that are not in the request.
-func (r *ApplyRequest) once(ctx context.Context, st *store.Store, jobs []Job, most int) (out ApplyResult, err error) {
+func (r ApplyRequest) once(ctx context.Context, st *store.Store, jobs []Job, most int) (out ApplyResult, err error) {
 	runs := 0
 	err = update(ctx, st, r.DryRun, needJobs(jobs, most > 0), func(tx *store.Tx) error {
 		out = ApplyResult{Changes: []Change{}}
@@ -186,7 +187,7 @@ func needJobs(jobs []Job, prune bool) (q driver.Query) {
 	return q
 }
 
-func (r *ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
+func (r ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 	old, err := getJob(tx, j.Name)
 	if err != nil {
 		return Change{}, err
@@ -224,7 +225,7 @@ func (r *ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 }
 
 // prune removes jobs that are not in the request, at most so many.
-func (r *ApplyRequest) prune(tx *store.Tx, most int, out *ApplyResult) error {
+func (r ApplyRequest) prune(tx *store.Tx, most int, out *ApplyResult) error {
 	recs, err := tx.Scan(jobKind, 0)
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func notArchived(tx *store.Tx, ids []string) (open, done []string, err error) {
 }
 
 // log says for each task what it was imported as.
-func (r *AdoptRequest) log(tx *store.Tx, added []Task) error {
+func (r AdoptRequest) log(tx *store.Tx, added []Task) error {
 	as := map[string][]string{}
 	var order []string
 	for i, t := range added {

@@ -181,7 +181,7 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 	return out, err
 }
 
-func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
+func (r EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 	if r.Title != nil {
 		t.Title = strings.TrimSpace(*r.Title)
 	}
@@ -221,7 +221,7 @@ func (r *EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 
 // rename gives and takes aliases. Taking away one that
 // the task does not have is no error.
-func (r *EditRequest) rename(t *Task) error {
+func (r EditRequest) rename(t *Task) error {
 	drop, err := checkAliases(r.NoAlias)
 	if err != nil {
 		return err

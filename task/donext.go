@@ -32,18 +32,18 @@ func (f *first) refused() bool { return f != nil && f.err != nil }
 //
 // With an id in n.Acquire the whole can be repeated: it gives the same task again.
 func DoAndNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, err error) {
-	return n.after(ctx, st, d)
+	return (&selection{NextRequest: n}).after(ctx, st, d)
 }
 
 // DoAndHoldNext is DoAndNext for a process that renews its claim itself; see
 // [HoldNext].
 func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *lease.Lease, err error) {
-	n.hold = true
-	done, next, err = n.after(ctx, st, d)
-	return done, next, n.lease, err
+	run := selection{NextRequest: n, hold: true}
+	done, next, err = run.after(ctx, st, d)
+	return done, next, run.lease, err
 }
 
-func (r *NextRequest) after(ctx context.Context, st *store.Store, d DoRequest) (DoResult, *NextResult, error) {
+func (r *selection) after(ctx context.Context, st *store.Store, d DoRequest) (DoResult, *NextResult, error) {
 	if err := d.check(); err != nil {
 		return DoResult{}, nil, err
 	}

@@ -67,13 +67,14 @@ func (e *SectionError) Error() string {
 // the owner does not hold the error is a [*SectionError], so that a worker can
 // take the section first and keep it from task to task.
 func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lease.Lease, error) {
-	r.Claim, r.hold = true, true
-	out, err := r.next(ctx, st)
-	return out.Task, r.lease, err
+	r.Claim = true
+	run := selection{NextRequest: r, hold: true}
+	out, err := run.next(ctx, st)
+	return out.Task, run.lease, err
 }
 
 // acquire takes what a claim asks for, for this process or for its owner.
-func (r *NextRequest) acquire(ctx context.Context, st *store.Store, a lease.AcquireRequest) (lease.Grant, error) {
+func (r *selection) acquire(ctx context.Context, st *store.Store, a lease.AcquireRequest) (lease.Grant, error) {
 	if !r.hold {
 		return lease.Acquire(ctx, st, a)
 	}
@@ -92,7 +93,7 @@ type closedSection struct {
 }
 
 // openings finds in closed sections what could be done there.
-func (r *NextRequest) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
+func (r *selection) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
 	for _, c := range closed {
 		recs, missing := tx.ScanWritten(readyKind+sectionPrefix(c.name), candidates)
 		free, missed := r.free(tx, recs, candidates)

@@ -106,7 +106,7 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 
 // ranks returns the order of the sections, and which of them are skipped, wait
 // for others, or are held by someone else.
-func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[string]int, closed map[string]bool, err error) {
+func (r ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[string]int, closed map[string]bool, err error) {
 	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
@@ -119,7 +119,7 @@ func (r *ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map
 	return rank, closed, missing
 }
 
-func (r *ListRequest) matches(i Info, now time.Time) bool {
+func (r ListRequest) matches(i Info, now time.Time) bool {
 	switch {
 	case len(r.Status) > 0 && !slices.Contains(r.Status, i.Status),
 		r.Section != "" && i.Section != r.Section,

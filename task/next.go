@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -24,14 +25,7 @@ type NextRequest struct {
 
 	Acquire lease.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
-	Waiting func() // if set, told when the wait begins
-
-	first *first // see DoAndNext
-	hold  bool   // see HoldNext
-	lease *lease.Lease
-	apart map[string]bool // exclusive sections that the last look found free
-	taken map[string]bool // keys that others hold, were faster to take, or wait for
-	holds []driver.Guard  // of those that others hold
+	Waiting func() // if set, called when the wait begins
 }
 
 // NextResult is the task, and with Claim the grant.
@@ -50,10 +44,22 @@ const candidates = 32
 //
 // If there is none the error is a [*NothingReadyError].
 func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, error) {
-	return r.next(ctx, st)
+	return (&selection{NextRequest: r}).next(ctx, st)
 }
 
-func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, error) {
+// selection is the run of a [NextRequest].
+type selection struct {
+	NextRequest
+	first *first       // see DoAndNext
+	hold  bool         // see HoldNext
+	lease *lease.Lease // what HoldNext took
+
+	apart map[string]bool // exclusive sections that the last look found free
+	taken map[string]bool // keys that others hold, were faster to take, or wait for
+	holds []driver.Guard  // of those that others hold
+}
+
+func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, error) {
 	if r.Section != "" {
 		var err error
 		if r.Section, err = checkSection(r.Section); err != nil {
@@ -65,7 +71,7 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 			return value(out), err
 		}
 	}
-	start := time.Now()
+	start, tell := time.Now(), r.Waiting
 	r.taken = map[string]bool{}
 	for limit := candidates; ; {
 		found, none, more, err := r.look(ctx, st, limit)
@@ -93,9 +99,9 @@ func (r *NextRequest) next(ctx context.Context, st *store.Store) (NextResult, er
 		if left <= 0 {
 			return NextResult{}, none
 		}
-		if r.Waiting != nil {
-			r.Waiting()
-			r.Waiting = nil
+		if tell != nil {
+			tell()
+			tell = nil
 		}
 		if err := none.Wait(ctx, st, left); err != nil {
 			return NextResult{}, err
@@ -124,7 +130,7 @@ func value(out *NextResult) NextResult {
 }
 
 // again returns what the same request got before.
-func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, error) {
+func (r *selection) again(ctx context.Context, st *store.Store) (*NextResult, error) {
 	keys, err := lease.Granted(ctx, st, r.Acquire.Owner, r.Acquire.ID)
 	if err != nil || len(keys) == 0 {
 		return nil, err
@@ -139,7 +145,7 @@ func (r *NextRequest) again(ctx context.Context, st *store.Store) (*NextResult, 
 }
 
 // pick claims a candidate. It returns nothing if that is not possible now.
-func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextResult, error) {
+func (r *selection) pick(ctx context.Context, st *store.Store, t Task) (*NextResult, error) {
 	switch {
 	case !r.Claim:
 		return &NextResult{Task: t}, nil
@@ -169,7 +175,7 @@ func (r *NextRequest) pick(ctx context.Context, st *store.Store, t Task) (*NextR
 	return nil, nil
 }
 
-func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section string) (*NextResult, error) {
+func (r *selection) claim(ctx context.Context, st *store.Store, id, section string) (*NextResult, error) {
 	a := r.Acquire
 	a.Wait, a.Exact = 0, true
 	a.Keys, a.Need = []string{id}, []string{taskKind + id}
@@ -191,18 +197,19 @@ func (r *NextRequest) claim(ctx context.Context, st *store.Store, id, section st
 
 // look returns what may be taken now, in order, and what is in the way of the
 // rest; more says that there are further ones.
-func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
+func (r *selection) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
 	if r.first != nil {
 		need.Keys = append(needFind(r.first.Tasks), lease.NeedLook(r.first.Tasks...).Keys...)
 	}
+	taken, holds := r.taken, r.holds
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, false
+		r.taken, r.holds, r.apart = maps.Clone(taken), slices.Clip(holds), map[string]bool{}
 		if err := r.first.do(tx); err != nil {
 			return err
 		}
 		none = &NothingReadyError{guards: []driver.Guard{{Key: readyKind, Rev: tx.Rev()}, {Key: sectionKind, Rev: tx.Rev()}}}
-		r.apart = map[string]bool{}
 		order, err := r.order(tx)
 		if err != nil {
 			return err
@@ -242,7 +249,7 @@ func (r *NextRequest) look(ctx context.Context, st *store.Store, limit int) (fou
 
 // order returns the sections to look at: those that are open, by priority, and
 // tasks without a section among the medium ones.
-func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
+func (r *selection) order(tx *store.Tx) ([]Section, error) {
 	all, err := sections(tx)
 	if err != nil {
 		return nil, err
@@ -274,7 +281,7 @@ func (r *NextRequest) order(tx *store.Tx) ([]Section, error) {
 }
 
 // sectionHolder returns the live lock that keeps the caller out of a section.
-func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) {
+func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) {
 	if s.Name == "" || s.Shared {
 		return nil, nil
 	}
@@ -293,7 +300,7 @@ func (r *NextRequest) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error
 
 // free drops what someone holds, and takes note of that: the next look need not
 // look at it again. It stops where there is enough to choose from.
-func (r *NextRequest) free(tx *store.Tx, recs []driver.Record, limit int) (out []Task, err error) {
+func (r *selection) free(tx *store.Tx, recs []driver.Record, limit int) (out []Task, err error) {
 	var ids []string
 	for _, rec := range recs {
 		e, err := store.Decode[indexRecord](tx, rec)

@@ -63,7 +63,7 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, e
 }
 
 // run takes tasks out of the working set after each has been dealt with.
-func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (DoResult, error) {
+func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (DoResult, error) {
 	var out DoResult
 	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
 		out = DoResult{Tasks: []Task{}}
@@ -119,7 +119,7 @@ func (r *RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, eac
 	return out, err
 }
 
-func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
+func (r RemoveRequest) find(tx *store.Tx) ([]Task, error) {
 	if !r.Closed {
 		return findAll(tx, r.Tasks)
 	}
@@ -138,7 +138,7 @@ func (r *RemoveRequest) find(tx *store.Tx) ([]Task, error) {
 }
 
 // notHeld returns the first tasks that nobody else holds, some hundred.
-func (r *RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err error) {
+func (r RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err error) {
 	const most = 200
 	for some := range slices.Chunk(closed, most) {
 		if err := lease.WantLook(tx, idsOf(some)...); err != nil {

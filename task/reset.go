@@ -72,7 +72,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 
 // meant returns the tasks that are named, and those that are asked for by their
 // status.
-func (r *ResetRequest) meant(tx *store.Tx) (found []Task, err error) {
+func (r ResetRequest) meant(tx *store.Tx) (found []Task, err error) {
 	if len(r.Tasks) > 0 || len(r.Status) == 0 {
 		if found, err = findAll(tx, r.Tasks); err != nil || len(r.Status) == 0 {
 			return found, err
@@ -119,7 +119,7 @@ func dependants(tx *store.Tx, found []Task) ([]Task, error) {
 }
 
 // free refuses what someone holds, or with Force breaks it.
-func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
+func (r ResetRequest) free(tx *store.Tx, found []Task) error {
 	if err := wantChange(tx, found); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *ResetRequest) free(tx *store.Tx, found []Task) error {
 	return lease.BreakKeys(tx, end, r.By, r.Reason, r.Force)
 }
 
-func (r *ResetRequest) one(tx *store.Tx, id string) (Task, error) {
+func (r ResetRequest) one(tx *store.Tx, id string) (Task, error) {
 	before, err := mustTask(tx, id) // as an earlier one of this reset left it
 	if err != nil {
 		return Task{}, err

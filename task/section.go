@@ -136,7 +136,7 @@ func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section
 	return out, err
 }
 
-func (r *SectionRequest) apply(tx *store.Tx, s *Section) error {
+func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 	if r.Priority != nil {
 		if err := checkPriority(*r.Priority); err != nil {
 			return err

@@ -53,7 +53,7 @@ func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err er
 	return out, nil
 }
 
-func (r *DoRequest) check() error {
+func (r DoRequest) check() error {
 	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
 		return &lease.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
 	}
@@ -64,7 +64,7 @@ func (r *DoRequest) check() error {
 }
 
 // all changes the tasks of the request.
-func (r *DoRequest) all(tx *store.Tx) (out DoResult, err error) {
+func (r DoRequest) all(tx *store.Tx) (out DoResult, err error) {
 	found, err := findAll(tx, r.Tasks)
 	if err != nil {
 		return out, err
@@ -111,7 +111,7 @@ func wantChange(tx *store.Tx, found []Task) error {
 	return cmp.Or(tx.Want(around...), lease.WantEnd(tx, idsOf(found)...))
 }
 
-func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
+func (r DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
 	if r.Token != 0 && before.LastToken == r.Token && before.LastVerb == r.Verb {
 		tx.Affirm()
 		return before, true, nil
@@ -149,7 +149,7 @@ func (r *DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err erro
 }
 
 // may says whether the caller may change the task, and by which token.
-func (r *DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
+func (r DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 	switch {
 	case fault.Bug("complete_unfenced"):
 		return r.Token, nil
@@ -166,7 +166,7 @@ func (r *DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 }
 
 // describe fills in what the verb leaves behind.
-func (r *DoRequest) describe(tx *store.Tx, t *Task) {
+func (r DoRequest) describe(tx *store.Tx, t *Task) {
 	t.BlockedReason = ""
 	switch r.Verb {
 	case Block:
