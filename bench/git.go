@@ -28,7 +28,7 @@ func (b *bench) git() {
 	script, err := filepath.Abs("peers/gitlock")
 	check(err)
 
-	d, err := gitstore.Open(ctx, g.remote, &gitstore.Options{Create: true, Branch: "library", Cache: filepath.Join(dir, "library")})
+	d, err := gitstore.Open(ctx, g.remote+"#library", &gitstore.Options{Create: true, Cache: filepath.Join(dir, "library")})
 	check(err)
 	st := store.New(d)
 	pair(st, "me", "key")

@@ -47,7 +47,7 @@ var (
 	// ErrUnknown: a commit was sent, and nobody knows whether it was applied.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnreachable: the store could not be read; nothing was changed.
-	ErrUnreachable = errors.New("store unreachable")
+	ErrUnreachable = driver.ErrUnreachable
 	// ErrMoved: the records are in another store now.
 	ErrMoved = errors.New("store has moved")
 	// ErrFilling: a copy into this store is not complete.

@@ -4,43 +4,17 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
 
 	"github.com/tasklock/tasklock/internal/backend"
 	"github.com/tasklock/tasklock/internal/cli"
-	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/etcdstore"
+	_ "github.com/tasklock/tasklock/store/etcdstore" // a driver registers itself
 )
 
 var version string // set by the linker
 
 func main() {
 	app := backend.App(version)
-	app.Open, app.Inspect, app.MCP = open, inspect, serveMCP
+	app.MCP = serveMCP
 	os.Exit(cli.Main(os.Args[1:], app))
-}
-
-func open(ctx context.Context, url string, o cli.OpenOptions) (driver.Store, error) {
-	if backend.Elsewhere(url) {
-		return backend.Opened(etcdstore.Open(ctx, url, &etcdstore.Options{Create: o.Create, Poll: o.Poll, Timeout: o.Timeout}))
-	}
-	return backend.Open(ctx, url, o)
-}
-
-func inspect(ctx context.Context, url string) (cli.InspectReport, error) {
-	if !backend.Elsewhere(url) {
-		return backend.Inspect(ctx, url)
-	}
-	r, err := etcdstore.Inspect(ctx, url)
-	if err != nil && !driver.Refusal(err) {
-		err = fmt.Errorf("%w: %w", store.ErrUnreachable, err)
-	}
-	out := cli.InspectReport{SafeFS: true, Problems: r.Problems, Facts: r.Facts()}
-	for _, w := range r.Warnings {
-		out.Warnings = append(out.Warnings, cli.Warning(w))
-	}
-	return out, err
 }

@@ -30,16 +30,12 @@ type App struct {
 	Environ        []string            // os.Environ(), for the child of run
 	Dir            string              // current folder
 	Open           Opener
-	Inspect        Inspector // for doctor; nil: nothing to look into
-	Special        Special
 	Now            func() time.Time
 	Version        string // empty: what the Go toolchain recorded
 
 	// Plus goes on as tasklock-plus, which has what is slow to load, and returns
 	// only when it cannot. In tasklock-plus it is nil.
 	Plus func() error
-	// Elsewhere reports whether only tasklock-plus has the driver for a URL.
-	Elsewhere func(url string) bool
 
 	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
 	MCP func(context.Context, MCPRequest) error
@@ -92,33 +88,5 @@ func (incompleteError) Problem(problem.Caller) problem.Problem {
 	return problem.Problem{Exit: problem.Setup, Code: "INCOMPLETE_INSTALLATION"}
 }
 
-// An Opener opens the store that a URL names. The switch on the scheme lives
-// in package main, so that this package knows no driver.
-type Opener func(ctx context.Context, url string, o OpenOptions) (driver.Store, error)
-
-// An Inspector examines the store that a URL names and changes nothing. An
-// error means that there was nothing to examine.
-type Inspector func(ctx context.Context, url string) (InspectReport, error)
-
-// Special is what only some kinds of stores can do, by the URL of the store.
-// Those that cannot say errors.ErrUnsupported; nil: none can.
-type Special struct {
-	// Compact drops the history that the store keeps for people, and says how many commits it had.
-	Compact func(ctx context.Context, url string, o OpenOptions, dry bool) (commits int64, err error)
-	// Raise goes on from what is there, although this machine saw a later state.
-	Raise func(ctx context.Context, url string, o OpenOptions) (rev int64, err error)
-	// Offline returns what this machine last saw, and when: for looking only.
-	Offline func(ctx context.Context, url string) (driver.Store, time.Time, error)
-	// Files returns those of a branch on a git remote that are under a path; "" is the branch it shows first.
-	Files func(ctx context.Context, remote, branch, under string, o OpenOptions) (map[string][]byte, error)
-}
-
-// OpenOptions are the same for every kind of store.
-type OpenOptions struct {
-	Create        bool // make the store where there is none; else driver.ErrMissing
-	Upgrade       bool // also one that must be upgraded first, for that; else driver.ErrOlder
-	AllowUnsafeFS bool
-	Raise         bool          // also one whose last commits are lost, to lift its revision; else driver.ErrDamaged
-	Poll          time.Duration // 0: the driver's default
-	Timeout       time.Duration // of a server that does not answer; 0: the driver's default
-}
+// An Opener opens the store that a URL names, as [driver.Open] does.
+type Opener func(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error)

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
+
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 // compactResult is what cleanup --compact did.
@@ -22,18 +24,21 @@ func compact(ctx context.Context, a *App) error {
 		return err
 	}
 	var r compactResult
-	err = errors.ErrUnsupported
-	if a.Special.Compact != nil {
-		r.Commits, err = a.Special.Compact(ctx, url, cfg.opens(), a.DryRun)
+	if isGit(url) {
+		err = cfg.changeGit(ctx, url, func(s *gitstore.Store) (err error) {
+			if r.Commits, err = s.Commits(ctx); err != nil || a.DryRun {
+				return driver.Unreachable(err)
+			}
+			return s.Compact(ctx)
+		})
 	}
-	kept := errors.Is(err, errors.ErrUnsupported)
-	if err != nil && !kept {
+	if err != nil {
 		return cfg.blame(err)
 	}
 	r.Compacted = r.Commits > 1
 	return a.answer(r, func(p *printer) {
 		switch {
-		case kept:
+		case !isGit(url):
 			p.line("Nothing to compact: only a store on a git remote keeps a history of commits.")
 		case !r.Compacted:
 			p.line("Nothing to compact: the branch has one commit.")

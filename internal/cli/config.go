@@ -10,6 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // Config is what a run of the command is configured to do: for each setting
@@ -115,8 +116,6 @@ func (c *Config) far() bool {
 	url, _ := c.Store()
 	return isGit(url)
 }
-
-func isGit(url string) bool { return strings.HasPrefix(url, "git:") }
 
 // Times are how long leases in this store last where nobody says otherwise.
 func (c *Config) Times() lease.Times {
@@ -296,8 +295,8 @@ func (c *Config) StoreTimeout() time.Duration {
 }
 
 // opens is how a command opens its store.
-func (c *Config) opens() OpenOptions {
-	return OpenOptions{AllowUnsafeFS: c.AllowUnsafeFS(), Poll: c.PollInterval(), Timeout: c.StoreTimeout()}
+func (c *Config) opens() *driver.OpenOptions {
+	return &driver.OpenOptions{AllowUnsafeFS: c.AllowUnsafeFS(), Poll: c.PollInterval(), Timeout: c.StoreTimeout()}
 }
 
 // StrictHooks denies what a hook cannot judge.

@@ -150,7 +150,7 @@ func (a *App) leaves(ctx context.Context, to string) (keys []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	d, err := a.Open(ctx, from, OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Timeout: cfg.StoreTimeout()})
+	d, err := a.openStore(ctx, from, &driver.OpenOptions{AllowUnsafeFS: cfg.AllowUnsafeFS(), Timeout: cfg.StoreTimeout()})
 	if errors.Is(err, driver.ErrMissing) {
 		return nil
 	}

@@ -153,13 +153,10 @@ const largeLog = 16 << 20
 
 // files lets the driver examine what it keeps.
 func (x *examination) files(ctx context.Context) {
-	if x.app.Inspect == nil {
-		return
-	}
 	ctx, cancel := x.looks(ctx)
 	defer cancel()
-	r, err := x.app.Inspect(ctx, x.url)
-	err = inTime(ctx, refused(err))
+	r, err := driver.Inspect(ctx, x.url)
+	err = inTime(ctx, refused(x.app.linked(err)))
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		return // records will say so
@@ -180,8 +177,8 @@ func (x *examination) files(ctx context.Context) {
 		x.warn("server", w.Remedy, "%s", w.Text)
 	}
 	facts := r.Facts
-	if facts == "" {
-		facts = fmt.Sprintf("layout %d, journal %s, %s, log %s", r.Version, r.JournalMode, size(r.Bytes), size(r.LogBytes))
+	if r.Path != "" {
+		facts += fmt.Sprintf(", %s, log %s", size(r.Bytes), size(r.LogBytes))
 	}
 	switch {
 	case len(r.Problems) > 0:
@@ -237,7 +234,7 @@ func (x *examination) copyAside() string {
 func (x *examination) records(ctx context.Context) {
 	ctx, cancel := x.looks(ctx)
 	defer cancel()
-	d, err := x.app.Open(ctx, x.url, OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
+	d, err := x.app.openStore(ctx, x.url, &driver.OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		x.none(err)

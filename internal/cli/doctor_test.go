@@ -15,7 +15,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/sqlitestore"
+	_ "github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 // desk is a repository in which commands are run, by a user with an empty home.
@@ -58,25 +58,16 @@ func (d *desk) path(name string) string { return filepath.Join(d.dir, filepath.F
 func (d *desk) run(args ...string) (code int, out string) {
 	d.t.Helper()
 	var b bytes.Buffer
-	local := func(url string) string { return strings.TrimPrefix(url, "sqlite:") }
 	var open []driver.Store
 	code = Main(args, App{
 		Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b, Dir: d.dir, Now: d.now,
 		Env: func(k string) string { return d.env[k] },
-		Open: func(ctx context.Context, url string, o OpenOptions) (driver.Store, error) {
-			s, err := sqlitestore.Open(ctx, local(url), &sqlitestore.Options{Create: o.Create, AllowUnsafeFS: o.AllowUnsafeFS})
-			if err != nil {
-				return nil, err
+		Open: func(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error) {
+			s, err := driver.Open(ctx, url, o)
+			if err == nil {
+				open = append(open, s)
 			}
-			open = append(open, s)
-			return s, nil
-		},
-		Inspect: func(ctx context.Context, url string) (InspectReport, error) {
-			r, err := sqlitestore.Inspect(ctx, local(url))
-			return InspectReport{
-				Path: r.Path, FileSystem: r.FileSystem, SafeFS: r.SafeFS, JournalMode: r.JournalMode,
-				Version: r.Version, Bytes: r.Bytes, LogBytes: r.LogBytes, Problems: r.Problems,
-			}, err
+			return s, err
 		},
 	})
 	for _, s := range open {

@@ -66,7 +66,9 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no room") }
 // TestOneMeansFree: an error that nobody knows is 1, but not from check, whose
 // 1 means free.
 func TestOneMeansFree(t *testing.T) {
-	missing := func(context.Context, string, OpenOptions) (driver.Store, error) { return nil, driver.ErrMissing }
+	missing := func(context.Context, string, *driver.OpenOptions) (driver.Store, error) {
+		return nil, driver.ErrMissing
+	}
 	for args, want := range map[string]int{"list --json": 1, "check x": 8, "check x --json": 8, "check x -q": 1, "check": 2} {
 		var stderr bytes.Buffer
 		if got := mainTo(t, missing, full{}, &stderr, strings.Fields(args)...); got != want {
@@ -77,7 +79,7 @@ func TestOneMeansFree(t *testing.T) {
 
 // TestStoreThatCannotBeOpened: unreachable is not free.
 func TestStoreThatCannotBeOpened(t *testing.T) {
-	strange := func(context.Context, string, OpenOptions) (driver.Store, error) {
+	strange := func(context.Context, string, *driver.OpenOptions) (driver.Store, error) {
 		return nil, fmt.Errorf("%w: strange", store.ErrUnreachable)
 	}
 	for _, args := range []string{"list", "acquire x", "check x", "release x", "wait x"} {
@@ -88,7 +90,7 @@ func TestStoreThatCannotBeOpened(t *testing.T) {
 }
 
 func TestPanicIsOneLine(t *testing.T) {
-	broken := func(context.Context, string, OpenOptions) (driver.Store, error) { panic("a\nb\x1b[2J") }
+	broken := func(context.Context, string, *driver.OpenOptions) (driver.Store, error) { panic("a\nb\x1b[2J") }
 	code, stdout, stderr := mainWith(t, broken, "list")
 	if want := "Error: this is a bug in tasklock: a^Jb^[[2J\n"; code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
@@ -98,7 +100,7 @@ func TestPanicIsOneLine(t *testing.T) {
 // TestErrorsOfTheStoreAreCleaned: whatever a server says, it is one line and
 // cannot act.
 func TestErrorsOfTheStoreAreCleaned(t *testing.T) {
-	rude := func(context.Context, string, OpenOptions) (driver.Store, error) {
+	rude := func(context.Context, string, *driver.OpenOptions) (driver.Store, error) {
 		return nil, fmt.Errorf("%w: \x1b]0;title\a\nsecond line", driver.ErrDenied)
 	}
 	code, _, stderr := mainWith(t, rude, "list")

@@ -10,6 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/legacy"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 // foreign tells the other systems that migrate can read.
@@ -123,20 +124,17 @@ func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Sou
 	case "percolate":
 		return legacy.Percolate(a.path(place), a.Now())
 	}
-	if a.Special.Files == nil {
-		return legacy.Source{}, errors.ErrUnsupported
-	}
 	cfg, err := a.Config()
 	if err != nil {
 		return legacy.Source{}, err
 	}
 	remote, branch, _ := strings.Cut(place, "#")
 	read := func(branch, under string) (map[string][]byte, error) {
-		found, err := a.Special.Files(ctx, remote, branch, under, cfg.opens())
+		found, err := gitstore.Files(ctx, remote, branch, under, &gitstore.Options{Timeout: cfg.StoreTimeout()})
 		if errors.Is(err, driver.ErrMissing) {
 			err = nil
 		}
-		return found, err
+		return found, driver.Unreachable(err)
 	}
 	var files legacy.AITasksFiles
 	if files.Locks, err = read(legacy.AITasksLocks, ""); err != nil {

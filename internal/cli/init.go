@@ -9,6 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 func newInitCmd(app *App) *cobra.Command {
@@ -78,7 +79,7 @@ func (a *App) initStore(ctx context.Context) error {
 	}
 	o := cfg.opens()
 	r := initResult{Store: withoutPassword(url)}
-	d, err := a.Open(ctx, url, o)
+	d, err := a.openStore(ctx, url, o)
 	if err == nil { // opening may rely on what was seen before
 		err = a.newStore(url, d).View(ctx, driver.Query{}, func(*store.Tx) error { return nil })
 	}
@@ -87,7 +88,7 @@ func (a *App) initStore(ctx context.Context) error {
 		r.Created, err = true, a.unmade(cfg)
 		if err == nil && !a.DryRun {
 			o.Create = true
-			_, err = a.Open(ctx, url, o)
+			_, err = a.openStore(ctx, url, o)
 		}
 	}
 	if err == nil && !wasNamed && !a.DryRun {
@@ -127,17 +128,19 @@ func (a *App) raise(ctx context.Context) error {
 		return err
 	}
 	r := raiseResult{Store: withoutPassword(url)}
-	err = errors.ErrUnsupported
-	if a.Special.Raise != nil && isGit(url) && !a.DryRun {
-		r.Revision, err = a.Special.Raise(ctx, url, cfg.opens())
-	}
-	if errors.Is(err, errors.ErrUnsupported) && !(a.DryRun && isGit(url)) {
+	switch {
+	case !isGit(url):
 		r.Revision, err = a.raiseHere(ctx, url)
+	case !a.DryRun:
+		err = cfg.changeGit(ctx, url, func(s *gitstore.Store) (err error) {
+			r.Revision, err = s.Raise(ctx)
+			return err
+		})
 	}
 	if err == nil && !a.DryRun {
 		err = a.retoken(ctx, url, r.Revision)
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil {
 		return cfg.blame(err)
 	}
 	return a.answer(r, func(p *printer) {
@@ -152,7 +155,7 @@ func (a *App) raise(ctx context.Context) error {
 
 // retoken refuses the tokens of locks that are still held from before.
 func (a *App) retoken(ctx context.Context, url string, before int64) error {
-	d, err := a.Open(ctx, url, a.cfg.opens())
+	d, err := a.openStore(ctx, url, a.cfg.opens())
 	if err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (a *App) retoken(ctx context.Context, url string, before int64) error {
 func (a *App) raiseHere(ctx context.Context, url string) (int64, error) {
 	o := a.cfg.opens()
 	o.Raise = true
-	d, err := a.Open(ctx, url, o)
+	d, err := a.openStore(ctx, url, o)
 	if err != nil || a.DryRun {
 		return 0, err
 	}

@@ -30,7 +30,7 @@ func oneJob(_ *cobra.Command, args []string) error {
 // gitPace says what to expect of a store that is a branch.
 func (a *App) gitPace() {
 	if cfg, err := a.Config(); err == nil {
-		if url, _ := cfg.Store(); strings.HasPrefix(url, "git:") {
+		if url, _ := cfg.Store(); isGit(url) {
 			a.warn("a git remote takes seconds for a commit and is asked now and then: jobs may start a minute late; fit for a few in an hour")
 		}
 	}

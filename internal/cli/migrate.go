@@ -153,7 +153,7 @@ func (a *App) storeAt(ctx context.Context, flag, url string, target bool) (*stor
 		return nil, usagef("--%s: %v", flag, err)
 	}
 	o := cfg.opens()
-	d, err := a.Open(ctx, url, o)
+	d, err := a.openStore(ctx, url, o)
 	if target && errors.Is(err, driver.ErrMissing) {
 		d, err = a.late(url, "named by --"+flag, o, !a.DryRun), nil
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 // offlineFlag is for commands that only look. Nothing is decided by what it
@@ -24,12 +26,12 @@ func (a *App) seen(ctx context.Context) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Special.Offline == nil || !isGit(url) {
+	if !isGit(url) {
 		return nil, usagef("--offline: %s is on this machine; only a store on a git remote is remembered", withoutPassword(url))
 	}
-	d, at, err := a.Special.Offline(ctx, url)
+	d, at, err := gitstore.Offline(ctx, onGit(url), nil)
 	if err != nil {
-		return nil, a.cfg.blame(err)
+		return nil, a.cfg.blame(driver.Unreachable(err))
 	}
 	a.asOf = at
 	a.note("As of %s (%s ago): the server was not asked.", stamp(at), rough(a.Now().Sub(at)))
@@ -50,11 +52,11 @@ var looking = []string{"list", "locks list", "show", "locks show", "tasks list",
 // lookOffline is the command that shows something although the server does not
 // answer, or nothing.
 func (a *App) lookOffline(err error) string {
-	if a.cfg == nil || !a.cfg.far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || a.Special.Offline == nil {
+	if a.cfg == nil || !a.cfg.far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) {
 		return ""
 	}
 	url, _ := a.cfg.Store()
-	if _, _, err := a.Special.Offline(context.Background(), url); err != nil {
+	if _, _, err := gitstore.Offline(context.Background(), onGit(url), nil); err != nil {
 		return "" // this machine has never seen it
 	}
 	group, _, _ := strings.Cut(a.command, " ")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -42,9 +41,24 @@ func (a *App) Config() (*Config, error) {
 
 // leave lets tasklock-plus go on where only that has the driver for a store.
 func (a *App) leave(url string) {
-	if a.Plus != nil && a.Elsewhere != nil && a.Elsewhere(url) {
+	if a.Plus != nil && !driver.Linked(url) {
 		_ = a.Plus() // else opening the store will say why not
 	}
+}
+
+func (a *App) openStore(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error) {
+	d, err := a.Open(ctx, url, o)
+	return d, a.linked(err)
+}
+
+// linked says why a store whose driver is slow to load was not left to
+// tasklock-plus.
+func (a *App) linked(err error) error {
+	var e *driver.URLError
+	if a.Plus != nil && errors.As(err, &e) && e.Package != "" {
+		return a.Plus()
+	}
+	return err
 }
 
 // Identity is who calls, found out once when it is first asked for.
@@ -116,7 +130,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 		return nil, err
 	}
 	o := cfg.opens()
-	d, err := a.Open(ctx, url, o)
+	d, err := a.openStore(ctx, url, o)
 	err = cfg.blame(err)
 	switch missing := errors.Is(err, driver.ErrMissing); {
 	case missing && cfg.ofLease:
@@ -129,7 +143,7 @@ func (a *App) Store(ctx context.Context, write bool) (*store.Store, error) {
 		a.warnShared(cfg)
 	}
 	switch {
-	case !errors.Is(err, driver.ErrMissing), strings.HasPrefix(url, "git:"): // a branch for all is made by init, on purpose
+	case !errors.Is(err, driver.ErrMissing), isGit(url): // a branch for all is made by init, on purpose
 	case write && !a.DryRun:
 		d, err = a.late(url, cfg.Why(), o, true), nil
 	case write || !wasNamed:
@@ -160,14 +174,14 @@ type lateStore struct {
 	app   *App
 	url   string
 	why   string // it is this one
-	o     OpenOptions
+	o     *driver.OpenOptions
 	write bool
 
 	mu   sync.Mutex
 	real driver.Store
 }
 
-func (a *App) late(url, why string, o OpenOptions, write bool) *lateStore {
+func (a *App) late(url, why string, o *driver.OpenOptions, write bool) *lateStore {
 	return &lateStore{app: a, url: url, why: why, o: o, write: write}
 }
 
@@ -183,9 +197,9 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 			return nil, err
 		}
 	}
-	o := l.o
+	o := *l.o
 	o.Create = create
-	d, err := l.app.Open(ctx, l.url, o)
+	d, err := l.app.openStore(ctx, l.url, &o)
 	if err != nil {
 		return nil, err
 	}

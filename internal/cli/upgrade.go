@@ -66,7 +66,7 @@ func (a *App) upgrade(ctx context.Context, force bool) error {
 	}
 	o := cfg.opens()
 	o.Upgrade = true
-	d, err := a.Open(ctx, url, o)
+	d, err := a.openStore(ctx, url, o)
 	if err != nil {
 		return cfg.blame(err)
 	}

@@ -51,17 +51,10 @@ const (
 	DefaultTimeout = 3 * time.Second
 )
 
-// Options change how [Open] opens. Nil means the zero value.
-type Options struct {
-	// Create makes the store if there is none. Otherwise that is
-	// driver.ErrMissing.
-	Create bool
-	// Poll is how often a waiter looks, in case a watch fails silently. 0
-	// means DefaultPoll.
-	Poll time.Duration
-	// Timeout ends a request that takes longer. 0 means DefaultTimeout.
-	Timeout time.Duration
-}
+// Options are those of every store.
+type Options = driver.OpenOptions
+
+func init() { driver.Register(Open, Inspect, "etcd", "etcds") }
 
 // A Store is a prefix in etcd. It implements driver.Store.
 type Store struct {

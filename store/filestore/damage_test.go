@@ -321,7 +321,7 @@ func TestInspect(t *testing.T) {
 	dir := place(t)
 	r, err := filestore.Inspect(t.Context(), dir)
 	must(t, err)
-	if r.JournalMode != "files" || r.Version != 1 || !r.SafeFS || r.Bytes == 0 || r.LogBytes == 0 || len(r.Problems) > 0 {
+	if r.Facts != "layout 1, journal files" || r.Bytes == 0 || r.LogBytes == 0 || len(r.Problems) > 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -52,17 +52,10 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Options change how [Open] opens. Nil means the zero value.
-type Options struct {
-	// Create makes the store, and its folder, if there is none. Otherwise that
-	// is driver.ErrMissing.
-	Create bool
-	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
-	AllowUnsafeFS bool
-	// Poll is how often a waiter looks, in addition to notifications. 0 means
-	// five seconds.
-	Poll time.Duration
-}
+// Options are those of every store.
+type Options = driver.OpenOptions
+
+func init() { driver.Register(Open, Inspect, "file") }
 
 // The names in the folder, besides "state" and, for waiters, "wake".
 const (

@@ -9,58 +9,46 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
-
-// A Report is what [Inspect] found.
-type Report struct {
-	Path        string
-	FileSystem  string // its kind, as the system names it
-	SafeFS      bool   // its locks can be trusted
-	JournalMode string // "files"
-	Version     int    // of the format
-	Bytes       int64  // of the record files
-	LogBytes    int64  // of the journal
-	Problems    []string
-}
 
 // Inspect examines a store for a person who wants to know what is wrong with
 // it. It changes nothing and takes no lock. Each problem names a file and says
 // how to repair it; an error means that there was nothing to examine.
-func Inspect(ctx context.Context, dir string) (Report, error) {
-	r := Report{Path: dir, JournalMode: "files", Version: format}
+func Inspect(ctx context.Context, dir string) (driver.Report, error) {
+	r := inspection{driver.Report{Path: dir, Facts: fmt.Sprintf("layout %d, journal files", format)}}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return r, err
-	}
-	if r.FileSystem, r.SafeFS, err = host.FileSystem(dir); err != nil {
-		return r, err
+		return r.Report, err
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return r, fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir)
+		return r.Report, fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir)
 	}
 	s, err := newStore(dir, 0)
 	if err != nil {
-		return r, err
+		return r.Report, err
 	}
 	defer func() { _ = s.Close() }()
 	s.frozen = true // only look
 	found, err := s.look()
 	if err != nil {
-		return r, err
+		return r.Report, err
 	}
 	if found == nil {
-		return r, fmt.Errorf("%w: no store in %s", driver.ErrMissing, dir)
+		return r.Report, fmt.Errorf("%w: no store in %s", driver.ErrMissing, dir)
 	}
 	r.LogBytes = found.Size()
 	if err := s.openJournal(); err != nil {
-		return r, err
+		return r.Report, err
 	}
-	return r, r.examine(ctx, s)
+	err = r.examine(ctx, s)
+	return r.Report, err
 }
 
-func (r *Report) examine(ctx context.Context, s *Store) error {
+// An inspection fills the report.
+type inspection struct{ driver.Report }
+
+func (r *inspection) examine(ctx context.Context, s *Store) error {
 	t := s.tree()
 	defer t.close()
 	seen, err := r.records(ctx, t)
@@ -81,7 +69,7 @@ func (r *Report) examine(ctx context.Context, s *Store) error {
 	return nil
 }
 
-func (r *Report) add(err error) {
+func (r *inspection) add(err error) {
 	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), driver.ErrDamaged.Error()+": "))
 }
 
@@ -93,7 +81,7 @@ type sighting struct {
 
 // records reads every file of every kind; problems that have no key go into
 // the report.
-func (r *Report) records(ctx context.Context, t *tree) (map[string]sighting, error) {
+func (r *inspection) records(ctx context.Context, t *tree) (map[string]sighting, error) {
 	seen := make(map[string]sighting)
 	folders, err := t.folders()
 	if err != nil {
@@ -119,7 +107,7 @@ func (r *Report) records(ctx context.Context, t *tree) (map[string]sighting, err
 	return seen, nil
 }
 
-func (r *Report) file(t *tree, folder, name string, seen map[string]sighting) {
+func (r *inspection) file(t *tree, folder, name string, seen map[string]sighting) {
 	path := recordPath(folder, name)
 	if _, cut, ok := decodeName(name); !ok && !cut {
 		r.add(t.s.foreign(path))
@@ -140,7 +128,7 @@ func (r *Report) file(t *tree, folder, name string, seen map[string]sighting) {
 
 // compare reports the damaged files, with better advice if the journal still has
 // their content, and the files that are newer than the journal.
-func (r *Report) compare(s *Store, j journal, seen map[string]sighting) {
+func (r *inspection) compare(s *Store, j journal, seen map[string]sighting) {
 	last, err := j.last(0)
 	if err != nil {
 		r.add(s.explain(err, journalFile))

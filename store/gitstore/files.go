@@ -37,7 +37,7 @@ func Files(ctx context.Context, remote, branch, under string, o *Options) (map[s
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	options.Branch, options.Cache = DefaultBranch, dir
+	options.Cache = dir
 	s, err := newStore(ctx, remote, &options)
 	if err != nil {
 		return nil, err

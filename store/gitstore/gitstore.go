@@ -69,8 +69,6 @@ const maxSkew = 2 * time.Minute
 
 // Options change how [Open] opens. Nil means the zero value.
 type Options struct {
-	// Branch holds the records. Empty means DefaultBranch.
-	Branch string
 	// Cache is the folder with the caches of all remotes. Empty means
 	// tasklock/git in the user's cache folder.
 	Cache string
@@ -118,9 +116,23 @@ type Store struct {
 	life *driver.Life
 }
 
+func init() { driver.Register(open, inspect, "git") }
+
+func open(ctx context.Context, remote string, o *driver.OpenOptions) (*Store, error) {
+	if o == nil {
+		o = &driver.OpenOptions{}
+	}
+	return Open(ctx, remote, &Options{Create: o.Create, Poll: o.Poll, Timeout: o.Timeout})
+}
+
+func inspect(ctx context.Context, remote string) (driver.Report, error) {
+	return Inspect(ctx, remote, nil)
+}
+
 // Open opens the branch of a remote: a URL (file, ssh, http, https), host:path,
-// a folder, or the name of a remote in the work tree. It asks the server only if
-// this machine has not seen the branch yet.
+// a folder, or the name of a remote in the work tree. "#NAME" behind it names
+// a branch other than DefaultBranch. It asks the server only if this machine has
+// not seen the branch yet.
 func Open(ctx context.Context, remote string, o *Options) (*Store, error) {
 	s, err := newStore(ctx, remote, o)
 	if err != nil {
@@ -160,10 +172,11 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 	}
 	o.Poll, o.Timeout = or(o.Poll, DefaultPoll), or(o.Timeout, DefaultTimeout)
 	o.CompactAfter = or(o.CompactAfter, DefaultCompactAfter)
-	if o.Branch == "" {
-		o.Branch = DefaultBranch
+	remote, branch, named := strings.Cut(remote, "#")
+	if !named || branch == "" {
+		branch = DefaultBranch
 	}
-	if err := checkBranch(o.Branch); err != nil {
+	if err := checkBranch(branch); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(o.Dir)
@@ -178,7 +191,7 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	folder, err := cacheDir(o.Cache, p, o.Branch)
+	folder, err := cacheDir(o.Cache, p, branch)
 	if err != nil {
 		return nil, err
 	}
@@ -197,10 +210,10 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 		g.configure("http.extraHeader", p.header)
 	}
 	s := &Store{
-		server:  &server{git: g, place: p, ref: "refs/heads/" + o.Branch},
+		server:  &server{git: g, place: p, ref: "refs/heads/" + branch},
 		cache:   c,
 		objects: newObjects(c.repo, &catFile{git: g}),
-		where:   fmt.Sprintf("branch %s of %s", o.Branch, p.show),
+		where:   fmt.Sprintf("branch %s of %s", branch, p.show),
 		life:    driver.NewLife(),
 		poll:    o.Poll,
 		compact: int64(o.CompactAfter),

@@ -2,26 +2,14 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A Report is what [Inspect] found.
-type Report struct {
-	Place         string // without credentials
-	Server        string // its version
-	Version       int    // of the schema
-	Revision      int64
-	Records       int64
-	Bytes         int64 // of the tables and their indexes
-	Pooled        bool  // a pooler stands in between: waiters ask instead of listening
-	ReadOnly      bool  // a standby, or a session that may not write
-	NotDurable    bool  // fsync or full_page_writes is off: a crash may lose commits
-	MayWrite      bool  // the role's rights suffice
-	OldestSeconds int64 // age of the oldest transaction that keeps dead rows from being removed
-	Problems      []string
-}
-
 const sqlInspect = trusted + `SELECT current_setting('server_version'), s.value ->> 'version', s.rev,
-  (SELECT count(*) FROM @.record WHERE key > ''), pg_total_relation_size('@.record'),
+  (SELECT count(*) FROM @.record WHERE key > ''),
   pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
   current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off',
   (SELECT bool_and(has_table_privilege('@.record', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
@@ -38,15 +26,16 @@ UNION ALL SELECT 'record ' || key || ' is dated ' || time || ', which is to come
 LIMIT 100`
 
 // Inspect examines a store for a person who wants to know what is wrong with
-// it. It changes nothing. The report lists damage that leaves the tables
-// readable; an error means that there was nothing to examine.
-func Inspect(ctx context.Context, url string) (Report, error) {
+// it. It changes nothing. The report lists damage that leaves the tables readable,
+// and what makes the server slow or less durable than people think. An error means
+// that there was nothing to examine, or that this role may only look.
+func Inspect(ctx context.Context, url string) (driver.Report, error) {
+	var r driver.Report
 	s, err := newStore(url, &Options{})
 	if err != nil {
-		return Report{}, err
+		return r, err
 	}
 	defer func() { _ = s.Close() }()
-	r := Report{Place: s.where}
 	ctx, stop := s.limited(ctx, reading)
 	defer stop()
 	c, err := s.connect(ctx)
@@ -54,7 +43,6 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 		return r, err
 	}
 	defer s.pool.drop(c)
-	r.Pooled = c.pooled
 	rows, err := c.exec(ctx, s.names.sql(sqlInspect))
 	if err != nil {
 		return r, s.explain(err)
@@ -63,12 +51,40 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 		return r, s.damaged("the row with the empty key is missing")
 	}
 	row := rows[0]
-	r.Server, r.Version, r.Revision = row[0], int(number(row[1])), number(row[2])
-	r.Records, r.Bytes = number(row[3]), number(row[4])
-	r.ReadOnly, r.NotDurable, r.MayWrite, r.OldestSeconds = row[5] == "t", row[6] == "t", row[7] == "t", number(row[8])
+	r.Facts = fmt.Sprintf("PostgreSQL %s, format %s, revision %s, %s records", row[0], row[1], row[2], row[3])
+	if c.pooled {
+		r.Warn("psql -c 'SELECT 1' # with a URL that names the server itself",
+			"a pooler stands between us and the server: it works, but waiters ask once a second instead of being woken")
+	}
+	surroundings(&r, row[5] == "t", time.Duration(number(row[7]))*time.Second)
 	rows, err = c.exec(ctx, s.names.sql(sqlProblems))
 	for _, row := range rows {
 		r.Problems = append(r.Problems, row[0])
 	}
-	return r, s.explain(err)
+	if err != nil {
+		return r, s.explain(err)
+	}
+	return r, s.writable(row[4] == "t", row[6] == "t")
+}
+
+// surroundings warns of what the server's operators can mend.
+func surroundings(r *driver.Report, notDurable bool, oldest time.Duration) {
+	if notDurable {
+		r.Warn("psql -c 'ALTER SYSTEM SET fsync = on'", "fsync or full_page_writes is off at the server: a crash may lose what was acknowledged")
+	}
+	if oldest > time.Hour {
+		r.Warn("psql -c 'SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start'",
+			"a transaction has been open for %v: while it is, every commit gets slower", oldest)
+	}
+}
+
+// writable refuses a server, or a role, by which locks can be seen and not taken.
+func (s *Store) writable(readOnly, mayWrite bool) error {
+	switch {
+	case readOnly:
+		return fmt.Errorf("%w: %s can only be read: it is a standby, or read-only by its settings", driver.ErrDenied, s.where)
+	case !mayWrite:
+		return fmt.Errorf("%w: the role may look at %s and not change it; the rights are in docs/backends/postgres.md", driver.ErrDenied, s.where)
+	}
+	return nil
 }

@@ -63,22 +63,10 @@ const silentTimeout = time.Second
 // pooledPoll is how often a waiter looks without notifications.
 const pooledPoll = time.Second
 
-// Options change how [Open] opens. Nil means the zero value.
-type Options struct {
-	// Create makes the schema if there is none. Otherwise that is
-	// driver.ErrMissing.
-	Create bool
-	// Upgrade also opens a schema of an older version, which is otherwise
-	// driver.ErrOlder. [Store.Upgrade] brings it up to date.
-	Upgrade bool
-	// Poll is how often a waiter looks, in addition to notifications. 0 means
-	// DefaultPoll. Without notifications, behind a pooler say, it looks at
-	// least once a second.
-	Poll time.Duration
-	// Timeout ends a call that the server does not answer. 0 means
-	// DefaultTimeout.
-	Timeout time.Duration
-}
+// Options are those of every store.
+type Options = driver.OpenOptions
+
+func init() { driver.Register(Open, Inspect, "postgres", "postgresql") }
 
 // A Store is a schema in a database. It implements driver.Store.
 type Store struct {

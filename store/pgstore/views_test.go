@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -95,7 +96,7 @@ func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	must(t, err)
 	_, err = lease.Release(t.Context(), st, lease.ReleaseRequest{Owner: "w", Lease: g.LeaseID})
 	must(t, err)
-	if r, err := pgstore.Inspect(t.Context(), worker); err != nil || !r.MayWrite {
+	if r, err := pgstore.Inspect(t.Context(), worker); err != nil {
 		t.Errorf("worker: %+v, %v", r, err)
 	}
 	if out, err := server.Query("postgres", "SET ROLE worker; DROP TABLE tasklock.record"); err == nil {
@@ -108,11 +109,11 @@ func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	if _, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "lock/"}}}); err != nil {
 		t.Error(err)
 	}
-	if r, err := pgstore.Inspect(t.Context(), looker); err != nil || r.MayWrite {
+	if r, err := pgstore.Inspect(t.Context(), looker); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("looker: %+v, %v", r, err)
 	}
 	server.SQL(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA tasklock FROM worker")
-	if r, err := pgstore.Inspect(t.Context(), worker); err != nil || r.MayWrite {
+	if r, err := pgstore.Inspect(t.Context(), worker); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("a worker without the function: %+v, %v", r, err)
 	}
 	server.SQL(t, "CREATE ROLE stranger LOGIN")

@@ -164,7 +164,7 @@ func TestInspect(t *testing.T) {
 	path := place(t)
 	r, err := sqlitestore.Inspect(t.Context(), path)
 	must(t, err)
-	if r.JournalMode != "wal" || r.Version != 1 || !r.SafeFS || r.Bytes == 0 || len(r.Problems) > 0 {
+	if r.Facts != "layout 1, journal wal" || r.Bytes == 0 || len(r.Problems) > 0 {
 		t.Errorf("%+v", r)
 	}
 	shell(t, path, `UPDATE record SET value = '[]' WHERE key <> ''`)

@@ -5,44 +5,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A Report is what [Inspect] found.
-type Report struct {
-	Path        string
-	FileSystem  string // its kind, as the system names it
-	SafeFS      bool   // its locks can be trusted
-	JournalMode string // "wal", or "delete" where memory is not shared
-	Version     int    // of the schema
-	Bytes       int64  // of the database
-	LogBytes    int64  // of the log beside it
-	Problems    []string
-}
-
 // Inspect examines a database for a person who wants to know what is wrong
 // with it. It changes nothing. The report lists damage that leaves the file
 // readable; an error means that there was nothing to examine.
-func Inspect(ctx context.Context, path string) (Report, error) {
-	r := Report{Path: path}
+func Inspect(ctx context.Context, path string) (driver.Report, error) {
+	r := inspection{driver.Report{Path: path}}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return r, err
+		return r.Report, err
 	}
-	if r.FileSystem, r.SafeFS, err = host.FileSystem(path); err != nil {
-		return r, err
+	_, safe, err := host.FileSystem(path)
+	if err != nil {
+		return r.Report, err
 	}
-	s := newStore(path, r.SafeFS, 0)
+	s := newStore(path, safe, 0)
 	defer s.last.close()
 	found, err := s.look()
 	if err != nil {
-		return r, err
+		return r.Report, err
 	}
 	if found == nil {
-		return r, fmt.Errorf("%w: no database %s", driver.ErrMissing, path)
+		return r.Report, fmt.Errorf("%w: no database %s", driver.ErrMissing, path)
 	}
 	r.Bytes = found.Size()
 	if wal, err := os.Lstat(path + "-wal"); err == nil {
@@ -50,11 +38,11 @@ func Inspect(ctx context.Context, path string) (Report, error) {
 	}
 	c, err := connect(path)
 	if err != nil {
-		return r, explainRead(err, path)
+		return r.Report, explainRead(err, path)
 	}
 	defer func() { _ = c.Close() }()
 	n := s.last.read()
-	return r, explainRead(retry(ctx, func() error {
+	err = retry(ctx, func() error {
 		if err := r.examine(c); err != nil {
 			return err
 		}
@@ -63,10 +51,14 @@ func Inspect(ctx context.Context, path string) (Report, error) {
 			err = s.behind(n, st)
 		}
 		return err
-	}), path)
+	})
+	return r.Report, explainRead(err, path)
 }
 
-func (r *Report) examine(c conn) error {
+// An inspection fills the report.
+type inspection struct{ driver.Report }
+
+func (r *inspection) examine(c conn) error {
 	if err := c.settings(false); err != nil {
 		return err
 	}
@@ -77,10 +69,11 @@ func (r *Report) examine(c conn) error {
 	if err != nil {
 		return err
 	}
-	r.Version, _ = strconv.Atoi(version)
-	if r.JournalMode, err = c.pragma("PRAGMA journal_mode"); err != nil {
+	journal, err := c.pragma("PRAGMA journal_mode")
+	if err != nil {
 		return err
 	}
+	r.Facts = fmt.Sprintf("layout %s, journal %s", version, journal)
 	r.Problems = nil
 	if err := c.problems("PRAGMA integrity_check", &r.Problems); err != nil {
 		return err

@@ -43,21 +43,10 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Options change how [Open] opens. Nil means the zero value.
-type Options struct {
-	// Create makes the database, and its folder, if there is none. Otherwise
-	// that is driver.ErrMissing.
-	Create bool
-	// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
-	AllowUnsafeFS bool
-	// Raise opens a database although its last commits are lost. Reads and
-	// commits then continue from the highest revision that it ever had, and
-	// the caller lifts that.
-	Raise bool
-	// Poll is how often a waiter looks, in addition to notifications. 0 means
-	// five seconds.
-	Poll time.Duration
-}
+// Options are those of every store.
+type Options = driver.OpenOptions
+
+func init() { driver.Register(Open, Inspect, "sqlite") }
 
 // A Store is an open database. It implements driver.Store.
 type Store struct {
