@@ -7,8 +7,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./internal/holder ./internal/worker ./runner/... ./schedule/... ./internal/agent/... ./internal/mcpserver
 
+SERVERLESS = $(shell go list ./... | grep -vE '/(pgstore|etcdstore|pgtest|etcdtest|torture)$$')
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) # packages tested at once: most tests wait for processes
+
 .DEFAULT_GOAL := build
-.PHONY: build etcd demo test race cross typescript torture harnesses bench lint fuzz install clean help
+.PHONY: build etcd demo check test race short-torture torture cross typescript harnesses bench lint fuzz install clean help
 
 build: ## build bin/tasklock and bin/tasklock-plus
 	@scripts/need go git
@@ -20,16 +23,23 @@ etcd: ## build the etcd server that tests run, into the user's cache folder
 demo: build ## two workers race, one waits, one is killed: on SQLite, in a scratch folder
 	@scripts/demo bin/tasklock
 
-test: build cross etcd ## all tests, short forms: what CI runs
+check: ## the inner loop, about a minute, without servers or root: gofmt, vet, short tests, macOS and Windows
+	@scripts/need go git
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	go vet ./...
+	go test -short -p $(JOBS) $(SERVERLESS)
+	@$(MAKE) --no-print-directory cross
+
+test: build cross etcd ## all tests in less than ten minutes: every store with its real server, the scripts, the clients
 	@scripts/need go git gcc sqlite3 patch unzip zip vim ed perl python3 node strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
-	go test -p 1 -timeout 40m ./... # one package at a time: many of them race processes against deadlines
-	$(MAKE) --no-print-directory race typescript
+	go test -p $(JOBS) -timeout 20m ./store/... ./internal/cli/... $$(go list ./... | grep -v /internal/torture$$)
+	@$(MAKE) --no-print-directory typescript
 
 race: etcd ## the library's tests under the race detector
 	@scripts/need go gcc pg_ctl pgbouncer
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -p 1 -race -short -timeout 30m $(LIBRARY)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -p 2 -race -short -timeout 30m $(LIBRARY)
 
 cross: ## it builds for macOS and Windows too
 	GOOS=darwin go build ./...
@@ -39,6 +49,10 @@ typescript: build ## the TypeScript client, OpenCode's plugin, husky and lefthoo
 	@scripts/need node npm
 	scripts/test-typescript bin/tasklock
 	scripts/test-installed bin/tasklock
+
+short-torture: build etcd ## ten minutes of races, kills, pauses and crashes: what CI runs after test and race
+	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
+	go test -count=1 -timeout 30m ./internal/torture
 
 torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
@@ -70,4 +84,4 @@ clean: ## remove what was built
 	rm -rf bin
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15

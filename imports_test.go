@@ -13,7 +13,7 @@ const module = "github.com/tasklock/tasklock/"
 // the layers below its own, and nothing beside or above it. Drivers stand
 // outside: they see the contract, and only commands see them.
 var layers = [][]string{
-	{"internal/fault", "internal/fault/plant", "internal/torture/long"},
+	{"internal/fault", "internal/fault/plant", "internal/patience", "internal/torture/long"},
 	{"internal/host", "internal/repo"},
 	{"internal/place", "internal/git"},
 	{"store/driver", "internal/githooks"},

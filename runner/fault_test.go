@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/patience"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,10 +39,10 @@ func TestWrapperKilled(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "store", "tasklock.db")
 	command, dir := script(t, family)
-	w := prepare(t, config{Store: db, TTL: 10 * patience, Command: command}).run()
+	w := prepare(t, config{Store: db, TTL: 10 * patience.Limit, Command: command}).run()
 	m := meet(t, dir)
 	w.signal(syscall.SIGKILL)
-	took := within(t, patience, "end of the whole family", m.dead)
+	took := within(t, patience.Limit, "end of the whole family", m.dead)
 	eventually(t, "end of the guardian", func() bool { return !alive(m.guardian) })
 	t.Logf("dead after %s", took)
 
@@ -83,7 +84,7 @@ func groupKeepsTheLock(t *testing.T) (refused int) {
 	}
 	defer st.Close()
 	command, dir := script(t, family)
-	w := prepare(t, config{Store: db, TTL: 10 * patience, Command: command}).run()
+	w := prepare(t, config{Store: db, TTL: 10 * patience.Limit, Command: command}).run()
 	m := meet(t, dir)
 	w.signal(syscall.SIGKILL)
 	eventually(t, "the next one is served", func() bool {
@@ -136,7 +137,7 @@ func TestWrapperKilledWhileWaiting(t *testing.T) {
 func TestGuardianKilled(t *testing.T) {
 	t.Parallel()
 	command, dir := script(t, family)
-	w := prepare(t, config{TTL: 10 * patience, Command: command}).run()
+	w := prepare(t, config{TTL: 10 * patience.Limit, Command: command}).run()
 	m := meet(t, dir)
 	if err := unix.Kill(m.guardian, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func TestGuardianKilled(t *testing.T) {
 func TestEverythingKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	command, dir := script(t, family)
-	w := prepare(t, config{TTL: 10 * patience, Command: command}).run()
+	w := prepare(t, config{TTL: 10 * patience.Limit, Command: command}).run()
 	m := meet(t, dir)
 	// Stopped first, so that neither can act when the other dies.
 	for _, pid := range []int{w.pid(), m.guardian} {
@@ -182,7 +183,7 @@ func TestWrapperStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next", Wait: 2 * patience}); err != nil {
+	if _, err := lease.Acquire(context.Background(), st, lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "next", Wait: 2 * patience.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	if !m.dead() {
@@ -222,12 +223,12 @@ func TestEverythingStopped(t *testing.T) {
 	_ = unix.Kill(-m.guardian, unix.SIGSTOP)
 	stopped := time.Now()
 
-	next := prepare(t, config{Store: db, TTL: 30 * time.Second, Wait: patience, Command: []string{"sleep", "4"}}).run()
+	next := prepare(t, config{Store: db, TTL: 30 * time.Second, Wait: patience.Limit, Command: []string{"sleep", "4"}}).run()
 	time.Sleep(2*stopTTL - time.Since(stopped))
 	beats := size(t, dir+"/beats")
 	_ = unix.Kill(-m.guardian, unix.SIGCONT)
 	_ = unix.Kill(w.pid(), unix.SIGCONT)
-	took := within(t, patience, "end of the whole family", m.dead)
+	took := within(t, patience.Limit, "end of the whole family", m.dead)
 	t.Logf("dead after %s", took)
 	old := w.wait()
 	if old.Lost == "" || w.cmd.ProcessState.ExitCode() != 7 {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -194,7 +195,7 @@ func (w *wrapper) wait() outcome {
 	w.t.Helper()
 	select {
 	case <-w.ended:
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		w.t.Fatal("the wrapper does not end")
 	}
 	b, err := os.ReadFile(w.result)
@@ -260,24 +261,4 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
 }
 
-// patience is for what happens at once where nobody else uses the machine.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	within(t, patience, what, is)
-}
-
-// within waits for what other processes do in their own time, and returns how
-// long that took.
-func within(t *testing.T, limit time.Duration, what string, is func() bool) time.Duration {
-	t.Helper()
-	began := time.Now()
-	for !is() {
-		if time.Since(began) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(began)
-}
+var eventually, within = patience.Until, patience.Within

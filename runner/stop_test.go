@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -123,7 +124,7 @@ func TestDaemonIsLeftAlone(t *testing.T) {
 		command, dir := script(t, `setsid sh -c 'echo $$ > '$D'/daemon; exec sleep 600' & while ! test -s $D/daemon; do :; done`)
 		began := time.Now()
 		res, err := runner.Run(context.Background(), memory(), options(guardian, command))
-		if err != nil || res.ExitCode != 0 || time.Since(began) > patience {
+		if err != nil || res.ExitCode != 0 || time.Since(began) > patience.Limit {
 			t.Errorf("%+v, %v after %s", res, err, time.Since(began))
 		}
 		pid := pidIn(t, dir+"/daemon")
@@ -143,14 +144,14 @@ func TestCancelled(t *testing.T) {
 			code   int
 			grace  time.Duration
 		}{
-			"obeys TERM":   {`trap 'exit 9' TERM; touch $D/ready; while :; do sleep 0.01; done`, 9, patience},
+			"obeys TERM":   {`trap 'exit 9' TERM; touch $D/ready; while :; do sleep 0.01; done`, 9, patience.Limit},
 			"ignores TERM": {`trap '' TERM; touch $D/ready; while :; do sleep 0.01; done`, 137, 200 * time.Millisecond},
-			"is stopped":   {`touch $D/ready; kill -STOP $$`, 143, patience},
+			"is stopped":   {`touch $D/ready; kill -STOP $$`, 143, patience.Limit},
 		} {
 			st := memory()
 			command, dir := script(t, c.script)
 			o := options(guardian, command)
-			o.Acquire.TTL, o.Grace = 10*patience, c.grace
+			o.Acquire.TTL, o.Grace = 10*patience.Limit, c.grace
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := start(t, ctx, st, o)
 			eventually(t, "ready", func() bool { _, err := os.Stat(dir + "/ready"); return err == nil })

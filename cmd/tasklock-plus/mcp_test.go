@@ -22,6 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
@@ -93,16 +94,6 @@ func (p *place) free(key string) bool {
 	cmd := p.command("test", "check", key)
 	_ = cmd.Run()
 	return cmd.ProcessState.ExitCode() == 1
-}
-
-// eventually: within the 2 seconds that a busy machine turns into a minute.
-func (p *place) eventually(what string, ok func() bool) {
-	p.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.Fatal("never: ", what)
-		}
-	}
 }
 
 // connect starts tasklock mcp as a harness does.
@@ -178,7 +169,7 @@ func TestServerDies(t *testing.T) {
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		p.eventually(fmt.Sprint(signal, " frees it"), func() bool { return p.command("bob", "acquire", "a", "--no-wait").Run() == nil })
+		patience.Until(p, fmt.Sprint(signal, " frees it"), func() bool { return p.command("bob", "acquire", "a", "--no-wait").Run() == nil })
 		p.tasklock("bob", "release", "a")
 	}
 }
@@ -224,7 +215,7 @@ func TestParentDies(t *testing.T) {
 	if err := harness.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the death of its parent frees it", func() bool { return p.free("a") })
+	patience.Until(p, "the death of its parent frees it", func() bool { return p.free("a") })
 	_ = harness.Wait()
 }
 

@@ -27,6 +27,9 @@ func TestScript(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the scripts use links and sh")
 	}
+	if testing.Short() {
+		t.Skip("builds both programs and starts etcd")
+	}
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin, ".", "../tasklock-plus")
 	if out, err := build.CombinedOutput(); err != nil {

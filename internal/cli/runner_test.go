@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/sqlitestore"
 	"github.com/tasklock/tasklock/task"
@@ -61,7 +62,7 @@ func TestRunnersDoEachTaskOnce(t *testing.T) {
 		}()
 	}
 	stuck := ""
-	until(t, "the victim is at work", func() bool {
+	patience.Until(t, "the victim is at work", func() bool {
 		b, err := os.ReadFile(filepath.Join(s.dir, "stuck"))
 		stuck = strings.TrimSpace(string(b))
 		return err == nil
@@ -70,7 +71,7 @@ func TestRunnersDoEachTaskOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = victim.Wait()
-	until(t, "all are completed", func() bool {
+	patience.Until(t, "all are completed", func() bool {
 		n, err := task.Count(t.Context(), st)
 		return err == nil && n.Status[task.Completed] == tasks
 	})
@@ -139,13 +140,4 @@ func completions(t *testing.T, st *store.Store) map[string]int {
 		}
 	}
 	return done
-}
-
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
 }

@@ -64,6 +64,9 @@ func TestScriptOnEveryStore(t *testing.T) {
 	urls := map[string]string{"sqlite": "sqlite:%s/t.db", "file": "file:%s/records", "git": "git:%s.git"}
 	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "git"}, {"git", "sqlite"}, {"sqlite", "postgres"}, {"postgres", "file"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			if testing.Short() && slices.Contains(pair[:], "postgres") {
+				t.Skip("starts PostgreSQL")
+			}
 			testscript.Run(t, scripts(t, "testdata/stores", func(env *testscript.Env) error {
 				for i, name := range []string{"FROM", "TO"} {
 					url := fmt.Sprintf(urls[pair[i]], env.WorkDir+"/"+strings.ToLower(name))

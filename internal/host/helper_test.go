@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The test binary runs itself again as another process: another user, another
@@ -153,16 +152,6 @@ func sleeper(t *testing.T) (*exec.Cmd, Process) {
 		t.Fatal(err)
 	}
 	return cmd, p
-}
-
-// eventually waits for what the kernel does in its own time.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }
 
 // untilEOF blocks until whoever holds the other end of stdin lets go.

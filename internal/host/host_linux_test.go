@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tasklock/tasklock/internal/patience"
 )
 
 // namespaced asks in new namespaces and skips, aloud, only when this kernel or
@@ -134,7 +136,7 @@ func TestProcessOutlivesItsMainThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the main thread is a zombie", func() bool {
+	patience.Until(t, "the main thread is a zombie", func() bool {
 		st, err := readStat(strconv.Itoa(pid))
 		return err == nil && st.state == 'Z'
 	})
@@ -142,7 +144,7 @@ func TestProcessOutlivesItsMainThread(t *testing.T) {
 		t.Errorf("it works on and is %v, its group %v", p.Life(), GroupLife(pid, p))
 	}
 	stdin.Close()
-	eventually(t, "it is dead once it ends", func() bool { return p.Life() == Dead })
+	patience.Until(t, "it is dead once it ends", func() bool { return p.Life() == Dead })
 	if got := GroupLife(pid, p); got != Dead {
 		t.Errorf("a group of one zombie is %v", got)
 	}
@@ -158,7 +160,7 @@ func TestGroupOfZombies(t *testing.T) {
 	defer member.Wait()
 	child.Process.Kill()
 	member.Process.Kill()
-	eventually(t, "a group of zombies is dead", func() bool { return GroupLife(p.PID, p) == Dead })
+	patience.Until(t, "a group of zombies is dead", func() bool { return GroupLife(p.PID, p) == Dead })
 	if err := syscall.Kill(-p.PID, 0); err != nil {
 		t.Fatalf("there is no group to test with: %v", err)
 	}

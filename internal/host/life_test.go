@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/tasklock/tasklock/internal/patience"
 )
 
 func TestLifeOfAChild(t *testing.T) {
@@ -43,7 +45,7 @@ func TestLifeOfAChild(t *testing.T) {
 	}
 
 	child.Process.Kill()
-	eventually(t, "the killed child is dead before it is reaped", func() bool { return p.Life() == Dead })
+	patience.Until(t, "the killed child is dead before it is reaped", func() bool { return p.Life() == Dead })
 	if err := syscall.Kill(p.PID, 0); err != nil {
 		t.Fatalf("there is no zombie to test with: %v", err)
 	}
@@ -121,7 +123,7 @@ func TestGroupLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	child.Process.Kill()
-	eventually(t, "the leader is dead", func() bool { return p.Life() == Dead })
+	patience.Until(t, "the leader is dead", func() bool { return p.Life() == Dead })
 	if got := GroupLife(group, p); got != Alive {
 		t.Errorf("a group with a dead leader and a running member is %v", got)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/mcpserver"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -314,7 +315,7 @@ func TestServeHTTPEnds(t *testing.T) {
 		_, err := c.try(t.Context(), "acquire", args{"keys": []string{"a"}, "wait_seconds": 45})
 		ended <- err
 	}()
-	w.eventually("it waits", func() bool { return w.waiters("a") == 1 })
+	patience.Until(w, "it waits", func() bool { return w.waiters("a") == 1 })
 	stop()
 	w.must(<-served)
 	<-ended

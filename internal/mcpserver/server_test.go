@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/mcpserver"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -219,7 +220,7 @@ func TestCircle(t *testing.T) {
 		}
 		served <- r
 	}()
-	w.eventually("alice waits", func() bool { return w.waiters("b") == 1 })
+	patience.Until(w, "alice waits", func() bool { return w.waiters("b") == 1 })
 	r := w.want(bob.call("acquire", args{"keys": []string{"a"}, "wait_seconds": 45}), "error")
 	if !strings.Contains(r.Message, "never end") || !strings.Contains(r.Next, "release") {
 		t.Errorf("%+v", r)
@@ -281,7 +282,7 @@ func TestEndGivesBack(t *testing.T) {
 		_, err := alice.try(context.Background(), "acquire", args{"keys": []string{"b"}, "wait_seconds": 45})
 		pending <- err
 	}()
-	w.eventually("two wait", func() bool { return w.waiters("b") == 2 })
+	patience.Until(w, "two wait", func() bool { return w.waiters("b") == 2 })
 	alice.close()
 	if err := <-pending; err == nil {
 		t.Error("a call outlived its server")
@@ -305,12 +306,12 @@ func TestCancelledCall(t *testing.T) {
 			_, err := c.try(ctx, "acquire", args{"keys": []string{name}, "wait_seconds": 45})
 			ended <- err
 		}()
-		w.eventually("it waits", func() bool { return w.waiters(name) == 1 })
+		patience.Until(w, "it waits", func() bool { return w.waiters(name) == 1 })
 		cancel()
 		if err := <-ended; err == nil {
 			t.Error("not cancelled")
 		}
-		w.eventually("it left the queue", func() bool { return w.waiters(name) == 0 })
+		patience.Until(w, "it left the queue", func() bool { return w.waiters(name) == 0 })
 		if !w.locked("mine of " + name) {
 			t.Error("released by surprise")
 		}

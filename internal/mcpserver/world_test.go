@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -188,14 +187,4 @@ func (w *world) waiters(key string) int {
 		return 0
 	}
 	return c.Lock.Waiters
-}
-
-// eventually waits for a condition that comes about by itself.
-func (w *world) eventually(what string, ok func() bool) {
-	w.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatal("never: ", what)
-		}
-	}
 }

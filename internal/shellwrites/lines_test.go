@@ -56,6 +56,9 @@ func lines300(t *testing.T) (out []line) {
 // compares what really changed with what the reader says. A line that only reads
 // is never denied; of one that writes each file is found, and no other.
 func TestLinesByExecution(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs some thousand processes")
+	}
 	for _, tool := range []string{"bash", "git", "sed", "awk", "perl", "python3", "node", "patch", "vim", "ed", "tar", "zip", "unzip", "sqlite3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("%v; type: scripts/need %s", err, tool)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -43,7 +44,7 @@ func startTroubled(t *testing.T) *troubled {
 		})
 		x.done <- err
 	}()
-	eventually(t, "it is idle", func() bool { return x.j.has("R: Going idle") })
+	patience.Until(t, "it is idle", func() bool { return x.j.has("R: Going idle") })
 	return x
 }
 
@@ -68,7 +69,7 @@ func (x *troubled) says(what string) bool {
 // completed waits until the task is, and ends the runner.
 func (x *troubled) completed() {
 	x.t.Helper()
-	eventually(x.t, "the task is completed", func() bool { return statusOf(x.t, x.good, "t1").Status == task.Completed })
+	patience.Until(x.t, "the task is completed", func() bool { return statusOf(x.t, x.good, "t1").Status == task.Completed })
 	x.stop()
 	if err := <-x.done; err != nil {
 		x.t.Error(err)
@@ -89,7 +90,7 @@ func TestRunnerOutlives(t *testing.T) {
 			x.m.Fail(failure, failure)
 			x.add()
 			x.touch("go")
-			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
+			patience.Until(t, "it was told", func() bool { return x.says(failure.Error()) })
 			x.m.Fail(nil, nil)
 			x.completed()
 		})
@@ -99,7 +100,7 @@ func TestRunnerOutlives(t *testing.T) {
 			x.m.Fail(nil, failure)
 			x.add()
 			x.touch("go")
-			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
+			patience.Until(t, "it was told", func() bool { return x.says(failure.Error()) })
 			x.m.Fail(nil, nil)
 			x.completed()
 		})
@@ -107,10 +108,10 @@ func TestRunnerOutlives(t *testing.T) {
 			t.Parallel()
 			x := startTroubled(t)
 			x.add()
-			eventually(t, "it works", func() bool { _, err := os.Stat(filepath.Join(x.dir, "began")); return err == nil })
+			patience.Until(t, "it works", func() bool { _, err := os.Stat(filepath.Join(x.dir, "began")); return err == nil })
 			x.m.Fail(nil, failure)
 			x.touch("go")
-			eventually(t, "it was told", func() bool { return x.says(failure.Error()) })
+			patience.Until(t, "it was told", func() bool { return x.says(failure.Error()) })
 			x.m.Fail(nil, nil)
 			x.completed()
 		})
@@ -135,7 +136,7 @@ func TestRunnerOutlivesADamagedRecord(t *testing.T) {
 	}
 	put([]byte(`{"id":`))
 	x.m.Fail(nil, nil)
-	eventually(t, "it was told", func() bool { return x.says(`record "task/t1"`) })
+	patience.Until(t, "it was told", func() bool { return x.says(`record "task/t1"`) })
 	put(snap.Records[0].Value)
 	x.touch("go")
 	x.completed()
@@ -154,7 +155,7 @@ func TestRunnerEnds(t *testing.T) {
 				if !errors.Is(err, failure) {
 					t.Error(err)
 				}
-			case <-time.After(2 * patience):
+			case <-time.After(2 * patience.Limit):
 				t.Error("goes on")
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
@@ -41,18 +42,6 @@ func (j *journal) has(line string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Contains(j.lines, line)
-}
-
-// patience is for what happens at once where nobody else uses the machine.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 func queue(t *testing.T, list ...task.New) *store.Store {
@@ -90,7 +79,7 @@ func TestWorkGoesElsewhere(t *testing.T) {
 		}
 		done <- sum
 	}()
-	eventually(t, "it waits for section A", func() bool { return j.has("R: Waiting for section lock...") })
+	patience.Until(t, "it waits for section A", func() bool { return j.has("R: Waiting for section lock...") })
 	cancel()
 	if sum := <-done; sum.Completed != 3 {
 		t.Errorf("%+v\n%s", sum, strings.Join(j.lines, "\n"))
@@ -199,7 +188,7 @@ func TestSectionOfTheDead(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		_, _ = lease.Release(context.Background(), st, lease.ReleaseRequest{Owner: "me/R/x", Lease: claim.Grant.LeaseID})
 	}()
-	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience}); err != nil {
+	if _, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "other", Wait: patience.Limit}); err != nil {
 		t.Fatal(err)
 	}
 }

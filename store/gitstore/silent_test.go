@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
 )
@@ -30,16 +31,6 @@ func hang(t testing.TB, remote string) (log string) {
 func pushes(log string) (lines []string) {
 	text, _ := os.ReadFile(log)
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
-}
-
-// eventually waits for something that must come about.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
 }
 
 // A server that takes a push and says nothing more: the call ends when its time
@@ -71,7 +62,7 @@ func TestSilentHook(t *testing.T) {
 	for _, id := range strings.Fields(lines[0]) {
 		pid, err := strconv.Atoi(id)
 		must(t, err)
-		eventually(t, "process "+id+" ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
+		patience.Until(t, "process "+id+" ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
 	}
 
 	// Who waits for the turn of one who waits for the server.
@@ -81,7 +72,7 @@ func TestSilentHook(t *testing.T) {
 	defer leave()
 	gone := make(chan error, 1)
 	go func() { _, err := s.Commit(ctx, put("lock/c", `{}`)); gone <- err }()
-	eventually(t, "the push", func() bool { return len(pushes(log)) == 2 })
+	patience.Until(t, "the push", func() bool { return len(pushes(log)) == 2 })
 	gitstore.LimitTime(other, 500*time.Millisecond)
 	if _, err := other.Commit(t.Context(), put("lock/d", `{}`)); !sameClass(err, nil) || !errors.Is(err, driver.ErrUntouched) {
 		t.Errorf("a turn that did not come: %v", err)
