@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/harness"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
 )
@@ -40,11 +40,11 @@ also when tasklock is missing or too slow (too slow: Claude Code only).`,
   tasklock agents install gemini --remove`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("takes one harness: %s", strings.Join(agent.Installable(), ", "))
+				return usagef("takes one harness: %s", strings.Join(harness.Installable(), ", "))
 			}
 			return nil
 		},
-		ValidArgs: agent.Installable(),
+		ValidArgs: harness.Installable(),
 		RunE:      a.does(func(ctx context.Context, args []string) error { return o.run(ctx, a, args[0]) }),
 	}
 	f := install.Flags()
@@ -57,8 +57,8 @@ also when tasklock is missing or too slow (too slow: Claude Code only).`,
 	return a.group("agents", "Set up coding agents", install)
 }
 
-func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
-	in, err := a.installation(ctx, harness)
+func (o *agentsOptions) run(ctx context.Context, a *App, name string) error {
+	in, err := a.installation(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
 	case o.print:
 		return o.show(a, plan)
 	case o.check:
-		return o.tell(a, harness, plan)
+		return o.tell(a, name, plan)
 	}
 	ask := !o.yes && !a.DryRun && isTerminal(a.Stdin) && isTerminal(a.Stderr)
 	if !ask && !o.yes && !a.DryRun {
@@ -98,10 +98,10 @@ func (o *agentsOptions) run(ctx context.Context, a *App, harness string) error {
 type installation struct {
 	ctx   context.Context
 	tree  repo.Tree
-	setup agent.Setup
+	setup harness.Setup
 }
 
-func (a *App) installation(ctx context.Context, harness string) (*installation, error) {
+func (a *App) installation(ctx context.Context, name string) (*installation, error) {
 	in := &installation{ctx: ctx}
 	var err error
 	if in.tree, err = repo.TreeOf(a.Dir); err != nil {
@@ -110,7 +110,7 @@ func (a *App) installation(ctx context.Context, harness string) (*installation, 
 	if in.tree.Top == in.tree.Git {
 		return nil, usagef("%s is a bare repository, which has no files: run it in a worktree", in.tree.Git)
 	}
-	in.setup = agent.Setup{Harness: harness}
+	in.setup = harness.Setup{Harness: name}
 	if _, err := in.setup.Files(); err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -231,17 +231,17 @@ func (o *agentsOptions) show(a *App, plan []planned) error {
 	})
 }
 
-func (o *agentsOptions) tell(a *App, harness string, plan []planned) error {
+func (o *agentsOptions) tell(a *App, name string, plan []planned) error {
 	missing := missingOf(plan)
 	err := a.answer(map[string]any{"installed": len(missing) == 0, "missing": missing}, func(p *printer) {
 		for _, f := range missing {
 			p.line("%s is not set up.", f)
 		}
 		if len(missing) == 0 {
-			p.line("%s is set up.", harness)
+			p.line("%s is set up.", name)
 			return
 		}
-		next := []string{"agents", "install", harness}
+		next := []string{"agents", "install", name}
 		if o.local {
 			next = append(next, "--local")
 		}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/harness"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/store/driver"
@@ -25,7 +25,7 @@ type planned struct {
 	ByHand  string `json:"byHand,omitempty"`
 	was, is []byte
 	mode    os.FileMode
-	of      agent.File
+	of      harness.File
 	git     bool   // in git's own folder
 	left    string // what is said of a file that is left as it is
 }
@@ -58,9 +58,9 @@ func (in *installation) in(top string) *installation {
 }
 
 // of is another harness in the same worktree.
-func (in *installation) of(harness string) *installation {
+func (in *installation) of(name string) *installation {
 	other := *in
-	other.setup.Harness = harness
+	other.setup.Harness = name
 	return &other
 }
 
@@ -71,7 +71,7 @@ func (in *installation) plan(local bool) ([]planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := in.change(files, agent.File.Install)
+	plan, err := in.change(files, harness.File.Install)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +104,11 @@ func (in *installation) exclude(plan []planned, names []string, share bool) ([]p
 			names = append(names, name)
 		}
 	}
-	change := agent.File.Install
+	change := harness.File.Install
 	if len(names) == 0 {
-		change = agent.File.Remove
+		change = harness.File.Remove
 	}
-	more, err := in.changeAt(file, agent.Exclude(in.setup.Harness, names), change)
+	more, err := in.changeAt(file, harness.Exclude(in.setup.Harness, names), change)
 	more.git = true
 	return append(plan, more), err
 }
@@ -116,7 +116,7 @@ func (in *installation) exclude(plan []planned, names []string, share bool) ([]p
 // removal takes the harness out, in all its forms or in that for one person.
 // Guidance stays where another harness that is set up reads it.
 func (in *installation) removal(local bool) ([]planned, error) {
-	var files []agent.File
+	var files []harness.File
 	for _, form := range []bool{true, false} {
 		in.setup.Local = form
 		more, err := in.setup.Files()
@@ -124,13 +124,13 @@ func (in *installation) removal(local bool) ([]planned, error) {
 			return nil, err
 		}
 		for _, f := range more {
-			known := slices.ContainsFunc(files, func(g agent.File) bool { return g.Path == f.Path })
+			known := slices.ContainsFunc(files, func(g harness.File) bool { return g.Path == f.Path })
 			if f.Former = f.Former || form != local; !known && (form || !local) && (!local || !in.tracked(f.Path)) {
 				files = append(files, f)
 			}
 		}
 	}
-	plan, err := in.change(files, agent.File.Remove)
+	plan, err := in.change(files, harness.File.Remove)
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +166,9 @@ func (in *installation) hidden(exclude string, here bool) (names []string) {
 
 // readByOthers are the files of guidance of the other harnesses that are set up.
 func (in *installation) readByOthers() (files []string) {
-	for _, harness := range agent.Installable() {
-		other := in.of(harness)
-		if harness == in.setup.Harness || !other.present() {
+	for _, name := range harness.Installable() {
+		other := in.of(name)
+		if name == in.setup.Harness || !other.present() {
 			continue
 		}
 		for _, local := range []bool{true, false} {
@@ -213,7 +213,7 @@ func (in *installation) whicheverIsThere() ([]planned, error) {
 	return slices.DeleteFunc(plan, func(p planned) bool { return p.git }), err
 }
 
-func (in *installation) change(files []agent.File, change func(agent.File, []byte) ([]byte, error)) (plan []planned, err error) {
+func (in *installation) change(files []harness.File, change func(harness.File, []byte) ([]byte, error)) (plan []planned, err error) {
 	for _, f := range files {
 		path, err := repo.Real(filepath.Join(in.tree.Top, filepath.FromSlash(f.Path))) // a link stays a link
 		if err != nil {
@@ -231,7 +231,7 @@ func (in *installation) change(files []agent.File, change func(agent.File, []byt
 	return plan, nil
 }
 
-func (in *installation) changeAt(path string, f agent.File, change func(agent.File, []byte) ([]byte, error)) (planned, error) {
+func (in *installation) changeAt(path string, f harness.File, change func(harness.File, []byte) ([]byte, error)) (planned, error) {
 	p := planned{File: path, What: f.What, ByHand: f.ByHand, mode: 0o644, of: f}
 	if fi, err := os.Stat(path); err == nil {
 		p.mode = fi.Mode().Perm()

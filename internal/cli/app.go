@@ -16,7 +16,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -45,7 +45,7 @@ type App struct {
 	Quiet    bool
 	DryRun   bool
 	NoColor  bool
-	Owner    string // --owner; empty: by the chain of package agent
+	Owner    string // --owner; empty: by the chain of package identity
 	StoreURL string // --store; empty: by the configuration
 	UnsafeFS bool   // --allow-unsafe-fs
 	Timeout  string // --timeout; empty: by the configuration
@@ -71,7 +71,7 @@ type App struct {
 
 	cfg    *Config
 	cfgErr error
-	id     agent.Identity
+	id     identity.Identity
 	warned bool
 	st     *store.Store
 	life   *lifeStore

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/problem"
@@ -154,7 +154,7 @@ func (x *examination) owner() {
 		x.fail("owner", remedy, err)
 	case id.Warning != "":
 		x.warn("owner", id.Remedy, "%s (%s): %s", id.Owner, id.Source, id.Warning)
-	case id.Source == agent.FromConfig && x.cfg.values["owner"].file == x.cfg.place.Config():
+	case id.Source == identity.FromConfig && x.cfg.values["owner"].file == x.cfg.place.Config():
 		x.warn("owner", remedy, "%s is the owner of the whole project: all who work here count as one and share their locks", id.Owner)
 	default:
 		x.ok("owner", "%s (%s)", id.Owner, id.Source)

@@ -5,9 +5,9 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/harness"
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
@@ -22,17 +22,17 @@ func (x *examination) agents(ctx context.Context) {
 	if tree.Git != "" {
 		others = git.OtherWorktrees(ctx, tree)
 	}
-	for _, harness := range agent.Installable() {
-		in, err := x.app.installation(ctx, harness)
+	for _, name := range harness.Installable() {
+		in, err := x.app.installation(ctx, name)
 		if err != nil || !in.present() {
 			continue
 		}
-		again := x.app.commandLine("agents", "install", harness)
+		again := x.app.commandLine("agents", "install", name)
 		if plan, err := in.whicheverIsThere(); err != nil {
 			x.fail("agents", again, err)
 			continue
 		} else if missing := missingOf(plan); len(missing) > 0 {
-			x.warn("agents", again, "%s is set up, but not in %s", harness, strings.Join(missing, ", "))
+			x.warn("agents", again, "%s is set up, but not in %s", name, strings.Join(missing, ", "))
 			continue
 		}
 		var without []string
@@ -43,13 +43,13 @@ func (x *examination) agents(ctx context.Context) {
 		}
 		switch off := in.switchedOff(); {
 		case off != "":
-			x.warn("agents", "", "%s is set up, but %s switches all hooks off (disableAllHooks)", harness, off)
+			x.warn("agents", "", "%s is set up, but %s switches all hooks off (disableAllHooks)", name, off)
 		case !onPath("tasklock"):
-			x.warn("agents", "", "%s is set up, but its hooks do not find tasklock: it is not on the PATH", harness)
+			x.warn("agents", "", "%s is set up, but its hooks do not find tasklock: it is not on the PATH", name)
 		case len(without) > 0:
-			x.warn("agents", inFolder(without[0], again), "%s is set up here, but its hooks are not in %s", harness, strings.Join(without, ", "))
+			x.warn("agents", inFolder(without[0], again), "%s is set up here, but its hooks are not in %s", name, strings.Join(without, ", "))
 		default:
-			x.ok("agents", "%s is set up", harness)
+			x.ok("agents", "%s is set up", name)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (in *installation) switchedOff() string {
 		return ""
 	}
 	for _, name := range []string{".claude/settings.local.json", ".claude/settings.json", "~/.claude/settings.json"} {
-		if agent.Setting(in.setup.Read(name), "disableAllHooks") == "true" {
+		if harness.Setting(in.setup.Read(name), "disableAllHooks") == "true" {
 			return name
 		}
 	}

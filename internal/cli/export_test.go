@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/guard"
+	"github.com/tasklock/tasklock/internal/harness"
 )
 
 // Patient lets hooks take the time that they need on a busy machine: what they
 // do when they do not get it depends on the machine.
 func Patient() {
-	guard.LookTime, endTime, githooks.AskTime, agent.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
+	guard.LookTime, endTime, githooks.AskTime, harness.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
 }
 
 // Help returns what every command says about itself, by its name.

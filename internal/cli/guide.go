@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/harness"
 )
 
 func newGuideCmd(a *App) *cobra.Command {
@@ -15,8 +15,8 @@ func newGuideCmd(a *App) *cobra.Command {
 		Short: "What a coding agent needs to know, on one page",
 		Args:  noArgs,
 		RunE: a.does(func(context.Context, []string) error {
-			return a.answer(map[string]string{"guide": agent.Guide}, func(p *printer) {
-				for line := range strings.Lines(agent.Guide) {
+			return a.answer(map[string]string{"guide": harness.Guide}, func(p *printer) {
+				for line := range strings.Lines(harness.Guide) {
 					p.line("%s", strings.TrimSuffix(line, "\n"))
 				}
 			})

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/harness"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
@@ -51,7 +52,7 @@ const hookTime = 3 * time.Second
 
 // hook is one event under way.
 type hook struct {
-	agent.Event
+	harness.Event
 	app     *App
 	owners  []string        // all names of the caller
 	unnamed bool            // its commands must name the owner
@@ -63,11 +64,11 @@ type exitHook struct{ exit int }
 
 func (e *exitHook) Error() string { return fmt.Sprintf("exit %d", e.exit) }
 
-func (a *App) hook(ctx context.Context, harness, name string) error {
+func (a *App) hook(ctx context.Context, name, event string) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	h := &hook{app: a, others: map[string]*App{}, Event: agent.Event{Harness: harness, Name: name, What: agent.Meaning(harness, name)}}
-	e, err := eventWithin(ctx, a.Stdin, harness, name)
+	h := &hook{app: a, others: map[string]*App{}, Event: harness.Event{Harness: name, Name: event, What: harness.Meaning(name, event)}}
+	e, err := eventWithin(ctx, a.Stdin, name, event)
 	if err == nil {
 		h.Event = e
 		h.settle()
@@ -86,9 +87,9 @@ func (a *App) hook(ctx context.Context, harness, name string) error {
 // eventWithin gives up with ctx: a harness that opens the pipe and writes
 // nothing must not keep us, nor a command line that takes long to read. The
 // reader that is left ends with the process.
-func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent.Event, error) {
+func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness.Event, error) {
 	type result struct {
-		agent.Event
+		harness.Event
 		err error
 	}
 	done := make(chan result, 1)
@@ -97,19 +98,19 @@ func eventWithin(ctx context.Context, in io.Reader, harness, name string) (agent
 			done <- result{err: errors.New("the event's JSON is expected on standard input")}
 			return
 		}
-		data, err := agent.ReadEvent(in)
+		data, err := harness.ReadEvent(in)
 		if err != nil {
 			done <- result{err: err}
 			return
 		}
-		e, err := agent.ParseEvent(harness, name, data)
+		e, err := harness.ParseEvent(name, event, data)
 		done <- result{e, err}
 	}()
 	select {
 	case r := <-done:
 		return r.Event, r.err
 	case <-ctx.Done():
-		return agent.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
+		return harness.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
 	}
 }
 
@@ -120,20 +121,20 @@ func (h *hook) settle() {
 		a.Dir = h.Dir
 	}
 	in := a.identityInput()
-	a.id = h.Identity(in)
+	a.id = h.Caller().Identify(in)
 	h.owners = a.names()
 	// Where commands find no session they act in the name of their terminal: what
 	// that holds must not keep the agent from its own files.
-	if around := agent.Identify(in); around.Source == agent.FromTerminal {
+	if around := identity.Identify(in); around.Source == identity.FromTerminal {
 		h.owners = append(h.owners, around.Owner)
 	}
-	if h.What == agent.SessionStart {
+	if h.What == harness.SessionStart {
 		h.remember()
 	}
-	h.unnamed = h.NeedsOwner(in)
-	if h.unnamed && h.What == agent.BeforeTool && h.Agent == "" { // its start was not seen
+	h.unnamed = h.Caller().NeedsOwner(in)
+	if h.unnamed && h.What == harness.BeforeTool && h.Agent == "" { // its start was not seen
 		h.remember()
-		h.unnamed = h.NeedsOwner(in)
+		h.unnamed = h.Caller().NeedsOwner(in)
 	}
 	if h.unnamed {
 		a.Owner = a.id.Owner
@@ -145,15 +146,15 @@ func (h *hook) serve(ctx context.Context) error {
 		return err
 	}
 	switch h.What {
-	case agent.SessionStart:
+	case harness.SessionStart:
 		return h.start(ctx)
-	case agent.BeforeTool:
+	case harness.BeforeTool:
 		return h.beforeTool(ctx)
-	case agent.AgentStart:
+	case harness.AgentStart:
 		return h.startAgent()
-	case agent.AgentStop:
+	case harness.AgentStop:
 		return h.stopAgent(ctx)
-	case agent.SessionEnd:
+	case harness.SessionEnd:
 		return h.end(ctx)
 	}
 	return h.renew(ctx)
@@ -179,7 +180,7 @@ func (h *hook) renew(ctx context.Context) error {
 }
 
 // reply prints the answer and ends the hook.
-func (h *hook) reply(r agent.Reply) error {
+func (h *hook) reply(r harness.Reply) error {
 	if len(r.Out) > 0 {
 		if _, err := h.app.Stdout.Write(r.Out); err != nil {
 			return err
@@ -201,12 +202,12 @@ func (h *hook) deny(text string) error {
 // project wants what cannot be judged to be denied.
 func (h *hook) fault(err error) error {
 	text := "tasklock hook: " + clean(h.app.problem(err).Message)
-	if h.What == agent.BeforeTool && h.strict() {
+	if h.What == harness.BeforeTool && h.strict() {
 		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
 	}
 	h.app.Quiet = false
 	h.app.note("%s", text)
-	if untrusted := new(UntrustedError); h.What == agent.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
+	if untrusted := new(UntrustedError); h.What == harness.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
 		return h.reply(h.Tell("tasklock checks no locks in this clone: "+clean(h.app.problem(err).Message), ""))
 	}
 	return &exitHook{int(problem.Error)}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/guard"
+	"github.com/tasklock/tasklock/internal/harness"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/store"
@@ -18,12 +19,12 @@ func (h *hook) beforeTool(ctx context.Context) error {
 	if d := w.Forbidden(); d != nil {
 		return h.deny(h.app.denial(d))
 	}
-	if h.Session == "" && h.app.id.Source == agent.FromProcess {
+	if h.Session == "" && h.app.id.Source == identity.FromProcess {
 		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
 	}
 	var faults []error
 	if h.Cut {
-		faults = append(faults, fmt.Errorf("the command has more than %d bytes, of which only the first were read", agent.MaxCommand))
+		faults = append(faults, fmt.Errorf("the command has more than %d bytes, of which only the first were read", harness.MaxCommand))
 	}
 	if h.Unsure != "" && !h.Cut && h.strict() {
 		faults = append(faults, fmt.Errorf("%s", h.Unsure))

@@ -4,19 +4,19 @@ import (
 	"context"
 	"slices"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/harness"
 	"github.com/tasklock/tasklock/internal/place"
 )
 
 // pass lets the action go on. If the harness gives a command no owner, or another
 // one's, pass adds the right owner to the command; if git would run no guard, pass
 // adds that too.
-func (h *hook) pass(ctx context.Context) agent.Reply {
-	if h.What != agent.BeforeTool || !h.unnamed && !h.Hookless() {
+func (h *hook) pass(ctx context.Context) harness.Reply {
+	if h.What != harness.BeforeTool || !h.unnamed && !h.Hookless() {
 		return h.Pass()
 	}
-	n := agent.Naming{Owner: h.app.id.Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
+	n := harness.Naming{Owner: h.app.id.Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
 		return slices.ContainsFunc(dirs, func(dir string) bool { return githooks.Live(ctx, dir, h.app.Env) })
 	}}
 	if h.Hookless() {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tasklock/tasklock/internal/agent/rewrite"
+	"github.com/tasklock/tasklock/internal/rewrite"
 )
 
 // A flag that the hook takes for a switch has no value, in any command: else what

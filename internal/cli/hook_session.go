@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -74,8 +74,8 @@ func some(keys []string, more int, unknown bool) string {
 // remember lets what the harness runs without a session's id find it. Where that
 // cannot be, commands must name the owner.
 func (h *hook) remember() {
-	if n, err := h.Note(h.app.Env); err == nil {
-		_ = agent.Remember(h.app.Env, n)
+	if n, err := h.Caller().Note(h.app.Env); err == nil {
+		_ = identity.Remember(h.app.Env, n)
 	}
 }
 
@@ -112,11 +112,11 @@ func (h *hook) end(ctx context.Context) error {
 	if h.app.id.Session == "" {
 		return fmt.Errorf("the event names no session, so nothing is released")
 	}
-	if n, err := h.Note(h.app.Env); err == nil {
-		agent.Forget(h.app.Env, n)
+	if n, err := h.Caller().Note(h.app.Env); err == nil {
+		identity.Forget(h.app.Env, n)
 	}
 	r := lease.ReleaseRequest{Owner: h.app.id.Owner, All: true, Reason: "session ended"}
-	if h.app.id.Source != agent.FromHarness { // a name that may outlive the session
+	if h.app.id.Source != identity.FromHarness { // a name that may outlive the session
 		r.Of = h.app.id.Session
 	}
 	if h.app.localStore() {

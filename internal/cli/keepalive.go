@@ -14,8 +14,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -100,7 +100,7 @@ func (f *keepAliveFlag) find(a *App, name string) (host.Process, error) {
 	pid := f.pid
 	if f.auto {
 		var err error
-		if pid, err = agent.Harness(a.Identity()); err != nil {
+		if pid, err = identity.Process(a.Identity()); err != nil {
 			return host.Process{}, usagef("%s auto: %v; name one: %s PID", name, err, name)
 		}
 	}

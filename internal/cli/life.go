@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -29,14 +29,14 @@ type lifeStore struct {
 // name of this very process is new.
 func (a *App) withLife(url string, d driver.Store) driver.Store {
 	id := a.Identity()
-	if a.DryRun || id.Source == agent.FromProcess || lease.CheckOwner(id.Owner) != nil {
+	if a.DryRun || id.Source == identity.FromProcess || lease.CheckOwner(id.Owner) != nil {
 		return d
 	}
 	a.life = &lifeStore{Store: d, url: url, life: lifeOf(id)}
 	return a.life
 }
 
-func lifeOf(id agent.Identity) lease.Life {
+func lifeOf(id identity.Identity) lease.Life {
 	l := lease.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
 	if id.PID > 0 {
 		l.Process, _ = host.Find(id.PID)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -132,10 +132,9 @@ func (o *mcpOptions) request(a *App) (MCPRequest, error) {
 func (a *App) mcpCaller() func(session, thread string) (owner, sessionID string) {
 	in := a.identityInput()
 	return func(session, thread string) (string, string) {
-		id := agent.IdentifyServer(in)
+		id := identity.IdentifyServer(in)
 		if session != "" {
-			e := agent.Event{Harness: "codex", Session: session, Agent: thread}
-			id = e.Identity(in)
+			id = identity.Session{Harness: "codex", ID: session, Agent: thread}.Identify(in)
 		}
 		return id.Owner, id.Session
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/internal/place"
@@ -62,9 +62,9 @@ func (a *App) linked(err error) error {
 }
 
 // Identity is who calls, found out once when it is first asked for.
-func (a *App) Identity() agent.Identity {
+func (a *App) Identity() identity.Identity {
 	if a.id.Owner == "" {
-		a.id = agent.Identify(a.identityInput())
+		a.id = identity.Identify(a.identityInput())
 	}
 	return a.id
 }
@@ -79,8 +79,8 @@ func (a *App) names() []string {
 	return []string{id.Owner, id.Proposed}
 }
 
-func (a *App) identityInput() agent.Input {
-	in := agent.Input{Flag: a.Owner, Env: a.Env}
+func (a *App) identityInput() identity.Input {
+	in := identity.Input{Flag: a.Owner, Env: a.Env}
 	if cfg, err := a.Config(); err == nil { // else opening the store will say so
 		in.Config = cfg.fileOwner()
 	}
@@ -88,14 +88,14 @@ func (a *App) identityInput() agent.Input {
 }
 
 // caller is the identity for commands that change something in its name.
-func (a *App) caller() (agent.Identity, error) {
+func (a *App) caller() (identity.Identity, error) {
 	id := a.Identity()
 	return id, lease.CheckOwner(id.Owner)
 }
 
 // holder is caller for commands that leave a lock behind: a name that does not
 // last is worth a warning.
-func (a *App) holder() (agent.Identity, error) {
+func (a *App) holder() (identity.Identity, error) {
 	a.warnName()
 	return a.caller()
 }

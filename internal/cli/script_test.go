@@ -106,7 +106,7 @@ func scripts(t *testing.T, dir string, more func(*testscript.Env) error) testscr
 			return more(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "harness": harness, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
+			"exits": exits, "harness": runHarness, "eventually": eventually, "json": checkJSON, "fields": checkFields, "printf": writeFile,
 			"postgres": func(ts *testscript.TestScript, _ bool, _ []string) { setPostgres(ts, pgtest.Shared(t)) },
 		},
 	}
@@ -140,9 +140,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// harness does what Claude and Gemini do with a shell command: the hook may deny it
+// runHarness does what Claude and Gemini do with a shell command: the hook may deny it
 // (exit 2) or change it; bash runs it with what the harness tells its commands.
-func harness(ts *testscript.TestScript, _ bool, args []string) {
+func runHarness(ts *testscript.TestScript, _ bool, args []string) {
 	name, command := args[1], strings.Join(args[3:], " ")
 	session, sub, _ := strings.Cut(args[2], "/")
 	event, tool, env := "PreToolUse", "Bash", []string{"CLAUDE_CODE_SESSION_ID=" + session}

@@ -10,16 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tasklock/tasklock/internal/agent"
 	"github.com/tasklock/tasklock/internal/cli"
+	"github.com/tasklock/tasklock/internal/harness"
 )
 
 // Every command that a text of ours names exists: what is printed for agents,
 // what install writes, help and its examples, README and docs.
 func TestCommandsInTextsExist(t *testing.T) {
-	texts := map[string]string{"guide": agent.Guide}
-	for _, harness := range agent.Installable() {
-		files, err := agent.Setup{Harness: harness, Strict: true}.Files()
+	texts := map[string]string{"guide": harness.Guide}
+	for _, name := range harness.Installable() {
+		files, err := harness.Setup{Harness: name, Strict: true}.Files()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +28,7 @@ func TestCommandsInTextsExist(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			texts[harness+" "+f.Path] = string(text)
+			texts[name+" "+f.Path] = string(text)
 		}
 	}
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/*/*.md"} {
@@ -130,7 +130,7 @@ func TestGuideRuns(t *testing.T) {
 		}
 	}
 	s.pipe("tasks", "add", "one", "two", "three", "four", "five", "six", "seven")
-	for _, line := range commandsIn(agent.Guide) {
+	for _, line := range commandsIn(harness.Guide) {
 		words, err := shellWords(t, strings.ReplaceAll(line, "make deploy", "true"))
 		if err != nil {
 			t.Fatal(err)

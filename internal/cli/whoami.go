@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tasklock/tasklock/internal/agent"
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/place"
 )
 
@@ -32,7 +32,7 @@ type whoamiData struct {
 	Agent   bool         `json:"agent"`
 	PID     int          `json:"pid"`
 	Warning string       `json:"warning,omitempty"`
-	Chain   []agent.Step `json:"chain"`
+	Chain   []identity.Step `json:"chain"`
 	Store   string       `json:"store,omitempty"`
 	Why     string       `json:"storeFrom"` // or why there is none
 }
@@ -48,7 +48,7 @@ func whoami(a *App) error {
 	}
 	label := id.Label
 	if label == "" {
-		label = agent.Label(a.Dir)
+		label = identity.Label(a.Dir)
 	}
 	url, why := a.which(cfg)
 	data := whoamiData{

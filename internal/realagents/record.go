@@ -12,7 +12,7 @@ import (
 )
 
 // record keeps one event of each kind that the hooks of a run were given, without
-// what differs from one run to the next: the tests of package agent read them.
+// what differs from one run to the next: the tests of package harness read them.
 func record(st *stage, dir string) error {
 	dir = filepath.Join(dir, st.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

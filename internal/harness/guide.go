@@ -1,4 +1,4 @@
-package agent
+package harness
 
 // Guide is what an agent needs to know, in some 400 tokens at most.
 const Guide = `tasklock keeps workers from doing the same work twice. What is locked here is

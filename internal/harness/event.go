@@ -1,4 +1,23 @@
-package agent
+// Package harness knows the programs that let a model work: the events that they
+// give their hooks, the answers that they read, and the files of a project in which
+// they find their hooks, their MCP servers and their guidance.
+//
+// # Guarantee
+//
+// An event of any harness becomes one vocabulary ([Event]), and one denial becomes
+// what that harness obeys ([Event.Deny]). Files are changed as text, one insertion
+// at a time, so that [File.Remove] restores every byte.
+//
+// # Limit
+//
+// Harnesses change. What is known of their events was recorded from the real
+// programs (testdata/events).
+//
+// # Failure
+//
+// A field of an unexpected type counts as missing, and an event without a meaning
+// is a heartbeat. A file that cannot be read as what it should be is left alone.
+package harness
 
 import (
 	"bytes"
@@ -7,6 +26,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/internal/shellwrites"
 )
 
@@ -19,16 +39,21 @@ type Event struct {
 	Agent   string // the subagent at work; empty: the session itself
 	Dir     string // where it works; empty: not said
 	Tool    string
-	Targets []Target   // what the tool would write
-	Calls   [][]string // the arguments of each tasklock command in a shell command
-	Unsure  string     // why not all of a shell command could be read; empty: all was
-	Cut     bool       // the command has more than MaxCommand bytes: only its beginning was read
+	Targets []shellwrites.Target // what the tool would write
+	Calls   [][]string           // the arguments of each tasklock command in a shell command
+	Unsure  string               // why not all of a shell command could be read; empty: all was
+	Cut     bool                 // the command has more than MaxCommand bytes: only its beginning was read
 
 	// Borrowed means that the hook is that of another harness: Cursor loads those
 	// of Claude, too.
 	Borrowed bool
 
 	command shellCall
+}
+
+// Caller is who works in the session that the event tells about.
+func (e Event) Caller() identity.Session {
+	return identity.Session{Harness: e.Harness, ID: e.Session, Agent: e.Agent}
 }
 
 // What happened, or is about to.
@@ -156,89 +181,6 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 		e.command = shellCall{dir: in.folder(dir), input: p.Input}
 	}
 	return e, nil
-}
-
-// toolInput is what tools that write are told.
-type toolInput struct {
-	FilePath     word            `json:"file_path"`
-	NotebookPath word            `json:"notebook_path"`
-	Path         word            `json:"path"`
-	TargetFile   word            `json:"target_file"`
-	AbsolutePath word            `json:"absolute_path"`
-	Source       word            `json:"source"` // of move_file
-	Destination  word            `json:"destination"`
-	Command      json.RawMessage `json:"command"` // a text, or a list of words
-	Patch        word            `json:"patch"`
-	Input        word            `json:"input"`
-	Directory    word            `json:"directory"`
-	DirPath      word            `json:"dir_path"`
-	Workdir      word            `json:"workdir"`
-	WorkingDir   word            `json:"working_directory"`
-	Dir          word            `json:"cwd"`
-}
-
-// The tools that write files, and those that run commands, by their names in
-// any harness.
-var (
-	editTools = []string{
-		"Edit", "MultiEdit", "Write", "NotebookEdit", // Claude Code
-		"write_file", "replace", "edit_file", "create_file", "delete_file", "move_file", // Gemini, MCP servers
-		"StrReplace", "TabWrite", "Delete", "search_replace", "str_replace", // Cursor and others
-		"edit", "write", // Pi
-	}
-	shellTools = []string{"Bash", "bash", "Shell", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "run_terminal_cmd"}
-)
-
-// toolName is what a tool of an MCP server is called there: mcp__SERVER__TOOL, or
-// in Gemini mcp_SERVER_TOOL, where both parts may have a "_" of their own.
-func toolName(tool string) string {
-	if strings.HasPrefix(tool, "mcp__") {
-		return tool[strings.LastIndex(tool, "__")+2:]
-	}
-	if !strings.HasPrefix(tool, "mcp_") {
-		return tool
-	}
-	name := tool
-	for _, known := range slices.Concat(editTools, shellTools, []string{"apply_patch"}) {
-		if strings.HasSuffix(tool, "_"+known) && (name == tool || len(known) > len(name)) {
-			name = known
-		}
-	}
-	return name
-}
-
-// folder is where a shell tool runs its command.
-func (in toolInput) folder(dir string) string {
-	for _, w := range []word{in.Directory, in.DirPath, in.Workdir, in.WorkingDir, in.Dir} {
-		if w != "" {
-			return join(dir, string(w))
-		}
-	}
-	return dir
-}
-
-// tool notes what a tool would write.
-func (e *Event) tool(in toolInput, dir string) error {
-	tool := toolName(e.Tool)
-	switch {
-	case slices.Contains(shellTools, tool):
-		line, cut, err := commandLine(in.Command)
-		e.shell(line, in.folder(dir))
-		e.Cut = cut
-		return err
-	case tool == "apply_patch":
-		text, err := commandText(in.Command)
-		e.Targets = shellwrites.Patched(text+"\n"+string(in.Patch)+"\n"+string(in.Input), dir)
-		return err
-	case !slices.Contains(editTools, tool):
-		return nil
-	}
-	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path, in.Source, in.Destination} {
-		if w != "" {
-			e.Targets = append(e.Targets, Target{Path: join(dir, string(w))})
-		}
-	}
-	return nil
 }
 
 // word is a text, whatever else may stand in its place.

@@ -1,4 +1,4 @@
-package agent
+package identity
 
 import (
 	"errors"
@@ -26,9 +26,9 @@ var interpreterValued = []string{"-r", "--require", "--import", "--loader", "--e
 // maxAncestors bounds the way up: a loop in what the system says must end.
 const maxAncestors = 64
 
-// Harness is the process that the session lives in: the one that the harness
-// names, else the nearest parent of this process that is one.
-func Harness(id Identity) (int, error) {
+// Process is the process that the caller's session lives in: the one that the
+// harness names, else the nearest parent of this process that is a harness.
+func Process(id Identity) (int, error) {
 	if id.PID > 0 {
 		return id.PID, nil
 	}

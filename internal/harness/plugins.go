@@ -1,4 +1,4 @@
-package agent
+package harness
 
 // wholeMark shows that a file is ours.
 const wholeMark = "// tasklock: written by"

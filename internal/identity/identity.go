@@ -1,4 +1,4 @@
-// Package agent answers who is calling: which coding agent, CI job, pod,
+// Package identity answers who is calling: which coding agent, CI job, pod,
 // terminal or process a command works for.
 //
 // # Guarantee
@@ -14,16 +14,17 @@
 // its commands none) gets what comes next in the chain, at worst a random name
 // that the next command does not have. [Identity.Warning] then says what to do.
 // Subagents that share their parent's environment cannot be told apart here: the
-// hook before a tool puts their names into their commands, see [Event.Rename].
+// hook before a tool puts their names into their commands (package rewrite).
 //
 // # Failure
 //
 // Nothing here fails or waits: a fact that cannot be read is absent, and the
 // chain goes on. What was given on purpose is taken as it is; whether it can
 // be an owner is for package lease to say.
-package agent
+package identity
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/user"
@@ -127,7 +128,7 @@ func identify(in Input, m machine) Identity {
 			break
 		}
 	}
-	if chosen := or(inherited, in.Config); id.Source == FromHarness && !partOf(id.Owner, chosen) && lease.CheckOwner(chosen) == nil {
+	if chosen := cmp.Or(inherited, in.Config); id.Source == FromHarness && !partOf(id.Owner, chosen) && lease.CheckOwner(chosen) == nil {
 		id.Label = chosen // the name of a person, say: it is worth showing
 	}
 	id.PID = seen.pid(id.Owner, m.harness)
@@ -147,7 +148,7 @@ func warning(id Identity, seen sighting, above []Note) (text, remedy string) {
 		return "several sessions of " + name + " live in one process, so nobody can tell whose command this is; " +
 			"use in every command the one that the start of this session named: --owner " + strings.Join(sessionsOf(above, name), " or --owner "), chooseName
 	case seen.agent():
-		own := or(id.Proposed, name+":NAME")
+		own := cmp.Or(id.Proposed, name+":NAME")
 		return name + " gives its commands no session id, so other sessions may count as this one, or the next command as another; " +
 			"use in every command of this session: --owner " + own, "export TASKLOCK_OWNER=" + own
 	case id.Source == FromProcess:
@@ -164,7 +165,7 @@ func proposed(seen sighting, above []Note, m machine) string {
 	if !seen.agent() {
 		return ""
 	}
-	name := or(seen.nameless(), seen[len(seen)-1].name)
+	name := cmp.Or(seen.nameless(), seen[len(seen)-1].name)
 	id := lasting(m)
 	if id == "" || len(sessionsOf(above, name)) > 1 {
 		return ""
@@ -188,7 +189,7 @@ func lasting(m machine) string {
 // attempt and job, so the runner is part of the name.
 func ciJob(env func(string) string) string {
 	if run := env("GITHUB_RUN_ID"); run != "" {
-		name := "github:" + segment(run) + "-" + segment(or(env("GITHUB_RUN_ATTEMPT"), "1"))
+		name := "github:" + segment(run) + "-" + segment(cmp.Or(env("GITHUB_RUN_ATTEMPT"), "1"))
 		if job := env("GITHUB_JOB"); job != "" {
 			name += "-" + segment(job)
 		}
@@ -258,11 +259,4 @@ func segment(id string) string {
 		return digest(id)
 	}
 	return b.String()
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

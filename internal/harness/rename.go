@@ -1,4 +1,4 @@
-package agent
+package harness
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/agent/rewrite"
+	"github.com/tasklock/tasklock/internal/rewrite"
 )
 
 // shellCall is a command that a tool is about to run: where, and all that the tool
@@ -45,7 +45,7 @@ func (e Event) Rename(n Naming) Reply {
 		return e.Pass()
 	}
 	text := rewrite.Request{
-		Command: command, Owner: n.Owner, Named: n.Named, Hooks: n.Hooks, Session: e.Harness + ":" + segment(e.Session),
+		Command: command, Owner: n.Owner, Named: n.Named, Hooks: n.Hooks, Session: e.Caller().Name(),
 		Guarded: func(dirs []string) bool {
 			for i, dir := range dirs {
 				dirs[i] = join(e.command.dir, fromHome(dir))

@@ -1,4 +1,4 @@
-package agent
+package identity
 
 import (
 	"encoding/json"
@@ -51,18 +51,6 @@ func Remember(env func(string) string, n Note) error {
 		_ = os.Remove(f.Name())
 	}
 	return err
-}
-
-// Note is about the process that the event's session lives in. The nearest process
-// of a harness may be that of another one, in which this one was started and
-// cannot be recognised.
-func (e Event) Note(env func(string) string) (Note, error) {
-	pid, harness, _ := nearest()
-	if harness != e.Harness {
-		pid = processOf(env, e.Harness)
-	}
-	p, err := host.Find(pid)
-	return Note{Harness: e.Harness, Session: e.Session, Process: p}, err
 }
 
 // Forget drops the note of a session that has ended.
@@ -179,7 +167,7 @@ func sole(above []Note, harness string) (out Note) {
 func sessionsOf(above []Note, harness string) (owners []string) {
 	for _, n := range above {
 		if n.Harness == harness {
-			owners = append(owners, n.Harness+":"+segment(n.Session))
+			owners = append(owners, sessionName(n.Harness, n.Session))
 		}
 	}
 	slices.Sort(owners)

@@ -1,4 +1,4 @@
-package agent
+package identity
 
 import (
 	"cmp"
@@ -60,6 +60,17 @@ func detect(env func(string) string, above []Note) sighting {
 	return s
 }
 
+// sessionVariable is where a harness's commands find the session; empty: nowhere.
+// Hooks get the same id in JSON.
+func sessionVariable(name string) string {
+	for _, h := range harnesses {
+		if h.name == name && len(h.ids) > 0 {
+			return h.ids[0]
+		}
+	}
+	return ""
+}
+
 // processOf is the process that a harness names in its variable; 0 if in none.
 func processOf(env func(string) string, name string) int {
 	for _, h := range harnesses {
@@ -100,9 +111,9 @@ func (s sighting) names() (out []string) {
 		switch {
 		case f.id == "":
 		case f.thread == "" || f.thread == f.id:
-			out = append(out, f.name+":"+segment(f.id))
+			out = append(out, sessionName(f.name, f.id))
 		default:
-			out = append(out, f.name+":"+segment(f.id)+"/"+segment(f.thread))
+			out = append(out, sessionName(f.name, f.id)+"/"+segment(f.thread))
 		}
 	}
 	return out
@@ -151,7 +162,7 @@ func (s sighting) session() string {
 func (s sighting) pid(owner string, nearest func() int) int {
 	var mine []found
 	for _, f := range s {
-		if f.id == "" && strings.HasPrefix(owner, f.name+":") || f.id != "" && partOf(owner, f.name+":"+segment(f.id)) {
+		if f.id == "" && strings.HasPrefix(owner, f.name+":") || f.id != "" && partOf(owner, sessionName(f.name, f.id)) {
 			mine = append(mine, f)
 		}
 	}
