@@ -25,16 +25,16 @@ one; nothing is asked of it.`,
 
 // whoamiData is an identity for programs.
 type whoamiData struct {
-	Owner   string       `json:"owner"`
-	Source  string       `json:"source"`
-	Label   string       `json:"label"`
-	Session string       `json:"session"`
-	Agent   bool         `json:"agent"`
-	PID     int          `json:"pid"`
-	Warning string       `json:"warning,omitempty"`
+	Owner   string          `json:"owner"`
+	Source  string          `json:"source"`
+	Label   string          `json:"label"`
+	Session string          `json:"session"`
+	Agent   bool            `json:"agent"`
+	PID     int             `json:"pid"`
+	Warning string          `json:"warning,omitempty"`
 	Chain   []identity.Step `json:"chain"`
-	Store   string       `json:"store,omitempty"`
-	Why     string       `json:"storeFrom"` // or why there is none
+	Store   string          `json:"store,omitempty"`
+	Why     string          `json:"storeFrom"` // or why there is none
 }
 
 func whoami(a *App) error {
