@@ -14,35 +14,36 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// AdoptRequest puts what was found into a store.
+// AdoptRequest puts a Source into a store.
 type AdoptRequest struct {
 	Source   Source
 	By       string // who does it, for the history
 	From     string // where it comes from, for people
 	Times    lease.Times
 	Now      time.Time
-	Force    bool // also what is locked there
+	Force    bool // also what is locked in the source
 	Progress func(done, total int)
 	DryRun   bool
 }
 
-// AdoptResult tells what was taken over.
+// AdoptResult says what was taken over.
 type AdoptResult struct {
 	Sections  int       `json:"sections"`
 	Tasks     int       `json:"tasks"`
 	Locks     int       `json:"locks"`
 	Jobs      int       `json:"jobs"`
-	Already   int       `json:"already"`   // tasks and jobs that were there before
-	Expired   int       `json:"expired"`   // locks that are over
+	Already   int       `json:"already"`   // tasks and jobs that existed before
+	Expired   int       `json:"expired"`   // expired locks
 	GivenBack int       `json:"givenBack"` // locks that were taken over before, and have ended here since
 	LeftOut   []Problem `json:"leftOut"`
-	Changed   []Problem `json:"changed"` // taken over, but not as it stood there
+	Changed   []Problem `json:"changed"` // taken over with changes
 }
 
-// Adopt adds tasks, locks and jobs to a store. It may be repeated, also after it
-// was killed: what is there already stays as it is. While somebody works there it
-// is refused with a [*lease.BusyError], unless forced: then their locks are leases
-// here. Locks come first, so that nobody gets a task here that is held there.
+// Adopt adds tasks, locks and jobs to a store. It may be repeated, even after it
+// was killed: what exists already does not change. While somebody works in the
+// source it returns a [*lease.BusyError], unless forced: then their locks become
+// leases here. Locks come first, so that nobody gets a task here that is held
+// there.
 func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, error) {
 	a := adoption{ctx: ctx, st: st, r: r, tasks: map[string]Task{}}
 	a.out = AdoptResult{
@@ -83,7 +84,7 @@ func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AdoptResult, e
 	return a.out, a.jobs()
 }
 
-// chunkSize is how many tasks come in one commit.
+// chunkSize is how many tasks go into one commit.
 const chunkSize = 250
 
 type adoption struct {
@@ -111,8 +112,8 @@ func (a *adoption) changed(where, format string, args ...any) {
 	a.out.Changed = append(a.out.Changed, Problem{where, fmt.Sprintf(format, args...)})
 }
 
-// before gives tasks the id back under which they were taken over before: a
-// session of pi that came since may have made it one of two.
+// before returns tasks to the id of an earlier import: a later session of pi may
+// have made that id ambiguous.
 func (a *adoption) before() error {
 	ids := map[string]string{}
 	for _, t := range a.r.Source.Tasks {
@@ -146,8 +147,8 @@ func (a *adoption) before() error {
 	return nil
 }
 
-// order puts every task behind those it depends on, and leaves out the
-// dependencies that cannot be kept.
+// order puts every task after its dependencies, and leaves out dependencies that
+// cannot be kept.
 func (a *adoption) order() []Task {
 	state := map[string]int{} // 1: being visited, 2: done
 	var out []Task
@@ -185,8 +186,8 @@ func (a *adoption) order() []Task {
 	return out
 }
 
-// sections makes those that are not there yet, each in one commit with its
-// dependencies, and so behind them.
+// sections makes the missing sections, each in one commit with its dependencies,
+// and so after them.
 func (a *adoption) sections() error {
 	byName, state := map[string]Section{}, map[string]int{}
 	for _, s := range a.r.Source.Sections {
@@ -244,8 +245,8 @@ func (a *adoption) section(s Section, on []string) error {
 	return nil
 }
 
-// sameSection tells what a section that is there already does not keep back as
-// it did there.
+// sameSection reports how an existing section differs from the source: skipped
+// there, or waiting for others.
 func (a *adoption) sameSection(s Section, on []string) error {
 	found, err := task.Sections(a.ctx, a.st, s.Name)
 	if err != nil || len(found.Sections) == 0 {
@@ -263,8 +264,7 @@ func (a *adoption) sameSection(s Section, on []string) error {
 	return nil
 }
 
-// add puts tasks on the list, all in one commit; where one of them is refused,
-// it finds out which.
+// add adds tasks in one commit; if it is refused, it finds the task at fault.
 func (a *adoption) add(tasks []Task) error {
 	var list []task.Past
 	for _, t := range tasks {
@@ -292,7 +292,7 @@ func (a *adoption) add(tasks []Task) error {
 	return a.alone(tasks[0], err)
 }
 
-// theirFault reports an error about what is added, not about the store.
+// theirFault reports whether an error is about the added tasks, not the store.
 func theirFault(err error) bool {
 	var (
 		invalid *lease.InvalidError
@@ -311,7 +311,7 @@ func existed(err error) bool {
 	return errors.As(err, &state) && state.Why == "exists already"
 }
 
-// alone decides about one task that was refused.
+// alone decides about one refused task.
 func (a *adoption) alone(t Task, err error) error {
 	switch {
 	case existed(err):
@@ -324,8 +324,8 @@ func (a *adoption) alone(t Task, err error) error {
 	return nil
 }
 
-// already tells a task that was taken over before from another that has its id:
-// that one has another title, and was made at another time.
+// already distinguishes a task of an earlier import from another task with its
+// id: that one has another title, and was made at another time.
 func (a *adoption) already(t Task) error {
 	here, err := task.Show(a.ctx, a.st, t.ID)
 	var missing *task.NotFoundError
@@ -344,7 +344,7 @@ func (a *adoption) already(t Task) error {
 	return nil
 }
 
-// past is the task as package task wants it.
+// past is the task for package task.
 func (t Task) past(heldBy string) task.Past {
 	return task.Past{
 		New: task.New{

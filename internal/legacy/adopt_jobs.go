@@ -7,8 +7,8 @@ import (
 	"github.com/tasklock/tasklock/schedule"
 )
 
-// jobs adds schedules, paused and without a command: what they did there is in
-// the environment, for the person who fills it in.
+// jobs adds schedules, paused and without a command: the environment says what
+// they ran, for the person who fills it in.
 func (a *adoption) jobs() error {
 	for _, j := range a.r.Source.Jobs {
 		env := map[string]string{}
@@ -30,10 +30,10 @@ func (a *adoption) jobs() error {
 			a.out.Jobs++
 		case errors.As(err, &there):
 			here, err := schedule.Show(a.ctx, a.st, j.Name)
-			if err != nil { // also if somebody has just removed it: then the next import adds it
+			if err != nil { // also if somebody has just removed it: the next import adds it
 				return err
 			}
-			id := here.Env["SCHEDULE_ID"] // a person may have taken it out
+			id := here.Env["SCHEDULE_ID"] // a person may have removed it
 			if id != j.ID && (here.Cron != j.Cron || id != "" && j.ID != "") {
 				a.leave(j.where, fmt.Errorf("%s: another job has this name here, at %s", j.Name, here.Cron))
 				break

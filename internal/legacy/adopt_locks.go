@@ -31,13 +31,13 @@ func (l Lock) ttl(now time.Time) time.Duration {
 	return min(max(l.Until.Sub(now), lease.MinTTL), lease.MaxTTL)
 }
 
-// hold makes a lease of a lock. The request has a name made of what is locked, so
-// that a repetition does not take again what was given back here since. One that
-// was renewed there meanwhile is another: its time here may have run out.
+// hold turns a lock into a lease. The request is named after what is locked, so
+// that a repetition does not take again what was released here since. A lock that
+// was renewed there meanwhile is another one: its lease here may have expired.
 //
-// One of its further names may be a task or a lock here already: then that is what
-// is held, and its own name leads there. Where somebody else holds that, its own
-// name is held alone.
+// If one of the lock's other names is a task or a lock here already, hold locks
+// that, and the lock's own name leads there. If another owner holds it, hold
+// locks only the lock's own name.
 func (a *adoption) hold(l Lock) error {
 	for i, id := range l.Aliases {
 		there, err := a.known(id)
@@ -58,7 +58,7 @@ func (a *adoption) hold(l Lock) error {
 	return a.take(l)
 }
 
-// known reports that there is a task or a lock of exactly this name.
+// known reports whether a task or a lock has exactly this name.
 func (a *adoption) known(id string) (bool, error) {
 	here, err := task.Show(a.ctx, a.st, id)
 	if err == nil && here.ID == id {
@@ -92,12 +92,12 @@ func (a *adoption) take(l Lock) error {
 		return section, err
 	}
 	_, err := lease.Acquire(a.ctx, a.st, req)
-	if err == nil && a.r.DryRun { // nothing was taken, so nothing is in the way of the next
+	if err == nil && a.r.DryRun { // nothing was taken, so nothing blocks the next
 		a.enter(l, section)
 	}
 	var held, around *lease.HeldError
 	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lease.ErrLost) {
-		req.Within = nil // someone else works in its section: the lock on the task stands alone, and did before this was repeated
+		req.Within = nil // another owner works in its section: hold only the task, as before a repetition
 		if _, err = lease.Acquire(a.ctx, a.st, req); err == nil && around != nil {
 			a.alongside(l, around.Key, around.Owner)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// Where aitasks keeps things.
+// The branches and folders of aitasks.
 const (
 	AITasksLocks  = "aitask-locks" // branches
 	AITasksData   = "aitask-data"  // of current versions; else the branch with the code
@@ -38,7 +38,7 @@ var (
 	aiPack  = lazily(`\.(tar|tgz|zip|tar\.[a-z0-9]+)$`)
 )
 
-// aiHead is what stands above the text of a task.
+// aiHead is the header of a task.
 type aiHead struct {
 	Priority  string `yaml:"priority"`
 	Depends   aiList `yaml:"depends"`
@@ -59,25 +59,25 @@ func (l *aiList) UnmarshalYAML(n *yaml.Node) error {
 		*l = listed(n.Value)
 	}
 	for _, e := range n.Content {
-		*l = append(*l, e.Value) // of anything else it is empty, and named as no task
+		*l = append(*l, e.Value) // anything else is empty, and reported as not a task
 	}
 	return nil
 }
 
-// listed takes a list apart that stands on one line.
+// listed splits a list on one line.
 func listed(text string) aiList {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \"'", r) })
 }
 
-// AITasksFiles are the files of its branches by their paths, nil where there is no
-// such branch; a file that is too long, or a link, has none of its bytes.
+// AITasksFiles are the files of its branches by path, nil without such a branch;
+// a file that is too long, or a link, has no content.
 type AITasksFiles struct{ Tasks, Locks, IDs map[string][]byte }
 
-// AITasks reads the tasks, the locks and the counter of aitasks. A lock there has
-// no end. Archived tasks arrive archived, with their locks, so that a cleanup
-// finds them. Times are those of now's zone.
+// AITasks reads the tasks, the locks and the counter of aitasks. Locks there do
+// not expire. Archived tasks arrive archived, with their locks, so that a cleanup
+// finds them. Times are in now's zone.
 func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
-	for _, archived := range []bool{false, true} { // a task that is both is not archived
+	for _, archived := range []bool{false, true} { // a task in both is not archived
 		for _, name := range slices.Sorted(maps.Keys(f.Tasks)) {
 			if strings.HasPrefix(name, AITasksFolder) && strings.HasPrefix(name, aiArchive) == archived {
 				s.addAITask(name, f.Tasks[name], archived, now)
@@ -102,7 +102,7 @@ func AITasks(f AITasksFiles, now time.Time) (s Source, err error) {
 	return s, nil
 }
 
-// aiLocks reads the locks. What is called like one and is a folder is a lock too.
+// aiLocks reads the locks. A folder with the name of a lock is a lock too.
 func (s *Source) aiLocks(files map[string][]byte, now time.Time) {
 	const suffix = "_lock.yaml"
 	last := ""
@@ -123,7 +123,7 @@ func (s *Source) aiLocks(files map[string][]byte, now time.Time) {
 }
 
 // implementing holds the tasks that somebody works on without a lock: older
-// versions had none, and nobody is offered such a task there.
+// versions had none, and aitasks offers such a task to nobody.
 func (s *Source) implementing(now time.Time) {
 	for _, t := range slices.Concat(s.Tasks, s.seconds) {
 		if t.Status != task.InProgress || t.Archived || s.locks[t.ID] {
@@ -168,7 +168,7 @@ var aiStatus = map[string]task.Status{
 
 var aiPriority = map[string]int{"": 0, "high": task.High, "medium": task.Medium, "low": task.Low}
 
-// parseAI fills in what the text of a task says, and returns what it does not. An
+// parseAI fills in what the text of a task says, and returns what is missing. An
 // archived task may lack anything.
 func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	doubt := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
@@ -194,7 +194,7 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	if t.Priority, known = aiPriority[strings.ToLower(strings.TrimSpace(h.Priority))]; !known {
 		doubt("priority %q is not known", within(h.Priority, 40))
 	}
-	for _, d := range append(h.Depends, h.Children...) { // a task with children is done when they are
+	for _, d := range append(h.Depends, h.Children...) { // a task with children waits for them
 		m := aiID().FindStringSubmatch(strings.TrimSpace(d))
 		if m == nil {
 			doubt("depends on %q, which is not a task", within(d, 40))
@@ -212,8 +212,8 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	return doubts
 }
 
-// aiLines reads a head that is no YAML, line by line. Where somebody works on the
-// task by one of two lines, as after a merge that went wrong, somebody does.
+// aiLines reads a header that is not YAML, line by line. If one of two lines says
+// that somebody works on the task, as after a bad merge, somebody does.
 func aiLines(head string) aiHead {
 	f := lines(head)
 	for line := range strings.Lines(head) {
@@ -229,7 +229,7 @@ func aiLines(head string) aiHead {
 
 var aiKnown = []string{"priority", "depends", "status", "labels", "children_to_implement", "created_at", "updated_at", "completed_at"}
 
-// rest returns the lines of a head that say what has no place of its own here.
+// rest returns the lines of a header that tasklock has no field for.
 func rest(head string) string {
 	var out strings.Builder
 	keep := false
@@ -246,8 +246,8 @@ func rest(head string) string {
 
 var errTooLong = fmt.Errorf("is a link or a folder, or has more than %d bytes", maxFile)
 
-// frontMatter takes a document apart: YAML between two lines of dashes, text. One
-// that has no head is all text.
+// frontMatter splits a document: YAML between two lines of dashes, then text. A
+// document without a header is all text.
 func frontMatter(text string) (head, body string, err error) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")
@@ -263,7 +263,7 @@ func frontMatter(text string) (head, body string, err error) {
 	return head, body, nil
 }
 
-// lines reads "name: value", line by line. Lock files are no YAML: a value may be
+// lines reads "name: value", line by line. Lock files are not YAML: a value may be
 // a dash, or begin with any character.
 func lines(text string) map[string]string {
 	fields := map[string]string{}

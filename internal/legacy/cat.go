@@ -12,14 +12,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// catStale is how long a session may be silent, where locks have a heartbeat.
+// catStale is how long a session may be silent, if its lock has a heartbeat.
 const catStale = 5 * time.Minute
 
 // CAT reads the locks of CAT: one file for each task in .claude/cat/locks. Its
 // versions write three forms: lines name=value with a heartbeat, the same without
 // one, and an object in JSON. Those without a heartbeat never expire. dir is the
 // project, or the folder of the locks. CAT keeps its tasks in documents for
-// people; those are not read.
+// people, which it does not read.
 func CAT(dir string, now time.Time) (Source, error) {
 	f, done, err := openFolder(dir)
 	if err != nil {
@@ -29,8 +29,8 @@ func CAT(dir string, now time.Time) (Source, error) {
 	return readCAT(f, filepath.Base(dir), now)
 }
 
-// readCAT reads the locks in a folder of that name. Where the name does not say
-// that they are CAT's, one of the files has to: other programs write *.lock too.
+// readCAT reads the locks in a folder of that name. If the name does not show
+// that they are CAT's, one of the files must: other programs write *.lock too.
 func readCAT(f folder, base string, now time.Time) (s Source, err error) {
 	place, theirs := ".", base == "locks"
 	switch {
@@ -84,7 +84,7 @@ func slashed(name string) (ids []string) {
 	return ids
 }
 
-// parseCAT reads a lock file as far as it goes.
+// parseCAT reads as much of a lock file as it can.
 func parseCAT(text string) (l Lock) {
 	fields := map[string]string{}
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {

@@ -3,24 +3,24 @@
 //
 // # Guarantee
 //
-// The source is read and never written, not even by SQLite. Nothing that may be a
-// lock is dropped: what cannot be read in full is taken over with what can be
-// read, and a [Problem] among the warnings says what was changed; a lock that
-// names nobody is held by unknown:<file>. A lock is over only if it was read in
-// full and says so itself. A task or section that nothing here could stand for is
-// left out, with a [Problem] of its own.
+// The source is read and never written, not even by SQLite. No possible lock is
+// dropped: a lock that cannot be read in full keeps what can be read, and a
+// [Problem] among the warnings says what changed; a lock that names nobody is
+// held by unknown:<file>. A lock is over only if it was read in full and says so
+// itself. A task or section that has no equivalent here is left out, with a
+// [Problem].
 //
 // # Limit
 //
-// Those systems have no fencing tokens, and most of their locks have no end.
-// What is in force there is taken over as a lease with the time it has left, and
-// one without an end keeps having none; nobody renews it. Times without a zone
-// are taken for UTC, or for this machine's where that system writes them so.
+// Those systems have no fencing tokens, and most of their locks do not expire. A
+// lock in force becomes a lease with the time it has left, and one that does not
+// expire becomes a lease that does not either; nobody renews it. Times without a
+// zone are UTC, or this machine's if that system writes them so.
 //
 // # Failure
 //
-// A place where there is nothing of that system is driver.ErrMissing, one that is
-// not what it should be driver.ErrDamaged.
+// A place with nothing of that system is driver.ErrMissing, one in another form
+// driver.ErrDamaged.
 package legacy
 
 import (
@@ -47,16 +47,16 @@ type Source struct {
 	Tasks    []Task
 	Locks    []Lock // in force
 	Jobs     []Job
-	Next     int64     // the number that the next task there would get; 0: it has no counter
+	Next     int64     // the next task number there; 0: it has no counter
 	Expired  int       // locks that are not in force
 	Problems []Problem // what was left out
-	Warnings []Problem // what was taken over, but not as it stood there
+	Warnings []Problem // what was taken over with changes
 
 	tasks, locks map[string]bool // by id and key
 	seconds      []Task          // of aitasks: left out, because another has their id
 }
 
-// A Task is one of theirs in our words. One in progress is pending unless its
+// A Task is one of theirs in our form. A task in progress is pending unless its
 // lock is in force.
 type Task struct {
 	ID            string
@@ -76,8 +76,8 @@ type Task struct {
 	Archived      bool
 
 	where   string
-	was     string    // its id there, where that differs
-	by      string    // who works on it, where no lock says so
+	was     string    // its id there, if that differs
+	by      string    // who works on it, if no lock says so
 	doubt   string    // why somebody may work on it
 	touched time.Time // when it was last changed
 }
@@ -115,12 +115,12 @@ func (s *Source) warning(where, format string, args ...any) {
 	s.Warnings = append(s.Warnings, Problem{where, fmt.Sprintf(format, args...)})
 }
 
-// empty reports that nothing was found at all.
+// empty reports whether nothing was found.
 func (s *Source) empty() bool {
 	return len(s.Sections)+len(s.Tasks)+len(s.Locks)+len(s.Jobs)+len(s.Problems)+s.Expired == 0 && s.Next == 0
 }
 
-// addTask keeps a task with an id of its own.
+// addTask adds a task, with an id of its own.
 func (s *Source) addTask(t Task) {
 	id, err := lease.CheckKey(t.ID)
 	if kind, _ := lease.KindOf(id); err == nil && kind != lease.Task {
@@ -146,7 +146,7 @@ func (s *Source) addTask(t Task) {
 	s.Tasks = append(s.Tasks, t)
 }
 
-// fit cuts the texts of a task to what fits here.
+// fit cuts the texts of a task to our limits.
 func (s *Source) fit(t *Task) {
 	shorten := func(text *string, most int) {
 		short := within(*text, most)
@@ -195,7 +195,7 @@ func with(set map[string]bool, name string) map[string]bool {
 	return set
 }
 
-// oneLine makes a title of whatever stands there.
+// oneLine makes a title of any text.
 func oneLine(s string, most int) string {
 	return within(strings.Join(strings.Fields(strings.ReplaceAll(s, "\x00", " ")), " "), most)
 }
@@ -216,23 +216,23 @@ func within(s string, most int) string {
 func sectionName(s string) string {
 	name := oneLine(s, lease.MaxKey-len("section:"))
 	if key, err := lease.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
-		return strings.TrimPrefix(key, "section:") // its letters may be written in another way: the lock has to be found
+		return strings.TrimPrefix(key, "section:") // normalised, so that its lock is found
 	}
 	return mended(strings.Trim(name, "/-"))
 }
 
-// Bounds of what is read in a folder.
+// Limits for reading a folder.
 const (
 	maxFile  = 1 << 20
 	maxLog   = 256 << 20 // of the log of a session
 	maxFiles = 50_000
 )
 
-// A folder is a place with the files of another system.
+// A folder holds the files of another system.
 type folder struct{ fs.FS }
 
-// list returns the names of the files in a folder that end so; nothing where
-// there is no such folder.
+// list returns the names in a folder with that ending; nothing without such a
+// folder.
 func (f folder) list(dir, suffix string) ([]string, error) {
 	entries, err := fs.ReadDir(f.FS, dir)
 	switch {
@@ -252,14 +252,14 @@ func (f folder) list(dir, suffix string) ([]string, error) {
 	return names, nil
 }
 
-// has reports a folder.
+// has reports whether the folder exists.
 func (f folder) has(dir string) bool {
 	fi, err := fs.Stat(f.FS, dir)
 	return err == nil && fi.IsDir()
 }
 
-// read returns a regular file of a sensible size, as text: what is none in it is
-// replaced.
+// read returns a regular file of a sensible size, as text. It replaces bytes that
+// are not text.
 func (f folder) read(name string) (string, error) { return f.readUpTo(name, maxFile) }
 
 func (f folder) readUpTo(name string, most int64) (string, error) {
@@ -281,13 +281,13 @@ func (f folder) readUpTo(name string, most int64) (string, error) {
 	return asText(text), err
 }
 
-// asText reads bytes as text, without the mark that some programs begin it with.
+// asText reads bytes as text, without a byte order mark.
 func asText(text []byte) string {
 	return strings.TrimPrefix(strings.ToValidUTF8(string(text), "�"), "\ufeff")
 }
 
-// gone reports that a file that was listed is not there any more: whoever held
-// that lock has given it back meanwhile.
+// gone reports whether a listed file no longer exists: its holder has released
+// that lock meanwhile.
 func (f folder) gone(name string) bool {
 	_, err := fs.Lstat(f.FS, name)
 	return errors.Is(err, fs.ErrNotExist)
@@ -306,8 +306,8 @@ func openFolder(dir string) (folder, func(), error) {
 }
 
 // unix reads seconds or milliseconds since 1970, within the years that a lock
-// can be from: those since 2001, whose seconds have ten digits. A number that
-// lacks a digit, because the file was cut, is none of them.
+// can be from: since 2001, when seconds have ten digits. A number that lacks a
+// digit, because the file was cut, is refused.
 func unix(text string, unit time.Duration) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	n, err := strconv.ParseFloat(text, 64)
@@ -324,7 +324,7 @@ func unix(text string, unit time.Duration) (time.Time, error) {
 // stamp reads a time as people and databases write it.
 func stamp(text string) (time.Time, error) { return stampIn(text, time.UTC) }
 
-// stampIn is stamp of a time that is one of that zone if it names none.
+// stampIn is stamp with the zone of a time that names none.
 func stampIn(text string, zone *time.Location) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	for _, layout := range []string{

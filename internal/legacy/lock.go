@@ -15,7 +15,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// A Lock is held by someone who works there.
+// A Lock is held by someone who works in the source.
 type Lock struct {
 	Key      string
 	Aliases  []string // further names of the key
@@ -34,7 +34,7 @@ func (l *Lock) doubt(format string, args ...any) {
 	l.doubts = append(l.doubts, fmt.Sprintf(format, args...))
 }
 
-// process reads the number of a process; one that is not there is no doubt.
+// process reads a process number; a missing one is not a doubt.
 func (l *Lock) process(text string) {
 	if text = strings.TrimSpace(text); text == "" || text == "-" {
 		return
@@ -47,7 +47,7 @@ func (l *Lock) process(text string) {
 	l.PID = int(n)
 }
 
-// at reads a time with the doubt that it leaves.
+// at returns a time, and notes a doubt if it could not be read.
 func (l *Lock) at(what string, t time.Time, err error) time.Time {
 	if err != nil {
 		l.doubt("%s: %v", what, err)
@@ -55,7 +55,7 @@ func (l *Lock) at(what string, t time.Time, err error) time.Time {
 	return t
 }
 
-// object reads the texts and numbers of an object in JSON, as far as it goes.
+// object reads the texts and numbers of as much of a JSON object as it can.
 func (l *Lock) object(text string) map[string]string {
 	object, fields := map[string]any{}, map[string]string{}
 	dec := json.NewDecoder(strings.NewReader(text))
@@ -82,7 +82,7 @@ func (l *Lock) object(text string) map[string]string {
 	return fields
 }
 
-// torn finds the texts and numbers in an object that is cut or otherwise damaged.
+// torn finds the texts and numbers in an object that is cut or damaged.
 func torn(text string) map[string]string {
 	fields := map[string]string{}
 	for _, m := range pair().FindAllStringSubmatch(text, -1) {
@@ -99,7 +99,7 @@ func torn(text string) map[string]string {
 
 var pair = lazily(`"([a-zA-Z_]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[0-9]+)`)
 
-// addLock keeps a lock unless it is over, beyond doubt.
+// addLock adds a lock unless it is certainly over.
 func (s *Source) addLock(l Lock, now time.Time) {
 	s.mendOwner(&l)
 	s.mendKey(&l)
@@ -136,8 +136,7 @@ func (s *Source) addLock(l Lock, now time.Time) {
 	s.Locks = append(s.Locks, l)
 }
 
-// mendOwner makes a name of an owner that can be one here; unknown:<file> where
-// there is none.
+// mendOwner makes a valid owner; unknown:<file> if there is none.
 func (s *Source) mendOwner(l *Lock) {
 	if l.Owner != "" && lease.CheckOwner(l.Owner) == nil {
 		return
@@ -161,7 +160,7 @@ func ownerName(text string) string {
 	return strings.Join(parts, "/")
 }
 
-// mendKey makes a key that can be one here, and that no other lock has.
+// mendKey makes a valid key that no other lock has.
 func (s *Source) mendKey(l *Lock) {
 	given := l.Key
 	key, err := lease.CheckKey(given)

@@ -29,9 +29,9 @@ var (
 	weekday    = lazily(`^(?:\S+\s+){4}\S*\d`)
 )
 
-// Percolate reads the schedules of Percolate, and the locks on them, from what its
-// database has exported: a file of rows in JSON or CSV, or a folder of such files.
-// A row with a cron expression is a schedule. A row whose key begins with
+// Percolate reads the schedules of Percolate, and the locks on them, from an
+// export of its database: a file of rows in JSON or CSV, or a folder of such
+// files. A row with a cron expression is a schedule. A row whose key begins with
 // task_lock: is a lock.
 func Percolate(place string, now time.Time) (s Source, err error) {
 	dir, names := filepath.Dir(place), []string{filepath.Base(place)}
@@ -163,7 +163,7 @@ func (p *percolate) lock(r percolateRow, now time.Time) {
 		l.process(m[2])
 	}
 	since, err := unix(fields["acquired_at"], time.Second)
-	if fields["acquired_at"] != "" || fields["released_at"] == "" { // one that was released need not say since when
+	if fields["acquired_at"] != "" || fields["released_at"] == "" { // a released lock may lack it
 		l.Since = l.at("acquired_at", since, err)
 	}
 	until, err := unix(fields["expires_at"], time.Second)
@@ -175,7 +175,7 @@ func (p *percolate) lock(r percolateRow, now time.Time) {
 	p.out.addLock(l, now)
 }
 
-// released reports a lock that was given back, and not taken again since.
+// released reports whether a lock was released, and not taken again since.
 func released(fields map[string]string) bool {
 	at, err := unix(fields["released_at"], time.Second)
 	if err != nil {

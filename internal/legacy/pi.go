@@ -15,10 +15,10 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// piStale is the age at which a lock file counts as left behind.
+// piStale is the age at which a lock file counts as abandoned.
 const piStale = 10 * time.Second
 
-// piTask is a task as its file has it, or as the events of a session made it.
+// piTask is a task from its file, or from the events of a session.
 type piTask struct {
 	ID            string     `json:"id"`
 	Title         string     `json:"title"`
@@ -35,8 +35,8 @@ type piTask struct {
 	CompletedBy   string     `json:"completed_by"`
 	ProgressLog   []piNote   `json:"progress_log"`
 
-	content string // its text, where no file has one
-	claimed bool   // though it may not say by whom
+	content string // its text, if no file has one
+	claimed bool   // perhaps without a name
 	where   string
 	doubts  []string
 }
@@ -55,8 +55,8 @@ type piNote struct {
 
 // Pi reads the tasks and locks of the swarm of pi-messenger. dir is the project,
 // or the folder with tasks and locks. Older versions keep one file for each task,
-// newer ones the events of each session. A claim there has no end; a lock is held
-// for the moment of a change only, by a process.
+// newer ones the events of each session. A claim there does not expire; a process
+// holds a lock only during a change.
 func Pi(dir string, now time.Time) (Source, error) {
 	f, done, err := openFolder(dir)
 	if err != nil {
@@ -117,14 +117,14 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 				break
 			}
 			if session, _ := strings.CutSuffix(t.ID, "/"+id); session != t.ID && len(sessions[session]) > 0 {
-				s.piLock(f, name, t.ID, now) // the file does not say which of them it is
+				s.piLock(f, name, t.ID, now) // the file does not say which task it is
 			}
 		}
 	}
 	return s, nil
 }
 
-// piFiles are the files of tasks in a folder, and in those of channels in it.
+// piFiles are the files of tasks in a folder, and in its folders of channels.
 func piFiles(f folder, dir string) ([]string, error) {
 	names, err := f.list(dir, ".json")
 	if err != nil {
@@ -147,8 +147,8 @@ func piFiles(f folder, dir string) ([]string, error) {
 	return names, nil
 }
 
-// readPiFile reads the file of one task, as far as it goes. Where that does not
-// tell whether it is claimed, it is, by somebody unknown.
+// readPiFile reads as much of a task's file as it can. If it does not show whether
+// the task is claimed, somebody unknown has claimed it.
 func readPiFile(f folder, name string) (t piTask) {
 	text, err := f.read(name)
 	if err == nil {
@@ -175,8 +175,8 @@ func (t *piTask) doubt(format string, args ...any) {
 	t.doubts = append(t.doubts, fmt.Sprintf(format, args...))
 }
 
-// addSessions keeps the tasks of all sessions. Each counts its tasks from one: an
-// id that several of them have is <session>/<id> here.
+// addSessions adds the tasks of all sessions. Each session counts its tasks from
+// one: an id that several of them have becomes <session>/<id>.
 func (s *Source) addSessions(f folder, sessions map[string][]piTask, now time.Time) {
 	count := map[string]int{}
 	for _, list := range sessions {
@@ -215,7 +215,7 @@ func (s *Source) addPi(t piTask, n Task, now time.Time) {
 	before := len(s.Tasks)
 	s.addTask(n)
 	if open := piStatus[t.Status] == "" || n.Status.Open() && !n.Archived; t.claimed && open {
-		since, _ := stamp(t.ClaimedAt) // zero where it does not say
+		since, _ := stamp(t.ClaimedAt) // zero if it does not say
 		if !s.locks[n.ID] {
 			s.addLock(Lock{Key: n.ID, Owner: t.ClaimedBy, Since: since, where: t.where, doubts: t.doubts}, now)
 			return
@@ -230,7 +230,7 @@ var piStatus = map[string]task.Status{
 	"todo": task.Pending, "in_progress": task.InProgress, "done": task.Completed, "blocked": task.Blocked, "archived": task.Completed,
 }
 
-// task is the task in our words.
+// task is the task in our form.
 func (t *piTask) task(f folder) Task {
 	n := Task{
 		ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Status: piStatus[t.Status], Description: t.content,
@@ -272,7 +272,7 @@ func (t *piTask) task(f folder) Task {
 func (s *Source) piLock(f folder, name, id string, now time.Time) {
 	l := Lock{Key: id, where: name}
 	if s.locks[l.Key] {
-		return // whoever has claimed it is changing it
+		return // its owner is changing it
 	}
 	text, err := f.read(name)
 	switch {

@@ -24,8 +24,8 @@ type piEvent struct {
 	} `json:"payload"`
 }
 
-// piSession reads the log of a session: its tasks are what the events made of
-// them. A line that cannot be read may be a claim, so it counts as one.
+// piSession reads the log of a session: the events make its tasks. An unreadable
+// line may be a claim, so it counts as one.
 func (s *Source) piSession(f folder, name string) (out []piTask, err error) {
 	text, err := f.readUpTo(name, maxLog)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Source) piSession(f folder, name string) (out []piTask, err error) {
 	return out, nil
 }
 
-// pieces takes a line apart where an event begins: one that was cut by a crash has
-// the next behind it, without the end of a line.
+// pieces splits a line where an event begins: after a crash, a cut event has the
+// next one on the same line.
 func pieces(line string) (out []string) {
 	const begin = `{"taskId"`
 	for {
@@ -79,7 +79,7 @@ func pieces(line string) (out []string) {
 	return append([]string{line}, out...)
 }
 
-// tornEvent is what can be read of an event. Where its type cannot, it is a claim.
+// tornEvent is the readable part of an event. Without a type it is a claim.
 func tornEvent(text string) (e piEvent) {
 	if json.Unmarshal([]byte(text), &e) == nil && e.TaskID != "" {
 		return e
@@ -97,8 +97,8 @@ func tornEvent(text string) (e piEvent) {
 
 var piEvents = []string{"created", "claimed", "released", "progress", "completed", "blocked", "unblocked", "reset", "archived"}
 
-// ends reports an event that ends a claim. There, a line that is not whole does
-// not count, so the claim goes on.
+// ends reports whether an event ends a claim. pi-messenger ignores an incomplete
+// line, so the claim goes on.
 func (e piEvent) ends() bool {
 	return slices.Contains([]string{"released", "completed", "reset", "archived"}, e.Type)
 }
@@ -108,7 +108,7 @@ func (t *piTask) happen(e piEvent, line int) {
 	p := e.Payload
 	switch e.Type {
 	case "created":
-		if t.CreatedAt != "" && (t.Title != p.Title || t.content != p.Content) { // two agents counted at once: there, the first is lost
+		if t.CreatedAt != "" && (t.Title != p.Title || t.content != p.Content) { // two agents used one number: the first task is lost there
 			t.doubt("line %d: another task of this id replaces %q, which is not taken over", line, within(t.Title, 60))
 		}
 		t.Title, t.content, t.DependsOn, t.CreatedBy, t.CreatedAt = p.Title, p.Content, p.DependsOn, p.CreatedBy, e.Timestamp

@@ -26,8 +26,8 @@ import (
 )
 
 // Steroids reads the database of steroids: its tasks and sections, and the
-// locks on both. path is the database, or the project with .steroids. A copy is
-// read, because a reader of the database itself would leave files beside it.
+// locks on both. path is the database, or the project with .steroids. It reads a
+// copy, because a reader of the database itself would leave files next to it.
 func Steroids(ctx context.Context, path string, now time.Time) (Source, error) {
 	for _, inside := range []string{"steroids.db", filepath.Join(".steroids", "steroids.db")} {
 		if fi, err := os.Stat(filepath.Join(path, inside)); err == nil && fi.Mode().IsRegular() {
@@ -44,7 +44,7 @@ func Steroids(ctx context.Context, path string, now time.Time) (Source, error) {
 	if err := copyDatabase(path, file); err != nil {
 		return Source{}, err
 	}
-	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite) // the copy: its logs have to be read back
+	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite) // the copy: SQLite must replay its logs
 	if err != nil {
 		return Source{}, damaged(path, err)
 	}
@@ -67,16 +67,16 @@ func damaged(path string, err error) error {
 // maxDatabase bounds what is copied.
 const maxDatabase = 1 << 30
 
-// logs are the files that SQLite keeps beside a database while it is written
-// to. Without them it is not whole: the first has commits that are not yet in
-// it, the second what a transaction that did not end has overwritten.
+// logs are the files that SQLite keeps next to a database while it is written
+// to. The database is incomplete without them: the first has newer commits, the
+// second what an unfinished transaction has overwritten.
 var logs = [...]string{"-wal", "-journal"}
 
 // copyDatabase copies a database and its logs, as they were at one moment: if
-// somebody wrote meanwhile, it copies again. SQLite reads the logs back, or
-// takes the transaction back, when it opens the copy.
+// somebody wrote meanwhile, it copies again. SQLite replays the logs, or rolls
+// the transaction back, when it opens the copy.
 func copyDatabase(from, to string) error {
-	from, err := filepath.EvalSymlinks(from) // the logs are beside the file, not beside the link
+	from, err := filepath.EvalSymlinks(from) // the logs are next to the file, not the link
 	if err != nil {
 		return missing(err)
 	}
@@ -103,7 +103,7 @@ func copyDatabase(from, to string) error {
 	return fmt.Errorf("%s is written to all the time; stop its runners and try again", from)
 }
 
-// fileState tells one state of a database from another.
+// fileState distinguishes two states of a database.
 type fileState [1 + len(logs)]struct {
 	size int64
 	time time.Time
@@ -132,7 +132,7 @@ func stateOf(path string) (s fileState, err error) {
 	return s, nil
 }
 
-// missing says that there is no database where there is no file.
+// missing turns "no such file" into "no database".
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", driver.ErrMissing, err)
@@ -196,7 +196,7 @@ func (r *steroids) read() error {
 	return nil
 }
 
-// A row gives columns by name, as text; one that is not there is empty.
+// A row gives columns by name, as text; a missing column is empty.
 type row struct {
 	where  string
 	text   map[string]string
@@ -253,7 +253,7 @@ func (r *steroids) section(o row) {
 	r.out.Sections = append(r.out.Sections, Section{Name: name, Skipped: o.text["skipped"] == "1"})
 }
 
-// sectionPlace is what orders sections: where priorities are equal, the position.
+// sectionPlace orders sections: by priority, then by position.
 type sectionPlace struct{ priority, position int }
 
 // inPlace gives the sections priorities that keep their order.
@@ -286,7 +286,7 @@ func (r *steroids) sectionDependency(o row) {
 	}
 }
 
-// taskDependency notes one dependency of a task. Names of the column differ by
+// taskDependency notes one dependency of a task. The column's name differs by
 // version.
 func (r *steroids) taskDependency(o row) {
 	id, on := o.text["task_id"], cmp.Or(o.text["depends_on_task_id"], o.text["depends_on_id"], o.text["depends_on"])
@@ -332,7 +332,7 @@ func (r *steroids) task(o row) {
 	r.out.addTask(t)
 }
 
-// rest returns the columns of a task that have no place of their own here.
+// rest returns the columns of a task that tasklock has no field for.
 func (o row) rest() string {
 	known := []string{"id", "title", "description", "status", "section_id", "blocked_reason", "created_at", "updated_at", "completed_at"}
 	var out strings.Builder
@@ -361,10 +361,10 @@ func (r *steroids) lock(o row, key string) {
 	l.Since = l.at("acquired_at", since, err)
 	until, err := stamp(o.text["expires_at"])
 	if local, err := stampIn(o.text["expires_at"], r.now.Location()); err == nil && local.After(until) {
-		until = local // without a zone it is local there in one version, UTC in others: it is over when both are
+		until = local // one version writes local time, others UTC: it is over when both are
 		const clock = "2006-01-02 15:04:05"
 		if again := local.Add(time.Hour); again.In(r.now.Location()).Format(clock) == local.In(r.now.Location()).Format(clock) {
-			until = again // when clocks are set back that hour comes twice
+			until = again // this hour comes twice when clocks are set back
 		}
 	}
 	l.Until = l.at("expires_at", until, err)

@@ -13,7 +13,7 @@ func Interrupted(s os.Signal) Problem {
 	return Problem{Exit: Signal + Exit(n), Code: "INTERRUPTED"}
 }
 
-// Held returns the facts about the lock that is in the way.
+// Held returns the facts about the blocking lock.
 func Held(h *lease.HeldError) map[string]any {
 	kind, name := lease.KindOf(h.Key)
 	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
@@ -65,7 +65,7 @@ func busy(e *lease.BusyError) map[string]any {
 	return d
 }
 
-// several is the problem of a name that fits more than one.
+// several is the problem of an ambiguous name.
 func several(c Caller, ref string, ids []string, facts func(id string) map[string]any) Problem {
 	var matches []map[string]any
 	for _, id := range ids {

@@ -7,7 +7,7 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// OwnStore is the command that helps where no place for a store can be written.
+// OwnStore is the command that helps if no default store can be written.
 const OwnStore = "tasklock --store sqlite:PATH init"
 
 // onTasks reports whether the caller works with tasks, not with bare locks.
@@ -40,7 +40,7 @@ func (c Caller) afterRefusal(e *lease.OwnerError) string {
 	return c.Line("show", e.Key)
 }
 
-// afterState shows what is in the way, else the task itself.
+// afterState shows what blocks the task, else the task itself.
 func (c Caller) afterState(e *task.StateError) string {
 	if len(e.WaitsFor) > 0 {
 		if kind, name := lease.KindOf(e.WaitsFor[0]); kind == lease.Section {
@@ -54,7 +54,7 @@ func (c Caller) afterState(e *task.StateError) string {
 	return c.Line("tasks", "show", e.ID)
 }
 
-// afterBusy waits for those who work, or gives back what the caller holds.
+// afterBusy waits for the holders, or releases what the caller holds.
 func (c Caller) afterBusy(e *lease.BusyError) string {
 	const most = 10
 	if len(e.Holders) == 0 {
@@ -73,7 +73,7 @@ func (c Caller) afterBusy(e *lease.BusyError) string {
 	return c.Line(words...)
 }
 
-// search lists what there is in place of what was not found.
+// search lists what exists in place of what was not found.
 func (c Caller) search(e *task.NotFoundError) string {
 	switch {
 	case e.What == "section":

@@ -1,5 +1,5 @@
 // Package problem says what an error means: the exit code of a command, the
-// code and the facts for programs, the status of an HTTP answer, the words for
+// code and the facts for programs, the status of an HTTP answer, the text for
 // people and for agents, and the command that helps.
 //
 // There is one table for all errors (table.go). The command, the MCP server and
@@ -15,7 +15,8 @@ import (
 // Exit is the exit code of a command.
 type Exit int
 
-// The exit codes. run exits as its command does, and with these for its own errors.
+// The exit codes. run exits with its command's code, and with these for its own
+// errors.
 const (
 	OK      Exit = 0  // done; check: locked
 	Error   Exit = 1  // other errors; check: free, and nothing else
@@ -41,18 +42,18 @@ var status = map[Exit]int{
 	State: 409,
 }
 
-// A Problem is what an error means to whoever asked.
+// A Problem is the meaning of an error for its caller.
 type Problem struct {
 	Exit    Exit
 	Code    string         // for programs
 	Status  int            // of an HTTP answer
 	Message string         // for people, in one line
-	Ours    string         // for agents: the same without a word that somebody else wrote; "": nothing is known
+	Ours    string         // for agents: the same without text of others; "": unknown
 	Details map[string]any // the facts, for programs
 	Next    string         // the command that helps, or nothing
 }
 
-// A Caller is who met the error, as far as the command that helps depends on it.
+// A Caller met the error. The command that helps depends on it.
 type Caller struct {
 	Command string   // "tasks claim"
 	Owner   string   // who asked
@@ -64,7 +65,7 @@ type Caller struct {
 	Use    func(url string) string           // the command after which another store is used; nil: doctor
 }
 
-// A Describer is an error that knows itself what it means.
+// A Describer is an error that describes itself.
 type Describer interface {
 	error
 	Problem(Caller) Problem
@@ -109,7 +110,7 @@ func (c Caller) complete() Caller {
 	return c
 }
 
-// usual is the command that helps where the error has none of its own.
+// usual is the command that helps if the error names none.
 func (c Caller) usual(exit Exit) string {
 	switch exit {
 	case Usage:
@@ -128,7 +129,7 @@ func (c Caller) group() string {
 	return group
 }
 
-// again goes on waiting, or nothing.
+// again is the command that goes on waiting, or nothing.
 func (c Caller) again() string {
 	if c.Retry == nil {
 		return ""

@@ -17,10 +17,10 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// A row tells whether an error is the one it is about, and what that means.
+// A row recognises an error and says what it means.
 type row func(err error, c Caller) (Problem, bool)
 
-// as is a row for a type of errors, whose facts count.
+// as is a row for a type of errors with facts.
 func as[E error](means func(E, Caller) Problem) row {
 	return func(err error, c Caller) (Problem, bool) {
 		var e E
@@ -52,12 +52,12 @@ func when(target error, means func(error, Caller) Problem) row {
 	}
 }
 
-// invalid is a row for a type of errors about what the caller said.
+// invalid is a row for a type of errors about the caller's input.
 func invalid[E error]() row {
 	return as(func(E, Caller) Problem { return Problem{Exit: Usage, Code: "INVALID_ARGUMENTS"} })
 }
 
-// unknown is a change that may or may not have been made.
+// unknown is a change with an unknown outcome.
 var unknown = Problem{Exit: Unknown, Code: "OUTCOME_UNKNOWN", Status: 500}
 
 const notOne = "no task or section, or more than one, has that name"
@@ -172,9 +172,9 @@ var table = []row{
 	when(task.ErrNothingReady, func(_ error, c Caller) Problem {
 		return Problem{Exit: None, Code: "NOTHING_READY", Next: c.again()}
 	}),
-	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // below those of tasks, which are such errors too
+	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // after those of tasks, which match it too
 
-	// What the caller said.
+	// Bad input.
 	invalid[*lease.InvalidError](),
 	invalid[*repo.OutsideError](),
 	is(driver.ErrTooLarge, Usage, "INVALID_ARGUMENTS"),
@@ -207,13 +207,13 @@ var table = []row{
 		return p
 	}),
 	is(driver.ErrMissing, Setup, "NOT_INITIALIZED", "init"),
-	is(driver.ErrNewer, Setup, "NEWER_FORMAT", "version"), // the message says how to get another
+	is(driver.ErrNewer, Setup, "NEWER_FORMAT", "version"), // the message says how to upgrade
 	is(driver.ErrOlder, Setup, "OLDER_FORMAT", "init", "--upgrade"),
 	is(store.ErrMoved, Setup, "STORE_MOVED"),
 	is(store.ErrFilling, Setup, "STORE_INCOMPLETE"),
 	is(store.ErrNotEmpty, State, "STORE_NOT_EMPTY"),
 
-	// How the store is. A full disk is told as such only if nothing was written.
+	// The state of the store. "Disk full" is reported only if nothing was written.
 	when(driver.ErrFull, func(err error, _ Caller) Problem {
 		if errors.Is(err, store.ErrUnknown) {
 			return unknown
