@@ -41,7 +41,7 @@ func TestExamplesParse(t *testing.T) {
 				t.Fatalf("%s: %v", file, err)
 			}
 			if strings.Contains(file, "kubernetes") && (part["apiVersion"] == nil || part["kind"] == nil || part["metadata"] == nil) {
-				t.Errorf("%s: part %d is no object of Kubernetes", file, parts+1)
+				t.Errorf("%s: part %d is not an object of Kubernetes", file, parts+1)
 			}
 		}
 		if parts == 0 {

@@ -21,7 +21,7 @@ import (
 
 // etcd compares pairs on one member, each client with a connection of its own.
 func (b *bench) etcd() {
-	b.section("etcd, one member, fsync: pairs (take and give back) a second, different keys")
+	b.section("etcd, one member, fsync: pairs (acquire and release) a second, different keys")
 	server, err := etcdtest.New(b.fresh("etcd"), 1)
 	check(err)
 	defer server.Stop()

@@ -15,7 +15,7 @@ import (
 // files compares a pair on plain files with the cheapest thing that survives a
 // loss of power: two writes to blocks that exist, each of them synced.
 func (b *bench) files() {
-	b.section("Files, one process: a pair (take and give back), beside two synced writes")
+	b.section("Files, one process: a pair (acquire and release), beside two synced writes")
 	dir := b.fresh("files")
 	d, err := filestore.Open(ctx, filepath.Join(dir, "store"), &filestore.Options{Create: true})
 	check(err)

@@ -16,7 +16,7 @@ import (
 // git compares commands on a local bare remote with one push, and with the
 // script that users had before.
 func (b *bench) git() {
-	b.section("git, local bare remote: a pair (take and give back)")
+	b.section("git, local bare remote: a pair (acquire and release)")
 	dir := b.fresh("git")
 	g := &gitBench{bench: b, dir: dir, remote: filepath.Join(dir, "remote.git")}
 	g.run("", "git", "init", "--quiet", "--bare", g.remote)

@@ -27,7 +27,7 @@ func open(path string) *sqlitestore.Store {
 
 // sqlite compares pairs of one process with the C library.
 func (b *bench) sqlite() {
-	b.section("SQLite, one process, WAL, synchronous=FULL: pairs (take and give back) a second")
+	b.section("SQLite, one process, WAL, synchronous=FULL: pairs (acquire and release) a second")
 	dir := b.fresh("sqlite")
 	raw := b.raw(dir)
 	b.note("raw C, one row each", fmt.Sprintf("%.0f", raw))

@@ -37,7 +37,7 @@ func (b *bench) wakeup() {
 	w.end()
 }
 
-// A waiter is a process that waits for the key whenever it is told to.
+// A waiter is a process that waits for the key on request.
 type waiter struct {
 	st    *store.Store
 	cmd   *exec.Cmd
@@ -102,7 +102,7 @@ func queued(st *store.Store) {
 
 func waitWorker(path string) { serveWaits(store.New(open(path))) }
 
-// serveWaits waits for the key whenever it is told to, and says when it got it.
+// serveWaits waits for the key on request, and says when it got it.
 func serveWaits(st *store.Store) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{"key"}, Owner: "waiter", Wait: time.Minute})

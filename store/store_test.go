@@ -323,7 +323,7 @@ func TestOldDataDecideNothing(t *testing.T) {
 	}
 }
 
-// complaints is a test that notes what it is told.
+// complaints is a test that notes its failures.
 type complaints []string
 
 func (c *complaints) Errorf(format string, args ...any) {

@@ -234,7 +234,7 @@ func TestUnknownAndUnreachable(t *testing.T) {
 }
 
 // A server shows a commit that it did not acknowledge, and then loses it: a
-// standby takes over that never got it. Nobody is told of it before.
+// standby takes over that never got it. Nobody hears of it before.
 func TestSeenIsNotKept(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, st *store.Store) {
 		lose := func() {

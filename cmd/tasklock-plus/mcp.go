@@ -8,7 +8,7 @@ import (
 	"github.com/tasklock/tasklock/internal/mcpserver"
 )
 
-// serveMCP serves until ctx ends or the client is gone, and then gives back all
+// serveMCP serves until ctx ends or the client is gone, and then releases all
 // that it holds.
 func serveMCP(ctx context.Context, r cli.MCPRequest) error {
 	s, err := mcpserver.New(mcpserver.Options{

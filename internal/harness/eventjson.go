@@ -68,7 +68,7 @@ type jsonExtent struct {
 }
 
 // more looks at what was added, and says whether the value is whole: text[:pos].
-// Values that are no object, list or text end with the input.
+// Any value but an object, list or text ends with the input.
 func (v *jsonExtent) more() bool {
 	for v.pos < len(v.text) {
 		if v.inText {

@@ -209,7 +209,7 @@ func plainJSON(text []byte) []byte {
 		case bytes.HasPrefix(out[i:], []byte("/*")):
 			n := bytes.Index(out[i+2:], []byte("*/"))
 			if n < 0 {
-				return out // not closed: it is no JSON
+				return out // not closed: it is not JSON
 			}
 			end = i + 2 + n + 2
 			blank(i, end)

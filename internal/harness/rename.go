@@ -10,8 +10,8 @@ import (
 	"github.com/tasklock/tasklock/internal/rewrite"
 )
 
-// shellCall is a command that a tool is about to run: where, and all that the tool
-// was told.
+// shellCall is a command that a tool is about to run: its folder, and the whole
+// input of the tool.
 type shellCall struct {
 	dir   string
 	input json.RawMessage

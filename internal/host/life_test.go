@@ -178,7 +178,7 @@ func TestFileSystemFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	for link, target := range map[string]string{
 		"dangling": "nowhere/yet",
-		"circle":   "missing/../circle",
+		"loop":     "missing/../loop",
 	} {
 		if err := os.Symlink(target, dir+"/"+link); err != nil {
 			t.Fatal(err)
@@ -188,8 +188,8 @@ func TestFileSystemFollowsLinks(t *testing.T) {
 	if got, _, err := FileSystem(dir + "/dangling/db"); err != nil || got != want {
 		t.Errorf("through a dangling link: %q, %v; want %q", got, err, want)
 	}
-	if _, _, err := FileSystem(dir + "/circle"); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("in a circle: %v", err)
+	if _, _, err := FileSystem(dir + "/loop"); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("in a loop: %v", err)
 	}
 	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)

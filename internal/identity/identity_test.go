@@ -314,7 +314,7 @@ func TestProposedName(t *testing.T) {
 		t.Errorf("%+v", shell)
 	}
 	if server := identifyServer(Input{Env: env}, m); server.Owner != shell.Proposed {
-		t.Errorf("the server is %s, the shell is told %s", server.Owner, shell.Proposed)
+		t.Errorf("the server is %s, the shell's proposal is %s", server.Owner, shell.Proposed)
 	}
 	hook := identify(Input{Env: func(k string) string { return map[string]string{"GEMINI_CLI": "1", "GEMINI_SESSION_ID": "g"}[k] }}, m)
 	if hook.Owner != "gemini:g" || hook.Proposed != shell.Proposed || hook.Warning != "" {
@@ -325,6 +325,6 @@ func TestProposedName(t *testing.T) {
 		t.Errorf("%+v", two)
 	}
 	if person := identify(Input{Env: func(string) string { return "" }}, m); person.Proposed != "" {
-		t.Errorf("a person is told to be %s", person.Proposed)
+		t.Errorf("a person gets the proposal %s", person.Proposed)
 	}
 }

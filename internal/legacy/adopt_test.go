@@ -25,8 +25,8 @@ func TestAdopt(t *testing.T) {
 		{ID: "c", Title: "third", DependsOn: []string{"b", "gone"}},
 		{ID: "a", Title: "first", Section: "Core", Status: task.InProgress},
 		{ID: "b", Title: "second", DependsOn: []string{"a"}, Status: task.Pending},
-		{ID: "x", Title: "circle", DependsOn: []string{"y"}},
-		{ID: "y", Title: "circle", DependsOn: []string{"x"}},
+		{ID: "x", Title: "cycle", DependsOn: []string{"y"}},
+		{ID: "y", Title: "cycle", DependsOn: []string{"x"}},
 		{ID: "l", Title: "labels", Labels: []string{"a,b"}},
 	} {
 		x.where = x.ID + ".md"
@@ -65,8 +65,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// Who goes on working there renews there. Its lock is taken over again when its
-// time here has run out, and not when it was given back and not renewed since.
+// An owner that goes on working there renews there. Its lock is taken over again
+// when its lease here has expired, but not when it was released and not renewed since.
 func TestAdoptAgainAfterItWasRenewedThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, since := store.New(memstore.New()), time.Now()
@@ -102,7 +102,7 @@ func TestAdoptAgainAfterItWasRenewedThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out := adopt(again); out.GivenBack != 1 || held() {
-			t.Errorf("given back here: %+v", out)
+			t.Errorf("released here: %+v", out)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestAdoptTellsWhereAnotherHasTheID(t *testing.T) {
 	}
 }
 
-// A task that was in progress, and that nobody holds, is told.
+// The result names a task that was in progress and that nobody holds.
 func TestAdoptTellsWhatNobodyHolds(t *testing.T) {
 	var src Source
 	src.addTask(Task{ID: "a", Title: "A", Status: task.InProgress, where: "a.md"})

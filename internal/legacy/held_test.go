@@ -190,7 +190,7 @@ func TestHeldUnderTheNameItGot(t *testing.T) {
 	}
 }
 
-// A lock that was given back is over, whatever it says of its end.
+// A released lock is over, whatever its expiry says.
 func TestPercolateReleased(t *testing.T) {
 	for _, value := range []string{`{"process_id": "p", "released_at": %d, "expires_at": 0}`, `{"process_id": "p", "acquired_at": 1772366000, "released_at": %d.5}`} {
 		row := fmt.Sprintf(`[{"key": "task_lock:digest:abc", "value": `+value+`}]`, ago(time.Minute))

@@ -198,7 +198,7 @@ func TestPiLinesThatRanTogether(t *testing.T) {
 	}
 }
 
-// What is cut is told.
+// The result names what was cut.
 func TestCutTextsAreTold(t *testing.T) {
 	dir := ".pi/messenger/swarm/tasks/"
 	s, err := readPi(files(map[string]string{

@@ -77,7 +77,7 @@ INSERT INTO section_locks VALUES ('s1', 'f47ac10b', '2026-03-01T11:30:00.123Z', 
 	}
 }
 
-// Sections whose long names begin alike stay two, and each new name is told.
+// Sections whose long names begin alike stay two, and the result names each new name.
 func TestSteroidsLongSections(t *testing.T) {
 	path := database(t, steroidsSchema+`
 INSERT INTO sections VALUES ('s1', printf('%.600c', 'x') || 1, 1, 50, 0), ('s2', printf('%.600c', 'x') || 2, 2, 50, 0), ('s3', '-dash', 3, 50, 0);

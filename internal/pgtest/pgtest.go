@@ -150,7 +150,7 @@ func (s *Server) configure(settings []string) error {
 		"max_connections = 200",
 		"shared_buffers = 16MB",
 		"log_line_prefix = '%m [%p] %d '",
-		"timezone = 'Pacific/Chatham'", // whoever forgets the zone shall see it
+		"timezone = 'Pacific/Chatham'", // shows a forgotten time zone
 	}, settings...)
 	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

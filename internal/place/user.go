@@ -21,7 +21,7 @@ func user(env func(string) string, system string) Place {
 	case system == "windows" || named == "":
 		named = ""
 	case !filepath.IsAbs(named):
-		p.notes = fmt.Sprintf(" (XDG_STATE_HOME is %q, which is no whole path, so it does not count)", named)
+		p.notes = fmt.Sprintf(" (XDG_STATE_HOME is %q, which is not an absolute path, so it does not count)", named)
 		named = ""
 	}
 	switch {

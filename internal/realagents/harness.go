@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// A harness is a coding agent: where it comes from, how it is told where its model
+// A harness is a coding agent: where it comes from, how it learns where its model
 // is, and how its tools are called.
 type harness struct {
 	name    string // as "tasklock agents install" calls it

@@ -201,7 +201,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Where git's own hooks are switched off, a call is told where the guard is; and calls
+// If git's own hooks are switched off, a call names the guard's folder; and calls
 // of tasklock that find their owner are left alone.
 func TestHooks(t *testing.T) {
 	for command, want := range map[string]string{
@@ -262,7 +262,7 @@ type ran struct {
 	words        []string
 }
 
-// named reports whether the program was told the name, before "--".
+// named reports whether the program got the name, before "--".
 func (r ran) named(name string) bool {
 	if r.program == "git" {
 		return r.env == name

@@ -6,7 +6,7 @@ import (
 )
 
 // Code in other languages on the command line: a path that stands in it and is
-// opened for writing, removed or moved. Strings and comments are told from code;
+// opened for writing, removed or moved. It distinguishes strings and comments from code;
 // nothing is computed but names that were given a text.
 
 // language is what tells one from another.

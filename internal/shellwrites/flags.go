@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// How programs are told things: flags, their values, and the other words.
+// The arguments of programs: flags, their values, and the other words.
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
 

@@ -79,7 +79,7 @@ func TestReadWithoutRunning(t *testing.T) {
 	}
 }
 
-// The calls of tasklock are told, wherever they stand.
+// The reader finds every call of tasklock.
 func TestReadCalls(t *testing.T) {
 	r := Read(`cd x && tasklock release a --force; bash -c "tasklock break 'b c'"; echo tasklock break`, "/w", View{})
 	if len(r.Calls) != 2 || strings.Join(r.Calls[0], " ") != "release a --force" || r.Calls[1][1] != "b c" {

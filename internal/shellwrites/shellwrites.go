@@ -168,7 +168,7 @@ func (s *shell) tree(paths ...string) {
 	}
 }
 
-// gone notes what is taken away. A pattern that matched nothing is no file.
+// gone notes what is removed. A pattern that matched nothing names no file.
 func (s *shell) gone(paths ...string) {
 	for _, p := range paths {
 		if strings.ContainsAny(p, "*?[") && !exists(join(s.dir, p)) {

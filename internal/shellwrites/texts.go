@@ -39,7 +39,7 @@ var sedWrites = func() (out []*regexp.Regexp) {
 func (s *shell) sed(_ string, args []string) string {
 	scripts := append(values(args, 'e', "--expression"), mapped(values(args, 'f', "--file"), s.content)...)
 	ops := operands(args, "-e", "-f", "-l", "--expression", "--file", "--line-length")
-	for i, a := range args { // -ne SCRIPT, whose value is no operand
+	for i, a := range args { // -ne SCRIPT, whose value is not an operand
 		if len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, "e") && !strings.HasPrefix(a, "-i") && i+1 < len(args) && len(ops) > 0 && ops[0] == args[i+1] {
 			ops = ops[1:]
 		}

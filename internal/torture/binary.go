@@ -18,7 +18,7 @@ import (
 
 // binary is the client that drives the tasklock command. Of three leases one
 // is held by "tasklock run", whose command does the work; the others are taken
-// and given back by commands of their own, every second of them bound to the
+// and released by commands of their own, every second of them bound to the
 // life of this process.
 type binary struct {
 	*worker
@@ -133,7 +133,7 @@ type binaryGrant struct {
 	*binary
 	o       op
 	lease   string
-	renewed int64 // when the last successful sign of life began, or later
+	renewed int64 // when the last successful heartbeat began, or later
 	until   int64 // trusted
 	lost    bool
 }

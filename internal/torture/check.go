@@ -16,7 +16,7 @@ type checker struct {
 
 	r      *Report
 	grants map[string][]*op // by key, in the order of tokens
-	alive  map[*op]int64    // when the last successful sign of life of a grant began
+	alive  map[*op]int64    // when the last successful heartbeat of a grant began
 	over   map[string]bool  // owners that were taken over
 	killed map[int]int64    // when a row was killed
 }
@@ -50,7 +50,7 @@ func (c *checker) fail(kind, key, format string, args ...any) {
 	c.r.Violations = append(c.r.Violations, Violation{Kind: kind, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// collect counts, finds grants and signs of life, and judges what an operation
+// collect counts, finds grants and heartbeats, and judges what an operation
 // shows by itself.
 func (c *checker) collect() {
 	c.grants, c.alive, c.over = map[string][]*op{}, map[*op]int64{}, map[string]bool{}
@@ -106,7 +106,7 @@ func (c *checker) count(o *op) {
 }
 
 // ended reports whether the lease of a probe had surely ended in the store when
-// it was asked: given back, or given to another. Who gave up by its own clock
+// it was asked: released, or granted to another. A holder that gave up by its own clock
 // is lost to itself; its record stands until somebody comes.
 func (c *checker) ended(probe *op) bool {
 	key := probe.Keys[0]
@@ -135,19 +135,19 @@ func (c *checker) alone(o *op) {
 	}
 }
 
-// order requires that no token is granted twice, that a grant asked for after
-// another was told has the larger token, and that grants are told in the order
-// of their tokens, except to one who slept so long that it was taken over. That
-// of a "run" is told to its command; the worker reads of it later, perhaps when
+// order requires that no token is granted twice, that a grant requested after
+// another was reported has the larger token, and that grants are reported in the order
+// of their tokens, except to a worker that slept until it was taken over. The grant
+// of a "run" is reported to its command; the worker reads of it later, perhaps when
 // the command has ended and somebody else has the key.
 func (c *checker) order(key string, grants []*op) {
-	first := never // the earliest that a grant with a higher token was told
+	first := never // when a grant with a higher token was first reported
 	for i := len(grants) - 1; i >= 0; i-- {
 		g := grants[i]
 		if first < g.Began {
 			c.fail("order", key, "token %d was asked for after a higher one had been told", g.token(key))
 		} else if first < g.Return && !c.over[g.Owner] && !g.Untold && !grants[i+1].Untold {
-			c.fail("order", key, "token %d was told after a higher one", g.token(key))
+			c.fail("order", key, "token %d was reported after a higher one", g.token(key))
 		}
 		if first = min(first, g.Return); i > 0 && grants[i-1].token(key) == g.token(key) {
 			c.fail("order", key, "token %d was granted to workers %d and %d", g.token(key), grants[i-1].Row, g.Row)
@@ -186,7 +186,7 @@ func (c *checker) early(key string, grants []*op) {
 	}
 }
 
-// unreached are the owners who could not give back what they held, because the
+// unreached are the owners who could not release what they held, because the
 // server was away. last is the last call of each worker.
 func (c *checker) unreached() (owners map[string]bool, last map[int]int64) {
 	owners, last = map[string]bool{}, map[int]int64{}
@@ -225,7 +225,7 @@ func (c *checker) late(key string, grants []*op) {
 		}
 		for _, o := range c.ops {
 			if o.Result == isHeld && o.Holder == g.Owner && time.Duration(o.Call-at)-c.paused(at, o.Call) > bound {
-				c.fail("late", key, "worker %d is told %v after its death that worker %d holds the key", o.Row, time.Duration(o.Call-at), g.Row)
+				c.fail("late", key, "worker %d hears %v after its death that worker %d holds the key", o.Row, time.Duration(o.Call-at), g.Row)
 				break
 			}
 		}

@@ -101,19 +101,19 @@ func TestCheckerSeesWhatNoBugShows(t *testing.T) {
 			"",
 		},
 		{
-			"given back by the keeper of a killed one", "",
+			"released by the keeper of a killed one", "",
 			[]span{{row: 1, from: sec(2)}},
 			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
 			Binary,
 		},
 		{
-			"given back by nobody", "linear",
+			"released by nobody", "linear",
 			[]span{{row: 1, from: sec(2)}},
 			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
 			Library,
 		},
 		{
-			"given back by the keeper of one who lives", "linear",
+			"released by the keeper of one who lives", "linear",
 			[]span{{row: 1, from: sec(5)}},
 			[]op{named(acquire(1, "a", 0, 1, 1)), acquire(2, "b", 1, 4, 2)},
 			Binary,

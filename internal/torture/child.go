@@ -98,7 +98,7 @@ func (b *binary) run(o *op, wait time.Duration) grant {
 	}
 	g.result(o, g.finish(), g.said.String())
 	switch o.Result {
-	case isLost: // stopped for so long that the command never began: what was granted is not known
+	case isLost: // stopped until the command could no longer begin: what was granted is unknown
 		o.Result = isUnknown
 	case isOK:
 		o.Result, o.Err = isError, "run ended without having run: "+g.lines.Text()

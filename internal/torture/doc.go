@@ -10,7 +10,7 @@
 // that ever entered and who is inside: a worker that finds itself pushed aside
 // while its lease may still be trusted has seen an overlap, at once and without
 // any log. Besides, each worker appends to a history of its own what it called,
-// when, and what it was told; when all have ended the histories are checked
+// when, and the answer; when all have ended the histories are checked
 // against the rules of package lease.
 //
 // # What is checked
@@ -18,7 +18,7 @@
 //   - overlap: nobody else is let in while a holder may trust its lease;
 //   - order: no token twice, and by return order they strictly grow;
 //   - early: a lease is taken over no sooner than its ttl after its last
-//     successful sign of life began, or when its process was really killed;
+//     successful heartbeat began, or when its process was really killed;
 //   - late: no later than a bound after its holder was killed;
 //   - stale: renew and release with an old token change nothing;
 //   - unserved: every waiter gets its turn;

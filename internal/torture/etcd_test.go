@@ -221,8 +221,8 @@ func cutOff(t *testing.T, b backend, addr string) {
 }
 
 // TestRestored: an operator puts the cluster back to a snapshot while workers are
-// at work. Who took a lock before it keeps it, with its token; who took one since
-// is told that it is lost, and no token comes twice.
+// at work. A lock from before stays, with its token; the holder of a later one
+// learns that it is lost, and no token comes twice.
 func TestRestored(t *testing.T) {
 	if !full() {
 		t.Skip("builds etcd's own tool; set TASKLOCK_TORTURE=1")

@@ -22,8 +22,8 @@ import (
 )
 
 // TestFailovers: a PostgreSQL server whose commits wait for its standby dies
-// under load, and the standby takes over, again and again. No grant that somebody
-// was told is lost, no token is given out twice. TASKLOCK_FAILOVERS says how
+// under load, and the standby takes over, again and again. No reported grant
+// is lost, no token is given out twice. TASKLOCK_FAILOVERS says how
 // often.
 func TestFailovers(t *testing.T) {
 	n := 3
@@ -104,7 +104,7 @@ func (f *failovers) settle(call func() error) (repeated bool, err error) {
 	}
 }
 
-// round takes a key, holds it for a moment, and gives it back.
+// round acquires a key, holds it for a moment, and releases it.
 func (f *failovers) round(st *store.Store, owner, key string) {
 	r := lease.AcquireRequest{Keys: []string{key}, Owner: owner, ID: lease.NewID(), TTL: time.Hour, Wait: time.Minute}
 	var g lease.Grant
@@ -134,11 +134,11 @@ func (f *failovers) round(st *store.Store, owner, key string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.lost++
-		f.t.Errorf("%s held %s with token %d and could not give it back: it was free, or %v", owner, key, g.Token, err)
+		f.t.Errorf("%s held %s with token %d and could not release it: it was free, or %v", owner, key, g.Token, err)
 	}
 }
 
-// granted notes what a worker was told.
+// granted notes a worker's grant.
 func (f *failovers) granted(owner, key string, g lease.Grant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

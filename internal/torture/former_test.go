@@ -40,7 +40,7 @@ func incomplete() string {
 	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
 	switch {
 	case err != nil:
-		return "this is no git repository; clone it"
+		return "this is not a git repository; clone it"
 	case strings.TrimSpace(string(out)) == "true" && exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}").Run() != nil:
 		return "this is a shallow clone; run: git fetch --unshallow"
 	}

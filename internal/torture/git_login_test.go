@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestGitLogin: whoever the server does not let in is told so by every command,
-// is given nothing, and changes nothing. What others hold stays held.
+// TestGitLogin: a user without access gets that answer from every command,
+// gets nothing, and changes nothing. What others hold stays held.
 func TestGitLogin(t *testing.T) {
 	t.Run(gitHTTP.name, func(t *testing.T) {
 		turnedAway(t, gitHTTP, func(string) map[string][]string {

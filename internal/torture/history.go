@@ -39,9 +39,9 @@ const (
 	isOK      = "ok"
 	isHeld    = "held"    // somebody else holds it
 	isLost    = "lost"    // not ours any more, nothing was changed
-	isError   = "error"   // anything that is no answer
+	isError   = "error"   // anything that is not an answer
 	isUnknown = "unknown" // the worker died first
-	isDenied  = "denied"  // a probe was told that the lease is another's: in force or not, nothing was changed
+	isDenied  = "denied"  // a probe learned that the lease is another's: in force or not, nothing changed
 )
 
 // An op is one call of a worker. Times are readings of now.

@@ -109,7 +109,7 @@ func (d *desk) race(n int) bool {
 	}
 	loser := sessions[1-winner]
 	if held := claims[1-winner].err; !strings.Contains(held, "locked by claude:"+sessions[winner]) || !strings.Contains(held, "Next: tasklock tasks claim") {
-		d.Errorf("the loser is told %q", held)
+		d.Errorf("the loser gets %q", held)
 	}
 	paths := [2]string{fmt.Sprintf("path:src/%d", n), fmt.Sprintf("path:src/%d/a.go", n)}
 	locks := both(func(i int) said { return d.as(sessions[i], "", "acquire", paths[i], "--no-wait") })

@@ -30,7 +30,7 @@ type library struct {
 func newLibrary(w *worker, open Open) (*library, error) {
 	var d driver.Store
 	var err error
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a server that is slow to answer is no fault
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a slow server is not a failure
 		if d, err = open(context.Background(), w.URL); err == nil {
 			break
 		} else if driver.Refusal(err) || time.Now().After(end) {
@@ -101,7 +101,7 @@ func (w *worker) answer(o *op, err error) {
 const answerTime = 4 * time.Second
 
 // unanswered reports whether a call may end because the server could not be
-// reached: the server is away now and then, or the call took so long that its
+// reached: the server is away now and then, or the call lasted until its
 // time was over. That happens to a worker that was stopped in the middle of it.
 func (w *worker) unanswered(o *op) bool {
 	return w.Outages || now()-o.Call > int64(answerTime)
@@ -140,7 +140,7 @@ type plainGrant struct {
 	*library
 	o     op
 	lease string
-	alive int64 // the last successful sign of life began
+	alive int64 // the last successful heartbeat began
 	lost  bool
 }
 

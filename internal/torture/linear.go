@@ -36,7 +36,7 @@ type question struct {
 	kind  string // opAcquire, opRenew, opRelease, ghost, or ended
 	token int64
 	owner string
-	took  string // whom the grant replaced, if that was told
+	took  string // whom the grant replaced, if that is known
 	mute  bool   // it was not
 }
 
@@ -194,7 +194,7 @@ func (w *window) build(ops []op) []porcupine.Operation {
 	return w.out
 }
 
-// foreign reports that a probe under another name than the holder's was told
+// foreign reports that a probe under another name than the holder's got
 // "lost". It is, once the lease is past its ttl, whether somebody has it or not.
 func (w *window) foreign(o *op, at map[int64]int) bool {
 	place, ok := at[o.token(w.key)]
@@ -211,7 +211,7 @@ func (w *window) seen(owner string, evidence *op) {
 		return
 	}
 	w.ghosts[owner] = true
-	since := w.start() // it came after every grant that was told before
+	since := w.start() // it came after every grant that was reported before
 	for _, g := range w.grants[w.from : w.to+1] {
 		if g.Return < evidence.Began {
 			since = max(since, g.Began)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // tempDir is a folder for what processes write. One that was killed, or that ends
-// by itself with another, may still write when the test is over: that is no fault.
+// with another, may still write when the test is over: that is not a failure.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tasklock-torture-")

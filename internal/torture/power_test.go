@@ -145,7 +145,7 @@ func (d *disk) cut(before []string) (int, error) {
 			break
 		}
 	}
-	// What is told from here on does not count: an fsync that is under way when
+	// Reports from here on do not count: an fsync that is under way when
 	// the power goes may say that it succeeded. So it does without any database:
 	// 22 times in 300 cuts, and never before the cut began.
 	mu.Lock()
@@ -198,11 +198,11 @@ func (d *disk) whole(held map[string]int64) error {
 		}
 	}
 	if len(lost) > 0 {
-		return fmt.Errorf("%d of %d acknowledged locks are lost, the store is at revision %d, %d was told: %q",
+		return fmt.Errorf("%d of %d acknowledged locks are lost, the store is at revision %d, %d was reported: %q",
 			len(lost), len(held), all.MaxRev(), d.tokens, lost)
 	}
 	if next := d.acquire(nil, "shared", "--owner", "next", "--wait", "30s", "--ttl", "100ms"); next <= d.tokens {
-		return fmt.Errorf("token %d after %d was told", next, d.tokens)
+		return fmt.Errorf("token %d after %d was reported", next, d.tokens)
 	}
 	return nil
 }

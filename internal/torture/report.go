@@ -24,7 +24,7 @@ func (v Violation) String() string {
 type Report struct {
 	Mode                     Mode
 	Processes, Rounds, Keys  int
-	Last                     time.Duration // if set: for so long, however many rounds
+	Last                     time.Duration // if set: for this long, however many rounds
 	Took                     time.Duration
 	Grants, TakeOvers        int
 	Renewals, Held, Lost     int

@@ -148,7 +148,7 @@ func within(d time.Duration, done <-chan struct{}) error {
 	}
 }
 
-// runs reports whether the process exists and is no zombie.
+// runs reports whether the process exists and is not a zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -292,7 +292,7 @@ func TestReplyComesLate(t *testing.T) {
 	t.Errorf("the bug was not seen: %v %s", late.lines, &late.said)
 }
 
-// replyLate runs a command whose grant is told when another has it already.
+// replyLate runs a command that learns of its grant when another already has the key.
 func replyLate(t *testing.T, bug string) (late *job) {
 	t.Helper()
 	f := newField(t, sqlite, time.Second)

@@ -32,7 +32,7 @@ const (
 func TestTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		if b.name == gitHTTP.name {
-			t.Skip("git is told by its poll, over http as from a file")
+			t.Skip("git polls, over http as from a file")
 		}
 		f := &holders{place: b.place(t), binary: command(t)}
 		f.must(t, "tasks", "add", "work")

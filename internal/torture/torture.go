@@ -31,7 +31,7 @@ type Config struct {
 
 	Processes int           // workers at a time; default 16
 	Rounds    int           // acquire, hold, release, for each of them; default 20
-	Last      time.Duration // after so long, no round begins any more; 0: all rounds are done
+	Last      time.Duration // after this time no round begins; 0: all rounds are done
 	Keys      int           // that they race for; default 4
 	TTL       time.Duration // of every lease; default 1s
 	Wait      time.Duration // how long a waiter waits at most; default 60s

@@ -64,7 +64,7 @@ type mixed struct {
 	did            [2]atomic.Int64
 
 	mu     sync.Mutex
-	holder map[string]string // by key, who was told that it holds it
+	holder map[string]string // by key, who believes to hold it
 	token  map[string]int64  // by key, the highest
 	tasks  []string          // whose add was acknowledged
 	faults []string
@@ -231,7 +231,7 @@ func (m *mixed) cycle(version, n int, title, key string) bool {
 		m.tasks = append(m.tasks, title)
 		m.mu.Unlock()
 	}
-	if code != 0 || added == 3 { // who cannot give it back holds it
+	if code != 0 || added == 3 { // without a release it is still held
 		return added != 3
 	}
 	m.mu.Lock()

@@ -54,9 +54,9 @@ func Serve(open Open) {
 	os.Exit(0)
 }
 
-// A client takes and gives back leases in one of the modes.
+// A client acquires and releases leases in one of the modes.
 type client interface {
-	// acquire notes in o what it was told; the grant is nil unless that is ok.
+	// acquire notes the answer in o; the grant is nil unless that is ok.
 	acquire(o *op, wait time.Duration) grant
 	// probe does things that must be refused, with the token of a grant that
 	// has ended.
@@ -67,7 +67,7 @@ type client interface {
 type grant interface {
 	work(w *worker, o op) // usually w.work
 	trusted() bool        // the lease cannot have been given away yet
-	renew(j *journal)     // a sign of life, if the worker has to give one
+	renew(j *journal)     // a heartbeat, if the worker has to send one
 	release(o *op)
 }
 

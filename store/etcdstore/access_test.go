@@ -62,7 +62,7 @@ func guarded(t *testing.T, prefix string) *etcdtest.Cluster {
 	return c
 }
 
-// Whoever is not let in is told so: by a wrong password, by none, by a prefix
+// A user without access gets that answer: with a wrong password, none, or a prefix
 // that is not theirs. Nothing that is said holds the password. A token that
 // has run out is replaced.
 func TestAccess(t *testing.T) {
@@ -116,7 +116,7 @@ func TestTLS(t *testing.T) {
 		"another authority":    strings.Replace(mutual, "ca.pem", "other.pem", 1),
 		"no certificate":       base + "?ca=" + file("ca.pem"),
 		"no such file":         base + "?ca=" + file("missing.pem"),
-		"a key is no ca":       base + "?ca=" + file("client.key"),
+		"a key for a ca":       base + "?ca=" + file("client.key"),
 		"plain to a TLS port":  strings.Replace(base, "etcds:", "etcd:", 1),
 		"a key for other cert": strings.Replace(mutual, "client.key", "server.key", 1),
 	} {

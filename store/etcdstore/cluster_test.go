@@ -248,7 +248,7 @@ func waiter(t *testing.T, s driver.Store) <-chan error {
 	return waited
 }
 
-// compact drops the past, all of it, until it is told to stop.
+// compact drops the past, all of it, until stop is called.
 func compact(t *testing.T, c *etcdtest.Cluster) (stop func()) {
 	cl := client(t, c)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -45,7 +45,7 @@ func three(t testing.TB) *etcdtest.Cluster { return etcdtest.Start(t, 3, "--unsa
 func newPrefix() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 
 // openWith opens a store. A cluster that elects a leader on a busy machine may be
-// slow to answer: that is no fault, so it is asked again for a minute.
+// slow to answer: that is not a failure, so openWith asks again for a minute.
 func openWith(t testing.TB, url string, o etcdstore.Options) *etcdstore.Store {
 	t.Helper()
 	o.Create = true

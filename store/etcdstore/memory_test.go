@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// What is answered from memory was true, all of it at the revision that is told:
+// What is answered from memory was true, all of it at the revision it names:
 // etcd itself still knows what it was.
 func TestMemory(t *testing.T) {
 	c := etcdtest.Start(t, 1, "--unsafe-no-fsync")

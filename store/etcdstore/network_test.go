@@ -122,7 +122,7 @@ func TestCompactedUnderAWatch(t *testing.T) {
 	}
 }
 
-// A server that is down is no refusal, and it does not take long to say so.
+// A server that is down is not a refusal, and it does not take long to say so.
 func TestServerDown(t *testing.T) {
 	_, err := etcdstore.Open(t.Context(), "etcd://127.0.0.1:1/x", &etcdstore.Options{Timeout: time.Second})
 	if err == nil || driver.Refusal(err) {

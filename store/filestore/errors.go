@@ -42,5 +42,5 @@ func (s *Store) explain(err error, name string) error {
 
 // foreign refuses a file whose name cannot be ours.
 func (s *Store) foreign(name string) error {
-	return fmt.Errorf("%w: %s is no file of ours; move it away", driver.ErrDamaged, s.path(name))
+	return fmt.Errorf("%w: %s is not a file of ours; move it away", driver.ErrDamaged, s.path(name))
 }

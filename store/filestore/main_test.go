@@ -17,7 +17,7 @@ import (
 	"github.com/tasklock/tasklock/store/filestore"
 )
 
-// What a process of its own is told: a job, and the folder of the store.
+// The environment of a separate process: a job, and the folder of the store.
 const (
 	envJob   = "FILESTORE_CHILD"
 	envDir   = "FILESTORE_DIR"

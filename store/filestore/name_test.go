@@ -108,7 +108,7 @@ func FuzzScanJournal(f *testing.F) {
 	})
 }
 
-// The parts of an append that a crash leaves are no commit; a hole before a
+// The parts of an append that a crash leaves are not a commit; a hole before a
 // whole one is damage.
 func TestTornAppends(t *testing.T) {
 	data, pos := newJournal(), halfStart(1)+64

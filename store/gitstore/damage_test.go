@@ -74,7 +74,7 @@ func TestDamage(t *testing.T) {
 		{"JSON record", "lock/a.yaml", put("lock/a.yaml", `{"owner":"me"}`), driver.ErrDamaged},
 		{"alias bomb", "lock/a.yaml", put("lock/a.yaml", "a: &a [x,x]\nb: &b [*a,*a]\nkey: *b\n"), driver.ErrDamaged},
 		{"other end of line", "lock/a.yaml", replace("lock/a.yaml", "\n", "\r\n"), driver.ErrDamaged},
-		{"value that is no JSON", "lock/a.yaml", replace("lock/a.yaml", `"n": 1`, `"n": 1,`), driver.ErrDamaged},
+		{"value that is not JSON", "lock/a.yaml", replace("lock/a.yaml", `"n": 1`, `"n": 1,`), driver.ErrDamaged},
 		{"revision of the future", "lock/a.yaml", replace("lock/a.yaml", "rev: 2", "rev: 9"), driver.ErrDamaged},
 		{"record under another name", "lock/c.yaml", move("lock/a.yaml", "lock/c.yaml"), driver.ErrDamaged},
 		{"huge record", "lock/a.yaml", put("lock/a.yaml", strings.Repeat("x", huge)), driver.ErrDamaged},

@@ -211,7 +211,7 @@ func add(t testing.TB, s driver.Store, nonce string) {
 	t.Errorf("%s was never done", nonce)
 }
 
-// Who may not is told so; what is down is not reachable; neither is "free".
+// Denied is an answer, down is unreachable; neither is "free".
 func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	f := newForge(t)
@@ -265,7 +265,7 @@ func TestHTTPRefusals(t *testing.T) {
 	commit(t, s, guarded)
 }
 
-// sameClass: want nil means an error that is no answer at all.
+// sameClass: want nil means an error that is not an answer at all.
 func sameClass(err, want error) bool {
 	if want == nil {
 		return err != nil && !driver.Refusal(err) && !errors.Is(err, driver.ErrConflict)

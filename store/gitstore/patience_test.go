@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A call may take as long as it is told. Somebody else's push begins it anew, and
+// A call may take as long as its timeout. Another push starts it again, and
 // so do those who wait before it, as long as they get on.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPatience(t *testing.T) {
 		leave()
 		<-ctx.Done()
 		if silent(ctx) {
-			t.Error("who left is told that the server is silent")
+			t.Error("a caller that left hears that the server is silent")
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestRefusedPush(t *testing.T) {
 	commit(t, s, put("lock/b", `{}`))
 }
 
-// A refusal is no answer to an earlier push of the same call, whose answer was
+// A refusal does not answer an earlier push of the same call, whose answer was
 // lost: that one may yet arrive.
 func TestRefusedAfterLostAnswer(t *testing.T) {
 	t.Parallel()

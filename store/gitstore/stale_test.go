@@ -111,7 +111,7 @@ func TestMirrorFromBefore(t *testing.T) {
 	}
 }
 
-// One process is told that there is no branch while another one of the machine
+// One process hears that there is no branch while another one of the machine
 // makes it: it was not deleted.
 func TestMadeMeanwhile(t *testing.T) {
 	t.Parallel()

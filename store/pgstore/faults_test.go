@@ -112,7 +112,7 @@ func through(t testing.TB, s *pgtest.Server) (*proxy.Proxy, string) {
 func isCommit(b []byte) bool { return bytes.Contains(b, []byte(".commit(")) }
 
 // The connection is cut after the server has committed and before it can say
-// so: exactly one effect, and the caller is told the truth.
+// so: exactly one effect, and the caller gets the true answer.
 func TestCutAtCommit(t *testing.T) {
 	p, url := through(t, pgtest.Shared(t))
 	st := store.New(open(t, url))
@@ -261,7 +261,7 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// A role whose transactions are read-only is told so.
+// A role whose transactions are read-only gets that answer.
 func TestReadOnlyRole(t *testing.T) {
 	server := pgtest.Shared(t)
 	place := server.Place()

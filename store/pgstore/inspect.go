@@ -20,7 +20,7 @@ FROM @.record s WHERE s.key = ''`
 const sqlProblems = trusted + `SELECT 'record ' || key || ' is not a JSON object' FROM @.record WHERE json_typeof(value) <> 'object'
 UNION ALL SELECT 'record ' || r.key || ' is at revision ' || r.rev || ' and the store at ' || s.rev
   FROM @.record r, @.record s WHERE s.key = '' AND r.key > '' AND (r.rev > s.rev OR r.rev < 1)
-UNION ALL SELECT 'the row with the empty key says ' || k.value || ' of the kind ' || k.key || ', which is no revision'
+UNION ALL SELECT 'the row with the empty key says ' || k.value || ' of the kind ' || k.key || ', which is not a revision'
   FROM @.record r, json_each_text(r.value -> 'kinds') k WHERE r.key = '' AND k.value !~ '^[0-9]{1,18}$'
 UNION ALL SELECT 'record ' || key || ' is dated ' || time || ', which is to come' FROM @.record WHERE time > clock_timestamp() + interval '1 minute'
 LIMIT 100`

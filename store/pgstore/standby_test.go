@@ -34,8 +34,8 @@ func grab(ctx context.Context, st *store.Store, key, owner string) (int64, error
 }
 
 // A synchronous standby is away: a commit that waits for it cannot be seen, and
-// whatever ends the wait, nobody is told that he has the lock. When the standby
-// takes over, all is there that anybody was told, and the rest is free.
+// whatever ends the wait, nobody hears that they have the lock. When the standby
+// takes over, every reported lock is there, and the rest is free.
 func TestSynchronousStandby(t *testing.T) {
 	t.Parallel() // it mostly waits
 	primary, standby := pair(t)
@@ -93,6 +93,6 @@ func TestSynchronousStandby(t *testing.T) {
 	}
 	var held *lease.HeldError
 	if _, err := grab(t.Context(), st, "kept", "bob"); !errors.As(err, &held) {
-		t.Errorf("what alice was told that she has: bob has it too, %v", err)
+		t.Errorf("bob has what alice holds: %v", err)
 	}
 }

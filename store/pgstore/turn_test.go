@@ -29,8 +29,8 @@ func holds(t *testing.T, server *pgtest.Server, lock int64) (pid uint32, release
 	return pg.PID(), release
 }
 
-// Any role that may connect can keep everybody from committing. They are told who
-// it is, and that nothing was written; when it goes they go on.
+// Any role that may connect can keep everybody from committing. The error names
+// it and says that nothing was written; when it goes they go on.
 func TestLocksAreKept(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)
@@ -85,7 +85,7 @@ func upgradeIsKept(t *testing.T, server *pgtest.Server) {
 	open(t, place)
 }
 
-// Without the lock of listeners nobody is told, and waiters look.
+// Without the lock of listeners there are no notifications, and waiters look.
 func listenIsKept(t *testing.T, server *pgtest.Server) {
 	place := server.URL("postgres", "listen")
 	s := open(t, place)
@@ -110,8 +110,8 @@ func looked(t *testing.T, server *pgtest.Server, name string) {
 	})
 }
 
-// Behind a pooler a waiter looks for itself once a second, however seldom it was
-// told to look where it is notified.
+// Behind a pooler a waiter looks once a second, however seldom it
+// looks with notifications.
 func TestPooledWaiterLooks(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)

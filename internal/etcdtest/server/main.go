@@ -1,5 +1,5 @@
 // Command server is etcd, built from its own module for the tests. It has a
-// go.mod of its own: what a server needs is no concern of who only talks to it.
+// go.mod of its own: a program that only talks to etcd does not need a server.
 package main
 
 import (

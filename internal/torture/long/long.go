@@ -22,7 +22,7 @@ func Factor() float64 {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(f > 0 && f <= 1000) {
-		panic("TASKLOCK_TORTURE=" + text + " is no factor: 1 is about an hour")
+		panic("TASKLOCK_TORTURE=" + text + " is not a factor: 1 is about an hour")
 	}
 	return f
 }

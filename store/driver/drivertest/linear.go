@@ -179,7 +179,7 @@ func (h *history) revisionsInOrder() error {
 			case i < j && a.rev == b.rev && !a.look && !b.look:
 				return fmt.Errorf("two commits got revision %d", a.rev)
 			case a.done < b.call && (a.rev > b.rev || a.rev == b.rev && !b.look):
-				return fmt.Errorf("revision %d was told before one asked and was told %d", a.rev, b.rev)
+				return fmt.Errorf("a client got revision %d before another asked and got %d", a.rev, b.rev)
 			}
 		}
 	}
