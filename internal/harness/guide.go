@@ -16,7 +16,7 @@ Files:
   tasklock guard check                         do unsaved changes touch others' paths?
 
 Anything else:
-  tasklock acquire deploy --wait 90s           again after exit 6 keeps the place in line
+  tasklock acquire deploy --wait 90s           again after exit 6 keeps your place in the queue
   tasklock run deploy -- make deploy           held exactly while the command runs
   tasklock list --mine
   tasklock whoami
@@ -32,4 +32,4 @@ const agentsText = `## Shared work: tasklock
 
 Several agents work in this repository. Tasks and files that one of them works on are locked with tasklock:
 ` + "`tasklock next --claim`" + ` takes the next task, ` + "`tasklock acquire path:DIR`" + ` keeps others out of files,
-` + "`tasklock release --all`" + ` gives everything back. ` + "`tasklock guide`" + ` has the rest.`
+` + "`tasklock release --all`" + ` releases everything. ` + "`tasklock guide`" + ` has the rest.`
