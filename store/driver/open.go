@@ -69,7 +69,7 @@ func Register[S Store](open func(context.Context, string, *OpenOptions) (S, erro
 //	postgres://USER@HOST/DATABASE
 //	etcd://HOST:PORT/PREFIX
 //
-// The program must import the driver. An error that is no answer of the store,
+// The program must import the driver. An error that is not an answer of the store,
 // such as one of the disk, is [ErrUnreachable].
 func Open(ctx context.Context, url string, o *OpenOptions) (Store, error) {
 	k, place, err := find(url)
@@ -91,7 +91,7 @@ func Inspect(ctx context.Context, url string) (Report, error) {
 	return r, Unreachable(err)
 }
 
-// Unreachable makes an error that is no answer of the store [ErrUnreachable].
+// Unreachable turns an error that is not an answer of the store into [ErrUnreachable].
 func Unreachable(err error) error {
 	if err == nil || Refusal(err) || errors.Is(err, ErrUnreachable) {
 		return err
