@@ -11,7 +11,7 @@ import (
 	"github.com/tasklock/tasklock/internal/shellwrites"
 )
 
-// toolInput is what tools that write are told.
+// toolInput is the input of tools that write.
 type toolInput struct {
 	FilePath     word            `json:"file_path"`
 	NotebookPath word            `json:"notebook_path"`
