@@ -17,7 +17,7 @@ type Options struct {
 	// the process.
 	Owner string
 	// TTL is how long the store waits for a heartbeat before it may give the lock
-	// away. The default is 5 minutes.
+	// away. The default is 5 minutes, and an hour in a git store.
 	TTL time.Duration
 }
 
@@ -67,14 +67,22 @@ func (l *Locker) WithLock(ctx context.Context, key string, opt *AcquireOptions, 
 }
 
 // Acquire waits for the key and holds it until [Lease.Release]. Waiters get the
-// key in the order in which they came. When the wait is over, the error is a
-// [*HeldError].
+// key in the order in which they came. If the wait ends without the key, or ctx
+// ends, the error is a [*HeldError]; in the latter case it is also that of ctx.
 func (l *Locker) Acquire(ctx context.Context, key string, opt *AcquireOptions) (*Lease, error) {
 	r := l.request(ctx, key, opt)
 	if r.Wait == 0 {
 		r.Wait = 30 * time.Minute
 	}
-	return hold(ctx, l.st, r)
+	var last *HeldError
+	r.Waiting = func(e HeldError) { last = &e }
+	start := time.Now()
+	held, err := hold(ctx, l.st, r)
+	if err != nil && ctx.Err() != nil && last != nil {
+		last.Waited, last.Position = time.Since(start), 0
+		return nil, fmt.Errorf("%w: %w", last, err)
+	}
+	return held, err
 }
 
 // TryAcquire takes the key or returns a [*HeldError] at once.
@@ -93,7 +101,7 @@ func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) l
 		owner = l.opt.Owner
 	}
 	return lease.AcquireRequest{
-		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Wait: opt.Wait, Reason: opt.Reason,
+		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Times: lease.TimesOf(l.st.Scheme()), Wait: opt.Wait, Reason: opt.Reason,
 	}
 }
 

@@ -3,6 +3,8 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,9 @@ import (
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
+	_ "github.com/tasklock/tasklock/store/gitstore"
 	"github.com/tasklock/tasklock/store/memstore"
+	_ "github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 func TestMain(m *testing.M) {
@@ -169,6 +173,49 @@ func TestAcquireWaits(t *testing.T) {
 			t.Error("still locked")
 		}
 	})
+}
+
+func TestEndOfTheContext(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, nil)
+		l, err := locker.Acquire(w.ctx, "a", &lock.AcquireOptions{Reason: "release 1.4"})
+		w.must(err)
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		_, err = locker.Acquire(ctx, "a", nil)
+		w.want(err, context.DeadlineExceeded)
+		if held := as[*lock.HeldError](w, err); held.Reason != "release 1.4" || held.Waited != time.Minute {
+			t.Errorf("%+v", held)
+		}
+		w.must(l.Release(w.ctx))
+	})
+}
+
+// Where a heartbeat is a push, leases last longer: as those of the command do.
+func TestTimesOfGit(t *testing.T) {
+	remote := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", "--bare", remote).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for url, want := range map[string]time.Duration{"git:" + remote: time.Hour, "sqlite:" + filepath.Join(t.TempDir(), "a.db"): 5 * time.Minute} {
+		st, err := store.Open(t.Context(), url, &store.OpenOptions{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := lock.New(st, nil).Acquire(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = lock.New(st, nil).TryAcquire(t.Context(), "a", nil)
+		var held *lock.HeldError
+		if !errors.As(err, &held) || held.Until.Sub(held.Since).Round(time.Minute) != want {
+			t.Errorf("%s: %+v, want %s", url, held, want)
+		}
+		if err := errors.Join(l.Release(t.Context()), st.Close()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // The context of a lease makes the waits under it a part of its work; those with

@@ -87,6 +87,22 @@ func New(d driver.Store) *Store {
 	return &Store{d: d, jitter: rand.New(rand.NewChaCha8(seed))}
 }
 
+// OpenOptions are the same for every kind of store.
+type OpenOptions = driver.OpenOptions
+
+// Open opens the store that a URL names, such as "sqlite:locks.db". The program
+// must import the driver, here store/sqlitestore. [driver.Open] lists the URLs.
+func Open(ctx context.Context, url string, o *OpenOptions) (*Store, error) {
+	d, err := driver.Open(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	return New(d), nil
+}
+
+// Scheme is that of the store's URL, or empty if its driver has none.
+func (s *Store) Scheme() string { return driver.SchemeOf(s.d) }
+
 // Close ends all followers and closes the driver.
 func (s *Store) Close() error {
 	s.followers.mu.Lock()

@@ -119,10 +119,8 @@ func (c *Config) far() bool {
 
 // Times are how long leases in this store last where nobody says otherwise.
 func (c *Config) Times() lease.Times {
-	t := lease.Near
-	if c.far() {
-		t = lease.Far
-	}
+	url, _ := c.Store()
+	t := timesOf(url)
 	t.Task, t.Section, t.Job, t.Path = c.TTL(lease.Task), c.TTL(lease.Section), c.TTL(lease.Job), c.TTL(lease.Path)
 	return t
 }

@@ -106,12 +106,7 @@ func printAdopted(a *App, p *printer, from string, out legacy.AdoptResult) {
 	}
 }
 
-func timesOf(url string) lease.Times {
-	if isGit(url) {
-		return lease.Far
-	}
-	return lease.Near
-}
+func timesOf(url string) lease.Times { return lease.TimesOf(driver.Scheme(url)) }
 
 func (a *App) readForeign(ctx context.Context, system, place string) (legacy.Source, error) {
 	switch system {

@@ -66,6 +66,14 @@ var (
 	Far  = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Path: 12 * time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
 )
 
+// TimesOf are the times of stores whose URL has this scheme.
+func TimesOf(scheme string) Times {
+	if scheme == "git" {
+		return Far
+	}
+	return Near
+}
+
 // Of is the time of plain holders of a key.
 func (t Times) Of(key string) time.Duration {
 	switch k, _ := KindOf(key); k {

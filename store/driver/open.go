@@ -36,6 +36,7 @@ type kind struct {
 	open    func(ctx context.Context, place string, o *OpenOptions) (Store, error)
 	inspect func(ctx context.Context, place string) (Report, error)
 	made    func(Store) bool
+	scheme  string
 }
 
 var kinds = map[string]kind{}
@@ -44,7 +45,7 @@ var kinds = map[string]kind{}
 // A driver calls it when a program imports it, so a program links the drivers
 // that it names and no others.
 func Register[S Store](open func(context.Context, string, *OpenOptions) (S, error), inspect func(context.Context, string) (Report, error), schemes ...string) {
-	k := kind{inspect: inspect}
+	k := kind{inspect: inspect, scheme: schemes[0]}
 	k.open = func(ctx context.Context, place string, o *OpenOptions) (Store, error) {
 		s, err := open(ctx, place, o)
 		if err != nil {
@@ -110,9 +111,9 @@ func Scheme(url string) string {
 
 // SchemeOf is the scheme of an open store, or empty if no driver registered it.
 func SchemeOf(s Store) string {
-	for scheme, k := range kinds {
+	for _, k := range kinds {
 		if k.made(s) {
-			return scheme
+			return k.scheme
 		}
 	}
 	return ""
