@@ -24,29 +24,6 @@ import (
 
 const folder = "internal/fault/bugs"
 
-// Names lists the bugs, in the order in which they are planted.
-func Names() ([]string, error) {
-	root, err := root()
-	if err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(root, folder, "*.patch"))
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(filepath.Base(f), ".patch")
-	}
-	return files, err
-}
-
-// Patch is the text of a bug's patch.
-func Patch(name string) (string, error) {
-	root, err := root()
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(filepath.Join(root, file(name)))
-	return string(text), err
-}
-
 // Build runs go build or go test -c, which args name together with the package,
 // with every bug planted, and writes the binary to out.
 func Build(out string, args ...string) error {
@@ -74,17 +51,26 @@ func all(scratch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	names, err := Names()
+	s := sources{root: root, copies: filepath.Join(scratch, "copies"), replace: map[string]string{}}
+	names, err := names(root)
 	if err != nil {
 		return "", err
 	}
-	s := sources{root: root, copies: filepath.Join(scratch, "copies"), replace: map[string]string{}}
 	for _, name := range names {
 		if err := s.plant(name); err != nil {
 			return "", err
 		}
 	}
 	return s.overlay(scratch)
+}
+
+// names lists the bugs, in the order in which they are planted.
+func names(root string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(root, folder, "*.patch"))
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), ".patch")
+	}
+	return files, err
 }
 
 // sources are the files of the tree that bugs change, copied.
@@ -97,11 +83,11 @@ var changed = regexp.MustCompile(`(?m)^\+\+\+ b/(.+)$`)
 
 // plant applies the patch of a bug to the copies.
 func (s *sources) plant(name string) error {
-	text, err := Patch(name)
+	text, err := os.ReadFile(filepath.Join(s.root, file(name)))
 	if err != nil {
 		return err
 	}
-	for _, m := range changed.FindAllStringSubmatch(text, -1) {
+	for _, m := range changed.FindAllStringSubmatch(string(text), -1) {
 		if err := s.copy(m[1]); err != nil {
 			return misfit(name, err)
 		}
