@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -151,8 +150,6 @@ func (r DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error
 // may says whether the caller may change the task, and by which token.
 func (r DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 	switch {
-	case fault.Bug("complete_unfenced"):
-		return r.Token, nil
 	case r.Token != 0:
 		return r.Token, lease.FenceLease(tx, t.ID, r.Token, r.Lease)
 	case lk == nil && t.Status == InProgress && t.ClaimedBy == r.Owner:

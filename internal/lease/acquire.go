@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -70,7 +69,6 @@ type attempt struct {
 	victims  []victim
 
 	written leaseRecord
-	second  *leaseRecord // planted bug: written by a commit of its own
 }
 
 // newAcquisition checks a request and fills in its defaults.
@@ -110,7 +108,7 @@ func (a *acquisition) lease() string { return a.req.Owner + "/" + a.id }
 // written by another call: one of the same owner that went on with the ticket
 // of a call it took for gone, or that took the lock again.
 func (a *acquisition) theirs(l leaseRecord) bool {
-	return l.Call != a.call && !fault.Bug("abandon_adopted")
+	return l.Call != a.call
 }
 
 // run tries, and while it may, waits and tries again.
@@ -193,14 +191,6 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 			a.joined, a.fresh = a.id, NewID()
 		}
 		return nil, err
-	}
-	if fault.Bug("deadline_from_reply") {
-		began = a.now()
-	}
-	if fault.Bug("empty_is_free") && a.second != nil {
-		if _, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error { return putLease(tx, a.lease(), *a.second, 0) }); err != nil {
-			return nil, err
-		}
 	}
 	g.settle(rev)
 	a.began = began

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 )
@@ -251,9 +250,6 @@ func (l *Lease) heartbeat(ctx context.Context) error {
 	defer late.Stop()
 	began := l.now()
 	out, err := (&renewal{RenewRequest: RenewRequest{Owner: l.grant.Owner}, held: &l.held}).run(ctx, l.st)
-	if fault.Bug("deadline_from_reply") {
-		began = l.now()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed = err; err != nil {

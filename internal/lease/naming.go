@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -13,25 +12,13 @@ import (
 // Which key a name means is decided inside the transaction that acts on it:
 // see names.go.
 
-// lookUp returns the record of a name, guarded, there or not.
-func lookUp(tx *store.Tx, name string) (store.Entry[nameRecord], error) {
-	if fault.Bug("name_unguarded") {
-		recs, err := tx.Scan(nameKind+name, 1)
-		if err != nil || len(recs) == 0 || recs[0].Key != nameKind+name {
-			return store.Entry[nameRecord]{}, err
-		}
-		return store.Decode[nameRecord](tx, recs[0])
-	}
-	return getName(tx, name)
-}
-
 // bearerOf returns the task that a key means. A key that no task bears as a
 // name means itself.
 func bearerOf(tx *store.Tx, key string) (bearer, error) {
 	if kind, _ := KindOf(key); kind != Task {
 		return bearer{ID: key}, nil
 	}
-	e, err := lookUp(tx, key)
+	e, err := getName(tx, key)
 	if err != nil || !e.Exists() {
 		return bearer{ID: key}, err
 	}
@@ -118,7 +105,7 @@ func rivalsOf(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
 	if kind, _ := KindOf(key); kind != Task {
 		return overlapping(tx, key)
 	}
-	e, err := lookUp(tx, key)
+	e, err := getName(tx, key)
 	if err != nil {
 		return nil, err
 	}

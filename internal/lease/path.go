@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -143,7 +142,7 @@ func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []
 
 // guardPaths makes a grant depend on no path lock having come or gone.
 func guardPaths(tx *store.Tx, keys []string) {
-	if slices.ContainsFunc(keys, isPath) && !fault.Bug("path_unguarded") {
+	if slices.ContainsFunc(keys, isPath) {
 		tx.GuardKind(pathKind)
 	}
 }

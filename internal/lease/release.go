@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -199,9 +198,6 @@ func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 
 // may says whether the caller may release that lock.
 func (r *release) may(lk store.Entry[lockRecord]) error {
-	if fault.Bug("release_unchecked") {
-		return nil
-	}
 	if err := fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease); err != nil {
 		return err
 	}
@@ -227,7 +223,7 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 	if ls.Value.ticket() {
 		return dropTicket(tx, name, "")
 	}
-	if r.process != nil && !ls.Value.endsWith(*r.process) && !fault.Bug("keeper_releases") {
+	if r.process != nil && !ls.Value.endsWith(*r.process) {
 		return nil
 	}
 	if err := tx.Want(lockKeys(ls.Value.Keys)...); err != nil {

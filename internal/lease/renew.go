@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -138,7 +137,7 @@ func (h *holding) fence(tx *store.Tx) error {
 		return nil
 	}
 	for key, token := range h.tokens {
-		if err := Fence(tx, key, token); err != nil && !fault.Bug("renew_unchecked") {
+		if err := Fence(tx, key, token); err != nil {
 			return err
 		}
 	}
@@ -315,18 +314,7 @@ func ownLocks(tx *store.Tx, ls store.Entry[leaseRecord], l leaseRecord) (token i
 			return 0, err
 		}
 		if lk.Value.Lease != name {
-			if fault.Bug("renew_unchecked") {
-				if err := tx.Put(lk.Key, lockRecord{Key: key, Lease: name, Owner: leaseOwner(name), Since: l.Since}); err != nil {
-					return 0, err
-				}
-				continue
-			}
 			return 0, &LostError{Key: key, Owner: lk.Value.Owner, Now: lk.Rev}
-		}
-		if fault.Bug("mod_revision_token") { // a heartbeat moves what is the token
-			if err := tx.Put(lk.Key, lk.Value); err != nil {
-				return 0, err
-			}
 		}
 		token = max(token, lk.Rev)
 	}

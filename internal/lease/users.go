@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -47,7 +46,7 @@ func (e *InUseError) Error() string {
 
 // using returns the keys that the request asks for and others hold for it.
 func (a *acquisition) using(tx *store.Tx) (keys []string, err error) {
-	if !a.user || fault.Bug("users_unrecorded") {
+	if !a.user {
 		return nil, nil
 	}
 	for _, key := range a.asked {
@@ -113,7 +112,7 @@ func usedBy(tx *store.Tx, around, name string, direct bool) error {
 // besides looks for others who work under a lock that the request would use:
 // those in force are in the way, the rest is taken over, or could come back.
 func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecord]) (blockers []blocker, victims []victim, err error) {
-	if !a.user || fault.Bug("users_unrecorded") {
+	if !a.user {
 		return nil, nil, nil
 	}
 	asked := slices.Contains(a.asked, key)
@@ -245,9 +244,6 @@ func inUse(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) error {
 // inUseBut is inUse on behalf of an owner who may be one of the users, or work
 // for one of them.
 func inUseBut(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, owner string) error {
-	if fault.Bug("users_unrecorded") {
-		return nil
-	}
 	for _, key := range keys {
 		all, err := uses(tx, ls, key, keys)
 		if err != nil {

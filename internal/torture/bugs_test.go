@@ -25,7 +25,7 @@ type planted struct {
 var plantedBugs = []planted{
 	{"release_unchecked", func(c *Config) { c.Keys, c.Probes = 2, 80 }},
 	{"no_compare", func(c *Config) { c.Tries = 100 }},
-	{"empty_is_free", func(c *Config) { c.Tries = 50 }},
+	{"lock_before_lease", func(c *Config) { c.Tries = 50 }},
 	{"reentrant_by_user", func(*Config) {}},
 }
 

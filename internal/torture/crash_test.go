@@ -50,7 +50,7 @@ func TestKillFindsHalfAnOperation(t *testing.T) {
 	i := slices.IndexFunc(operations, func(o operation) bool { return o.what == "acquire" })
 	eachFolder(t, func(t *testing.T, b backend) {
 		s := newStage(t, b, operations[i])
-		s.bug = "empty_is_free"
+		s.bug = "lock_before_lease"
 		var found atomic.Int64
 		s.killAt(t, s.points(), func(point, error) { found.Add(1) })
 		if found.Load() == 0 {

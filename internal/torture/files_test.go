@@ -37,5 +37,5 @@ var files = backend{
 	},
 	ttl:   time.Second,
 	tasks: 3,
-	brief: brief{modes: []Mode{Library, Binary}, bugs: []string{"no_compare", "empty_is_free"}},
+	brief: brief{modes: []Mode{Library, Binary}, bugs: []string{"no_compare", "lock_before_lease"}},
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // fewest is how many bugs there were when somebody last counted. It may only grow.
-const fewest = 20
+const fewest = 31
 
 // A catch is a bug and a test that fails because of it.
 type catch struct {
@@ -73,7 +73,7 @@ var caught = map[string][]catch{
 		{bug: "no_compare", test: "^TestSimulate$", says: found, env: seeds},
 		{bug: "release_unchecked", test: "^TestSimulate$", says: found, env: seeds},
 		{bug: "reentrant_by_user", test: "^TestSimulate$", says: found, env: seeds},
-		{bug: "empty_is_free", test: "^TestSimulate$", says: found, env: seeds},
+		{bug: "lock_before_lease", test: "^TestSimulate$", says: found, env: seeds},
 		{bug: "deadline_from_reply", test: "^TestSimulate$", says: found, env: seeds},
 		{bug: "renew_unchecked", test: "^TestSimulate$", says: found, env: seeds},
 		{bug: "users_unrecorded", test: "^TestSequences$", says: found, env: seeds},
