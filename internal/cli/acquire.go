@@ -208,9 +208,9 @@ func (p *printer) grant(g lease.Grant, dry bool) {
 	}
 	text := strings.Join(names, ", ")
 	if dry {
-		p.line("%s %s as %s.", styled{verb, yellow}, text, g.Owner)
+		p.line("%s %s as %s.", yellow.of(verb), text, g.Owner)
 	} else {
-		p.line("%s %s (token %d), %s.", styled{verb, green}, text, g.Token, p.ends(g.ExpiresAt))
+		p.line("%s %s (token %d), %s.", green.of(verb), text, g.Token, p.ends(g.ExpiresAt))
 	}
 	if len(g.TookOver) > 0 {
 		var from []string

@@ -38,7 +38,7 @@ func (a *App) asksAgain(ctx context.Context, err error) bool {
 		return false
 	}
 	old, named := a.cfg.Store()
-	if v := a.cfg.values["store"]; moved && (a.cfg.ofLease || named && v.file == "") {
+	if _, file := a.cfg.origin("store"); moved && (a.cfg.ofLease || named && file == "") {
 		return false
 	}
 	if moved {

@@ -222,7 +222,7 @@ func (o *agentsOptions) show(a *App, plan []planned) error {
 	}
 	return a.answer(map[string]any{"files": texts}, func(p *printer) {
 		for _, f := range shown(plan) {
-			p.line("%s:", styled{f.File, strong})
+			p.line("%s:", strong.of(f.File))
 			for line := range strings.Lines(string(f.is)) {
 				p.line("%s", strings.TrimRight(line, "\r\n"))
 			}

@@ -142,9 +142,9 @@ func (o *cleanupOptions) ask(ctx context.Context, a *App, st *store.Store, r lea
 }
 
 func (p *printer) cleaned(c lease.CleanupResult, dry bool) {
-	verb := styled{"Freed", green}
+	verb := green.of("Freed")
 	if dry {
-		verb = styled{"Would free", yellow}
+		verb = yellow.of("Would free")
 	}
 	for _, l := range c.Freed {
 		why := string(l.State)
@@ -159,11 +159,4 @@ func (p *printer) cleaned(c lease.CleanupResult, dry bool) {
 	if c.Tickets+c.Pruned > 0 {
 		p.line("Old records: %s, %s of history.", plural(c.Tickets, "waiter"), plural(c.Pruned, "line"))
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }

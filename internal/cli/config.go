@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,15 @@ func (c *Config) addTimes() {
 	}
 }
 
+// withoutFiles is the configuration as far as flags and environment say it, for
+// who must go on although a file is wrong.
+func withoutFiles(in configInput) *Config {
+	c := defaultConfig(in.Place)
+	_ = c.addEnv(in.Env)
+	_ = c.addFlags(in.Flags)
+	return c
+}
+
 // far reports a store on a git remote.
 func (c *Config) far() bool {
 	url, _ := c.Store()
@@ -174,6 +184,33 @@ func (c *Config) addFlags(flags map[string]string) error {
 		}
 		c.values[s.key] = configValue{text: text, origin: "--" + s.flag}
 	}
+	return nil
+}
+
+// origin tells where a value comes from, and which file holds it, if one does.
+func (c *Config) origin(key string) (from, file string) {
+	return c.values[key].origin, c.values[key].file
+}
+
+// files are those that say something that counts.
+func (c *Config) files() (names []string) {
+	for _, s := range settings {
+		if f := c.values[s.key].file; f != "" && !slices.Contains(names, f) {
+			names = append(names, f)
+		}
+	}
+	return names
+}
+
+// useLease makes the store that of the lease which the command runs under.
+func (c *Config) useLease(url string) error {
+	text, err := storeValue(url)
+	if err != nil {
+		return &ConfigError{File: leaseStoreEnv, Msg: err.Error()}
+	}
+	c.values["store"] = configValue{text: text, origin: leaseStoreEnv}
+	c.untrusted, c.ofLease = nil, true
+	c.addTimes()
 	return nil
 }
 

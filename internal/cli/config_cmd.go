@@ -86,12 +86,12 @@ func (a *App) configShow(context.Context, []string) error {
 		return err
 	}
 	var views []settingView
-	var rows [][]cell
+	var rows [][]styled
 	for _, s := range settings {
 		v := cfg.view(s)
 		v.Value = withoutPassword(v.Value)
 		views = append(views, v)
-		rows = append(rows, []cell{{v.Key, normal}, {v.Value, strong}, {v.Origin, faint}})
+		rows = append(rows, row(v.Key, strong.of(v.Value), faint.of(v.Origin)))
 	}
 	return a.answer(map[string]any{"settings": views}, func(p *printer) {
 		p.table([]string{"KEY", "VALUE", "ORIGIN"}, rows)
@@ -162,13 +162,13 @@ func (a *App) configPath(context.Context, []string) error {
 	if err != nil {
 		return err
 	}
-	var rows [][]cell
+	var rows [][]styled
 	for _, f := range files {
-		state := cell{"exists", green}
+		state := green.of("exists")
 		if !f.Exists {
-			state = cell{"missing", faint}
+			state = faint.of("missing")
 		}
-		rows = append(rows, []cell{{f.Scope, normal}, {f.Path, strong}, state})
+		rows = append(rows, row(f.Scope, strong.of(f.Path), state))
 	}
 	return a.answer(map[string]any{"files": files}, func(p *printer) {
 		p.table([]string{"FILE", "PATH", "STATE"}, rows)

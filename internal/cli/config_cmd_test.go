@@ -97,7 +97,7 @@ func TestConfigCommands(t *testing.T) {
 	d.want(2, "between", "config", "set", "locking.taskTimeout", "45d")
 	d.want(2, "must be true or false", "config", "set", "allowUnsafeFs", "maybe")
 
-	put(t, project, "locking:\n  taskTimeout: 1m\n  tsk: 2\n")
+	d.put(project, "locking:\n  taskTimeout: 1m\n  tsk: 2\n")
 	d.want(3, project+`:3: unknown key "locking.tsk"`, "config", "show")
 	d.want(3, "unknown key", "config", "set", "owner", "x")
 	d.want(3, `"code":"INVALID_CONFIG"`, "list", "--json")
@@ -110,8 +110,8 @@ func TestConfigCommands(t *testing.T) {
 func TestConfigSetThroughLinks(t *testing.T) {
 	d := newDesk(t)
 	user := d.path("home/.config/tasklock/config.yaml")
-	put(t, d.path("dotfiles/tasklock.yaml"), "# kept\n")
-	put(t, user, "")
+	d.put(d.path("dotfiles/tasklock.yaml"), "# kept\n")
+	d.put(user, "")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

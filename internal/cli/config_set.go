@@ -124,7 +124,7 @@ func (a *App) fileFor(p place.Place, key, text string, o *setOptions) (path stri
 // sets it trusts it, and a file of this clone may name another.
 func (a *App) settle(ctx context.Context, p place.Place, file, text string) {
 	if !a.DryRun {
-		if _, err := a.addTrust(ctx, newSharedStore(p, file, text)); err != nil {
+		if _, err := addTrust(ctx, a.Env, newSharedStore(p, file, text), false); err != nil {
 			a.warn("it is not trusted yet (%v); repeat: %s", err, a.commandLine("config", "trust"))
 		}
 	}
@@ -132,8 +132,9 @@ func (a *App) settle(ctx context.Context, p place.Place, file, text string) {
 	if err != nil {
 		return // the command that needs it will say so
 	}
-	if v := cfg.values["store"]; v.file != file && v.origin != originDefault && !a.DryRun {
-		a.warn("%s names another store, %s, and it wins here; remove it there", v.origin, withoutPassword(v.text))
+	if from, other := cfg.origin("store"); other != file && from != originDefault && !a.DryRun {
+		url, _ := cfg.Store()
+		a.warn("%s names another store, %s, and it wins here; remove it there", from, withoutPassword(url))
 	}
 }
 

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/worker"
@@ -56,20 +53,13 @@ func (c *copying) update(done, total int) {
 		c.a.note("%d of %s copied.", done, plural(total, "record"))
 		return
 	}
-	width := 80
-	if f, ok := c.a.Stderr.(*os.File); ok {
-		if cols, _, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 {
-			width = cols
-		}
-	}
-	text := fmt.Sprintf("%s %d of %s", part(done, total), done, plural(total, "record"))
-	fmt.Fprint(c.a.Stderr, "\r"+short(clean(text), width-1)+"\x1b[K")
+	redraw(c.a.Stderr, fmt.Sprintf("%s %d of %s", part(done, total), done, plural(total, "record")))
 }
 
 // end clears the bar.
 func (c *copying) end() {
 	if c.live && c.done >= 0 {
-		fmt.Fprint(c.a.Stderr, "\r\x1b[K")
+		erase(c.a.Stderr)
 	}
 }
 

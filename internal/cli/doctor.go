@@ -125,19 +125,11 @@ func (x *examination) config() {
 // read: flags still count, and the environment up to its first mistake.
 func (a *App) bestConfig() *Config {
 	p, _ := a.findPlace()
-	cfg := defaultConfig(p)
-	_ = cfg.addEnv(a.Env)
-	_ = cfg.addFlags(a.flags)
-	return cfg
+	return withoutFiles(configInput{Place: p, Env: a.Env, Flags: a.flags})
 }
 
 func configSources(cfg *Config) string {
-	var files []string
-	for _, s := range settings {
-		if f := cfg.values[s.key].file; f != "" && !slices.Contains(files, f) {
-			files = append(files, f)
-		}
-	}
+	files := cfg.files()
 	if len(files) == 0 {
 		return "defaults, no file"
 	}
@@ -148,13 +140,14 @@ func configSources(cfg *Config) string {
 func (x *examination) owner() {
 	id := x.app.Identity()
 	const remedy = "export TASKLOCK_OWNER=NAME"
+	_, file := x.cfg.origin("owner")
 	err := lease.CheckOwner(id.Owner)
 	switch {
 	case err != nil:
 		x.fail("owner", remedy, err)
 	case id.Warning != "":
 		x.warn("owner", id.Remedy, "%s (%s): %s", id.Owner, id.Source, id.Warning)
-	case id.Source == identity.FromConfig && x.cfg.values["owner"].file == x.cfg.place.Config():
+	case id.Source == identity.FromConfig && file == x.cfg.place.Config():
 		x.warn("owner", remedy, "%s is the owner of the whole project: all who work here count as one and share their locks", id.Owner)
 	default:
 		x.ok("owner", "%s (%s)", id.Owner, id.Source)
@@ -181,7 +174,7 @@ func (a *App) tell(list []finding) error {
 func (p *printer) findings(list []finding) {
 	style := map[level]style{levelOK: green, levelWarn: yellow, levelFail: red}
 	for _, f := range list {
-		p.line("%s%s %s", styled{fmt.Sprintf("%-5s", f.Level), style[f.Level]}, fmt.Sprintf("%-10s", f.Check), f.Text)
+		p.line("%s%s %s", style[f.Level].of(fmt.Sprintf("%-5s", f.Level)), fmt.Sprintf("%-10s", f.Check), f.Text)
 		if f.Remedy != "" {
 			p.line("      Next: %s", f.Remedy)
 		}

@@ -139,7 +139,8 @@ func (x *examination) fileSystem(dir string) {
 	case safe:
 		x.ok("filesystem", "%s", name)
 	case x.cfg.AllowUnsafeFS():
-		x.warn("filesystem", ownStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, x.cfg.values["allowUnsafeFs"].origin)
+		by, _ := x.cfg.origin("allowUnsafeFs")
+		x.warn("filesystem", ownStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, by)
 	default:
 		x.fail("filesystem", ownStore,
 			fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; use a path on a local disk, or accept the risk with --allow-unsafe-fs",

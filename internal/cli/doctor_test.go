@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,13 @@ func repository(t *testing.T, dir string) {
 }
 
 func (d *desk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+
+func (d *desk) put(path, text string) {
+	d.t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		d.t.Fatal(err)
+	}
+}
 
 // run runs a command and returns its exit code and all it printed.
 func (d *desk) run(args ...string) (code int, out string) {

@@ -32,7 +32,7 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 func errDuration(s string) error {
-	return &lease.InvalidError{What: "duration " + strconv.Quote(short(s, 40)), Rule: "needs a number with a unit, like 90s, 15m, 1h30m or 2d"}
+	return fmt.Errorf("duration %q: needs a number with a unit, like 90s, 15m, 1h30m or 2d", short(s, 40))
 }
 
 // durationFlag is a flag whose value must lie within a range.

@@ -145,7 +145,7 @@ func (a *App) guardRun(ctx context.Context, hook string, args []string) error {
 		return nil
 	}
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr), now: a.Now()}
-	p.line("%s%s touches what others have locked:", styled{"Error: ", red}, map[string]string{"pre-commit": "this commit", "pre-push": "this push"}[hook])
+	p.line("%s%s touches what others have locked:", red.of("Error: "), map[string]string{"pre-commit": "this commit", "pre-push": "this push"}[hook])
 	p.touched(touched)
 	wait := a.commandLine("wait", touched[0].Key, "--wait", "90s")
 	if other := a.otherWork(); other != "" && a.Identity().Agent {

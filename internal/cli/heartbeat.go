@@ -52,9 +52,9 @@ func (a *App) renew(ctx context.Context, r lease.RenewRequest, did, would string
 		out.Leases = []lease.Renewed{}
 	}
 	return a.answer(out, func(p *printer) {
-		verb := styled{did, green}
+		verb := green.of(did)
 		if a.DryRun {
-			verb = styled{would, yellow}
+			verb = yellow.of(would)
 		}
 		for _, l := range out.Leases {
 			p.line("%s %s (token %d), %s.", verb, strings.Join(l.Keys, ", "), l.Token, p.ends(l.ExpiresAt))

@@ -75,7 +75,7 @@ func (p *printer) held(prefix, text string, h *lease.HeldError) {
 	if h.Owner != "" && h.Ahead+h.Position > 0 {
 		facts = append(facts, ahead(h))
 	}
-	p.line("%s%s.", styled{prefix, red}, text)
+	p.line("%s%s.", red.of(prefix), text)
 	if len(facts) > 0 {
 		p.line("%s.", strings.Join(facts, "; "))
 	}

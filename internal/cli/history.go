@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,14 +65,14 @@ func (o *historyOptions) run(ctx context.Context, a *App, keys []string) error {
 }
 
 func (p *printer) events(events []lease.Event) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, e := range events {
 		rows = append(rows, eventRow(e))
 	}
 	p.table([]string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
 }
 
-func eventRow(e lease.Event) []cell {
+func eventRow(e lease.Event) []styled {
 	look := normal
 	switch e.Event {
 	case "acquired":
@@ -90,12 +89,5 @@ func eventRow(e lease.Event) []cell {
 			why = append(why, s)
 		}
 	}
-	return []cell{
-		{stamp(e.Time), faint},
-		{e.Event, look},
-		{strings.Join(e.Keys, ", "), strong},
-		{text: short(e.Owner, 60)},
-		{text: strconv.FormatInt(e.Token, 10)},
-		{text: strings.Join(why, ": ")},
-	}
+	return row(faint.of(stamp(e.Time)), look.of(e.Event), strong.of(strings.Join(e.Keys, ", ")), short(e.Owner, 60), e.Token, strings.Join(why, ": "))
 }

@@ -36,7 +36,7 @@ func TestInitInFolderMadeByHand(t *testing.T) {
 	if got := read(t, d.path(".tasklock/.gitignore")); got != "*\n" {
 		t.Errorf(".gitignore %q", got)
 	}
-	put(t, d.path(".tasklock/.gitignore"), "*\n!config.yaml\n")
+	d.put(d.path(".tasklock/.gitignore"), "*\n!config.yaml\n")
 	d.want(0, "there already", "init")
 	if got := read(t, d.path(".tasklock/.gitignore")); got != "*\n!config.yaml\n" {
 		t.Errorf(".gitignore %q", got)
@@ -45,7 +45,7 @@ func TestInitInFolderMadeByHand(t *testing.T) {
 
 func TestInitRefuses(t *testing.T) {
 	d := newDesk(t)
-	put(t, d.path(".tasklock/tasklock.db"), "not a database, certainly not one of ours")
+	d.put(d.path(".tasklock/tasklock.db"), "not a database, certainly not one of ours")
 	d.want(9, "Next: tasklock doctor", "init")
 	if got := read(t, d.path(".tasklock/tasklock.db")); got != "not a database, certainly not one of ours" {
 		t.Errorf("overwritten: %q", got)

@@ -93,7 +93,7 @@ func allDamaged(list []*schedule.DamagedError) error {
 }
 
 func (p *printer) jobs(list []schedule.Info) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, j := range list {
 		next := ""
 		if j.Next != nil {
@@ -106,25 +106,25 @@ func (p *printer) jobs(list []schedule.Info) {
 		for _, r := range j.Running {
 			pods = append(pods, r.Pod)
 		}
-		rows = append(rows, []cell{
-			{j.Name, strong}, jobState(j), {text: j.Cron}, {text: j.Zone}, {text: next}, {text: strings.Join(pods, " ")}, {short(command(j.Job), 80), faint},
-		})
+		rows = append(rows, row(
+			strong.of(j.Name), jobState(j), j.Cron, j.Zone, next, strings.Join(pods, " "), faint.of(short(command(j.Job), 80)),
+		))
 	}
 	p.table([]string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
 }
 
-func jobState(j schedule.Info) cell {
+func jobState(j schedule.Info) styled {
 	switch {
 	case j.Damaged != nil:
-		return cell{"damaged", red}
+		return red.of("damaged")
 	case len(j.Running) > 0:
-		return cell{"running", green}
+		return green.of("running")
 	case j.Paused:
-		return cell{"paused", yellow}
+		return yellow.of("paused")
 	case j.Waiting:
-		return cell{"waiting", yellow}
+		return yellow.of("waiting")
 	}
-	return cell{text: "idle"}
+	return normal.of("idle")
 }
 
 // command is a job's command as a shell would read it.
@@ -164,7 +164,7 @@ func newJobsShowCmd(a *App) *cobra.Command {
 
 func (p *printer) job(j schedule.Info) {
 	state := jobState(j)
-	p.line("%s: %s", styled{j.Name, strong}, styled(state))
+	p.line("%s: %s", strong.of(j.Name), state)
 	p.line("  cron: %s (%s)", j.Cron, j.Zone)
 	p.line("  next: %s", p.fires(j.Next))
 	if names := schedulerNames(j.Schedulers); names != "" {
@@ -248,9 +248,9 @@ in its own zone.`,
 func (a *App) times(c schedule.Cron, times []time.Time) error {
 	data := map[string]any{"cron": c.String(), "tz": c.Zone().String(), "times": times}
 	return a.answer(data, func(p *printer) {
-		var rows [][]cell
+		var rows [][]styled
 		for _, t := range times {
-			rows = append(rows, []cell{{stamp(t), strong}, {text: t.In(c.Zone()).Format("Mon 2006-01-02 15:04:05 MST")}, {p.relative(t), faint}})
+			rows = append(rows, row(strong.of(stamp(t)), t.In(c.Zone()).Format("Mon 2006-01-02 15:04:05 MST"), faint.of(p.relative(t))))
 		}
 		p.table([]string{"UTC", strings.ToUpper(c.Zone().String()), ""}, rows)
 	})
@@ -302,7 +302,7 @@ func (p *printer) fireHistory(h schedule.HistoryResult, one bool) {
 		p.line("Nothing was fired yet.")
 		return
 	}
-	var rows [][]cell
+	var rows [][]styled
 	for _, f := range h.Fires {
 		late, ran, exit, attempt := "", "", "", ""
 		if f.ClaimedAt != nil {
@@ -314,11 +314,11 @@ func (p *printer) fireHistory(h schedule.HistoryResult, one bool) {
 		if f.ExitCode != nil {
 			exit = strconv.Itoa(*f.ExitCode)
 		}
-		row := []cell{{f.Job, strong}, {text: stamp(f.At)}, fireState(f), {text: late}, {text: ran}, {text: attempt}, {text: f.Pod}, {text: exit}, {short(f.Why, 120), faint}}
+		why := short(f.Why, 120)
 		if f.Count > 1 {
-			row[8].text = fmt.Sprintf("%s fire times until %s: %s", strconv.Itoa(f.Count), stamp(*f.Until), short(f.Why, 100))
+			why = fmt.Sprintf("%d fire times until %s: %s", f.Count, stamp(*f.Until), short(f.Why, 100))
 		}
-		rows = append(rows, row)
+		rows = append(rows, row(strong.of(f.Job), stamp(f.At), fireState(f), late, ran, attempt, f.Pod, exit, faint.of(why)))
 	}
 	p.table([]string{"JOB", "FIRE TIME", "STATE", "LATE", "RAN", "ATTEMPT", "POD", "EXIT", "WHY"}, rows)
 	if !p.wide {
@@ -343,16 +343,16 @@ func (p *printer) fireHistory(h schedule.HistoryResult, one bool) {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) }
 
-func fireState(f schedule.Fire) cell {
+func fireState(f schedule.Fire) styled {
 	switch f.State {
 	case schedule.Done:
-		return cell{string(f.State), green}
+		return green.of(string(f.State))
 	case schedule.Failed, schedule.Lost:
-		return cell{string(f.State), red}
+		return red.of(string(f.State))
 	case schedule.Skipped:
-		return cell{string(f.State), yellow}
+		return yellow.of(string(f.State))
 	}
-	return cell{text: "running"}
+	return normal.of("running")
 }
 
 // told is how a fire ended, in a few words.

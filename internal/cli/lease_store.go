@@ -58,20 +58,13 @@ func (a *App) leaseStore() string {
 // already: its own name for it may hold a password.
 func (a *App) useLease(ctx context.Context, c *Config, there string) error {
 	own, _ := c.Store()
-	if c.untrusted == nil && own != "" && a.everywhere(ctx, own) == there {
+	if own != "" && a.everywhere(ctx, own) == there {
 		return nil
 	}
 	if len(a.keyArgs) > 0 && !a.leaseEnv().has(a.keyArgs) {
 		return usagef("some of these keys belong to the lease that this command runs under, which is in another store (%s); take them one by one, or name one store for all with --store", there)
 	}
-	text, err := storeValue(there)
-	if err != nil {
-		return &ConfigError{File: leaseStoreEnv, Msg: err.Error()}
-	}
-	c.values["store"] = configValue{text: text, origin: leaseStoreEnv}
-	c.untrusted, c.ofLease = nil, true
-	c.addTimes()
-	return nil
+	return c.useLease(there)
 }
 
 // leaseStoreGone: the store of the lease is not there, which must not be taken

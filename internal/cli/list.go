@@ -112,7 +112,7 @@ func shortReason(reason string) string {
 
 // locks prints a table of them.
 func (p *printer) locks(locks []lease.Info) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, l := range locks {
 		rows = append(rows, p.lockRow(l))
 	}
@@ -121,51 +121,29 @@ func (p *printer) locks(locks []lease.Info) {
 		head = append(head, "REASON (THE OWNER'S WORDS)")
 		for i := range rows {
 			if p.wide {
-				rows[i] = append(rows[i], cell{text: shortReason(locks[i].Reason)})
+				rows[i] = append(rows[i], row(shortReason(locks[i].Reason))...)
 			}
 		}
 	}
 	p.table(head, rows)
 }
 
-func (p *printer) lockRow(l lease.Info) []cell {
-	state := cell{string(l.State), green}
+func (p *printer) lockRow(l lease.Info) []styled {
+	look, pid := green, ""
 	if l.State != lease.Held {
-		state.style = red
+		look = red
 	}
-	token, waiters, pid := strconv.FormatInt(l.Token, 10), strconv.Itoa(l.Waiters), ""
+	state := look.of(string(l.State))
 	if l.PID != 0 {
 		pid = strconv.Itoa(l.PID)
 	}
 	if !p.wide {
-		return []cell{
-			{text: l.Key},
-			{text: l.Owner},
-			state,
-			{text: token},
-			{text: stamp(l.AcquiredAt)},
-			{text: stamp(l.HeartbeatAt)},
-			{text: endStamp(l.ExpiresAt)},
-			{text: waiters},
-			{text: l.Host},
-			{text: pid},
-			{text: l.Reason},
-			{text: l.Life},
-		}
+		return row(l.Key, l.Owner, state, l.Token, stamp(l.AcquiredAt), stamp(l.HeartbeatAt), endStamp(l.ExpiresAt), l.Waiters, l.Host, pid, l.Reason, l.Life)
 	}
 	where := l.Host
 	if pid != "" {
 		where = fmt.Sprintf("%s:%s %s", where, pid, l.Life)
 	}
-	return []cell{
-		{l.Key, strong},
-		{text: short(l.Owner, 40)},
-		state,
-		{text: token},
-		{text: rough(p.now.Sub(l.AcquiredAt))},
-		{text: p.relative(l.HeartbeatAt)},
-		{text: p.endIn(l.ExpiresAt)},
-		{text: waiters},
-		{where, faint},
-	}
+	held := rough(p.now.Sub(l.AcquiredAt))
+	return row(strong.of(l.Key), short(l.Owner, 40), state, l.Token, held, p.relative(l.HeartbeatAt), p.endIn(l.ExpiresAt), l.Waiters, faint.of(where))
 }

@@ -157,14 +157,15 @@ func (o *nextOptions) print(a *App, out task.NextResult, made *madeWorktree) err
 	return a.answer(data, func(p *printer) {
 		switch {
 		case !p.wide && !a.Identity().Agent:
-			row := []cell{{text: out.Task.ID}, {text: out.Task.Title}, {}}
+			token := ""
 			if data.Token != 0 {
-				row[2].text = strconv.FormatInt(data.Token, 10)
+				token = strconv.FormatInt(data.Token, 10)
 			}
+			fields := row(out.Task.ID, out.Task.Title, token)
 			if made != nil {
-				row = append(row, cell{text: made.Path})
+				fields = append(fields, row(made.Path)...)
 			}
-			p.table(nil, [][]cell{row})
+			p.table(nil, [][]styled{fields})
 		case out.Grant != nil:
 			a.claimedTask(p, out.Task, *out.Grant, made)
 		default:

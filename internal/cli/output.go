@@ -2,15 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
@@ -119,7 +117,7 @@ func (a *App) refuse(err error) problem.Exit {
 	if held != nil {
 		p.held("Error: ", is.Message, held)
 	} else {
-		p.line("%s%s", styled{"Error: ", red}, is.Message)
+		p.line("%s%s", red.of("Error: "), is.Message)
 		p.listed(err)
 	}
 	if next != "" {
@@ -145,23 +143,25 @@ func (a *App) note(format string, args ...any) {
 // warn is a note that may not be missed.
 func (a *App) warn(format string, args ...any) {
 	p := &printer{w: a.Stderr, colour: a.colour(a.Stderr)}
-	p.line("%s"+format, append([]any{styled{"Warning: ", yellow}}, args...)...)
+	p.line("%s"+format, append([]any{yellow.of("Warning: ")}, args...)...)
 	_ = p.flush()
 }
 
 func (a *App) printer() *printer {
-	return &printer{w: a.Stdout, colour: a.colour(a.Stdout), wide: isTerminal(a.Stdout), now: a.Now()}
+	wide := isTerminal(a.Stdout)
+	return &printer{w: a.Stdout, colour: a.colour(a.Stdout), wide: wide, utf8: wide && a.utf8(), now: a.Now()}
+}
+
+// utf8 reports whether the terminal reads UTF-8.
+func (a *App) utf8() bool {
+	locale := strings.ToLower(cmp.Or(a.Env("LC_ALL"), a.Env("LC_CTYPE"), a.Env("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // colour says whether w may get any: only a terminal that can, and whose user
 // did not object.
 func (a *App) colour(w io.Writer) bool {
 	return !a.NoColor && a.Env("NO_COLOR") == "" && a.Env("TERM") != "dumb" && isTerminal(w)
-}
-
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // printer collects lines for one writer and writes them at once. Every
@@ -171,13 +171,8 @@ type printer struct {
 	buf    bytes.Buffer
 	colour bool
 	wide   bool // a terminal: tables with a head and relative times
+	utf8   bool // one that can draw lines
 	now    time.Time
-}
-
-// styled is text with a colour.
-type styled struct {
-	text  string
-	style style
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -198,7 +193,7 @@ func (p *printer) line(format string, args ...any) {
 
 // table prints rows under a head on a terminal, and elsewhere fields
 // separated by tabs, which scripts can cut.
-func (p *printer) table(head []string, rows [][]cell) {
+func (p *printer) table(head []string, rows [][]styled) {
 	if !p.wide {
 		for _, row := range rows {
 			fields := make([]string, len(row))
@@ -209,12 +204,30 @@ func (p *printer) table(head []string, rows [][]cell) {
 		}
 		return
 	}
-	top := make([]cell, len(head))
+	top := make([]styled, len(head))
 	for i, h := range head {
-		top[i] = cell{h, faint}
+		top[i] = faint.of(h)
 	}
-	for _, l := range columns(append([][]cell{top}, rows...), p.colour) {
+	for _, l := range columns(append([][]styled{top}, rows...), p.colour) {
 		p.buf.WriteString(l + "\n")
+	}
+}
+
+// fields prints names and values, one pair a line.
+func (p *printer) fields(rows [][2]string) {
+	table := make([][]styled, len(rows))
+	for i, r := range rows {
+		table[i] = row(faint.of(r[0]+":"), r[1])
+	}
+	for _, l := range columns(table, p.colour) {
+		p.buf.WriteString(l + "\n")
+	}
+}
+
+// text prints lines as they are. Each is cleaned by itself.
+func (p *printer) text(s string) {
+	for line := range strings.Lines(s) {
+		p.line("%s", strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
 	}
 }
 

@@ -18,7 +18,7 @@ func (a *App) problem(err error) problem.Problem {
 	var hint *hinted
 	var held *lease.HeldError
 	var elsewhere *placeError
-	var config *ConfigError
+	var bad *ConfigError
 	switch {
 	case errors.As(err, &hint):
 	case errors.As(err, &held):
@@ -30,8 +30,8 @@ func (a *App) problem(err error) problem.Problem {
 		if errors.Is(err, store.ErrNotEmpty) || errors.Is(err, driver.ErrMissing) {
 			p.Next = there.commandLine("doctor")
 		}
-	case errors.As(err, &config) && a.Env(config.File) != "":
-		p.Next = "unset " + config.File + "; " + a.commandLine("config", "show")
+	case errors.As(err, &bad) && a.Env(bad.File) != "":
+		p.Next = "unset " + bad.File + "; " + a.commandLine("config", "show")
 	case errors.Is(err, store.ErrUnreachable):
 		if look := a.lookOffline(err); look != "" {
 			p.Next = look

@@ -89,9 +89,9 @@ func newReleaseData(r lease.ReleaseResult) releaseData {
 }
 
 func (p *printer) released(did, would string, out lease.ReleaseResult, dry bool) {
-	verb := styled{did, green}
+	verb := green.of(did)
 	if dry {
-		verb = styled{would, yellow}
+		verb = yellow.of(would)
 	}
 	for _, r := range out.Released {
 		p.line("%s %s (token %d, held by %s).", verb, r.Key, r.Token, short(r.Owner, 120))

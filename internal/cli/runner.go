@@ -139,7 +139,7 @@ func (o *runnerStartOptions) dryRun(ctx context.Context, a *App, st *store.Store
 		return err
 	}
 	return a.answer(map[string]any{"task": newTaskData(out.Task), "command": command}, func(p *printer) {
-		p.line("%s %s first.", styled{"Would take", yellow}, taskName(out.Task))
+		p.line("%s %s first.", yellow.of("Would take"), taskName(out.Task))
 		words := make([]string, len(command))
 		for i, c := range command {
 			words[i] = shellQuote(c)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,23 +51,23 @@ func listRunners(ctx context.Context, a *App) error {
 }
 
 func (p *printer) runners(list []worker.Info) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, r := range list {
 		var tasks []string
 		for _, t := range r.Tasks {
 			tasks = append(tasks, t.ID)
 		}
-		state := cell{r.State, green}
+		look := green
 		if r.State == "dead" || r.State == "silent" {
-			state.style = red
+			look = red
 		}
-		row := []cell{{r.Name, strong}, state, {text: strings.Join(tasks, " ")}, {text: r.Section}}
+		fields := row(strong.of(r.Name), look.of(r.State), strings.Join(tasks, " "), r.Section)
 		if p.wide {
-			row = append(row, cell{text: p.relative(r.Since)}, cell{text: p.relative(r.HeartbeatAt)}, cell{fmt.Sprintf("%s:%d", r.Host, r.PID), faint})
+			fields = append(fields, row(p.relative(r.Since), p.relative(r.HeartbeatAt), faint.of(fmt.Sprintf("%s:%d", r.Host, r.PID)))...)
 		} else {
-			row = append(row, cell{text: r.Owner}, cell{text: r.Host}, cell{text: strconv.Itoa(r.PID)}, cell{text: stamp(r.Since)}, cell{text: stamp(r.HeartbeatAt)})
+			fields = append(fields, row(r.Owner, r.Host, r.PID, stamp(r.Since), stamp(r.HeartbeatAt))...)
 		}
-		rows = append(rows, row)
+		rows = append(rows, fields)
 	}
 	p.table([]string{"RUNNER", "STATE", "TASKS", "SECTION", "STARTED", "SEEN", "WHERE"}, rows)
 }
@@ -131,9 +130,9 @@ func stopRunners(ctx context.Context, a *App, r worker.StopRequest) error {
 // did is the verb of something that was done, or would be.
 func (p *printer) did(done, would string, dry bool) styled {
 	if dry {
-		return styled{would, yellow}
+		return yellow.of(would)
 	}
-	return styled{done, green}
+	return green.of(done)
 }
 
 func newRunnerWakeupCmd(a *App) *cobra.Command {

@@ -108,30 +108,21 @@ tasks, all tasks, locked by, state, depends on. --quiet prints the names alone.`
 }
 
 func (p *printer) sections(list []sectionInfo) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, s := range list {
 		total := 0
 		for _, n := range s.Tasks {
 			total += n
 		}
-		state := cell{text: s.state()}
+		look := normal
 		if s.Skipped {
-			state.style = faint
+			look = faint
 		}
 		priority := priorityName(s.Priority)
 		if !p.wide {
 			priority = strconv.Itoa(s.Priority)
 		}
-		rows = append(rows, []cell{
-			{s.Name, strong},
-			{text: priority},
-			{text: s.kind()},
-			{text: strconv.Itoa(s.Open)},
-			{text: strconv.Itoa(total)},
-			{s.LockedBy, yellow},
-			state,
-			{text: strings.Join(s.DependsOn, ",")},
-		})
+		rows = append(rows, row(strong.of(s.Name), priority, s.kind(), s.Open, total, yellow.of(s.LockedBy), look.of(s.state()), strings.Join(s.DependsOn, ",")))
 	}
 	p.table([]string{"SECTION", "PRIORITY", "KIND", "OPEN", "TASKS", "LOCKED BY", "STATE", "DEPENDS ON"}, rows)
 }

@@ -53,24 +53,14 @@ func (a *App) drawSections(p *printer, list []sectionInfo) {
 			roots = append(roots, s.Name)
 		}
 	}
-	t := &tree{
-		p: p, b: a.branchesFor(p),
-		below: func(name string) []string { return byName[name].DependsOn },
-		label: func(name string) string {
-			s, ok := byName[name]
-			if !ok {
-				return short(name, 80) + " (gone)"
-			}
-			return short(name, 80) + " (" + s.state() + ")"
-		},
-	}
-	whole := t.draw(roots)
-	for _, name := range rest { // a circle has no root
-		if !t.drawn[name] && whole {
-			t.node(name, "", "", 0)
+	label := func(name string) string {
+		s, ok := byName[name]
+		if !ok {
+			return short(name, 80) + " (gone)"
 		}
+		return short(name, 80) + " (" + s.state() + ")"
 	}
-	if t.lines > treeLines {
+	if !p.tree(roots, rest, label, func(name string) []string { return byName[name].DependsOn }) {
 		a.note("The first %d lines; --json has all.", treeLines)
 	}
 }

@@ -82,14 +82,3 @@ func (p *printer) show(s lease.ShowResult) {
 	}
 	p.fields(rows)
 }
-
-// fields prints names and values, one pair a line.
-func (p *printer) fields(rows [][2]string) {
-	cells := make([][]cell, len(rows))
-	for i, r := range rows {
-		cells[i] = []cell{{r[0] + ":", faint}, {text: r[1]}}
-	}
-	for _, l := range columns(cells, p.colour) {
-		p.buf.WriteString(l + "\n")
-	}
-}

@@ -1,20 +1,35 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
 
-// A cell is one field of a table: text of whoever wrote it, and how to colour
-// it. The table cleans it.
-type cell struct {
+// styled is text of whoever wrote it, and how to colour it. The printer cleans
+// it.
+type styled struct {
 	text  string
 	style style
 }
 
+// row makes one row of a table. A field is styled text, or anything else for
+// its plain text.
+func row(fields ...any) []styled {
+	out := make([]styled, len(fields))
+	for i, f := range fields {
+		if s, ok := f.(styled); ok {
+			out[i] = s
+		} else {
+			out[i] = normal.of(fmt.Sprint(f))
+		}
+	}
+	return out
+}
+
 // columns aligns rows by what is seen of them: clean text, characters counted,
 // colour outside of the count. The last column is not padded.
-func columns(rows [][]cell, colour bool) []string {
+func columns(rows [][]styled, colour bool) []string {
 	var width []int
 	for _, row := range rows {
 		for i, c := range row {
@@ -50,6 +65,9 @@ const (
 	green  style = "32"
 	yellow style = "33"
 )
+
+// of is text in this style.
+func (s style) of(text string) styled { return styled{text, s} }
 
 func (s style) paint(text string, colour bool) string {
 	if !colour || s == normal || text == "" {

@@ -6,10 +6,10 @@ import (
 )
 
 func TestColumns(t *testing.T) {
-	rows := [][]cell{
-		{{"KEY", faint}, {"OWNER", faint}},
-		{{"größe", normal}, {"a\x1b[2Jb", red}},
-		{{"x", normal}, {"", normal}},
+	rows := [][]styled{
+		row(faint.of("KEY"), faint.of("OWNER")),
+		row("größe", red.of("a\x1b[2Jb")),
+		row("x", ""),
 	}
 	want := []string{"KEY    OWNER", "größe  a^[[2Jb", "x"}
 	if got := columns(rows, false); !slices.Equal(got, want) {

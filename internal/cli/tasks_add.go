@@ -126,9 +126,9 @@ func (a *App) added(out task.AddResult) error {
 // did is the verb of a change, or of what would be one.
 func (a *App) did(did, would string) styled {
 	if a.DryRun {
-		return styled{would, yellow}
+		return yellow.of(would)
 	}
-	return styled{did, green}
+	return green.of(did)
 }
 
 // descriptionFlags take a long text from the line or from a file.

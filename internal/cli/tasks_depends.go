@@ -79,18 +79,14 @@ func (a *App) drawTask(ctx context.Context, ref string) error {
 		byID[n.ID] = n
 	}
 	return a.answer(map[string]any{"tasks": nodes}, func(p *printer) {
-		t := &tree{
-			p: p, b: a.branchesFor(p),
-			below: func(id string) []string { return byID[id].DependsOn },
-			label: func(id string) string {
-				n, ok := byID[id]
-				if !ok {
-					return id + " (archived or removed)"
-				}
-				return id + " " + short(n.Title, 80) + " (" + string(n.Status) + ")"
-			},
+		label := func(id string) string {
+			n, ok := byID[id]
+			if !ok {
+				return id + " (archived or removed)"
+			}
+			return id + " " + short(n.Title, 80) + " (" + string(n.Status) + ")"
 		}
-		if !t.draw([]string{nodes[0].ID}) {
+		if !p.tree([]string{nodes[0].ID}, nil, label, func(id string) []string { return byID[id].DependsOn }) {
 			a.note("The first %d lines; --json has all.", treeLines)
 		}
 	})

@@ -152,7 +152,7 @@ func parseStatus(s string) (task.Status, error) {
 
 // tasks prints a table of them.
 func (p *printer) tasks(tasks []task.Info) {
-	var rows [][]cell
+	var rows [][]styled
 	for _, t := range tasks {
 		rows = append(rows, p.taskRow(t))
 	}
@@ -163,32 +163,21 @@ var statusStyle = map[task.Status]style{
 	task.InProgress: yellow, task.Completed: green, task.Failed: red, task.Blocked: red, task.Skipped: faint,
 }
 
-func (p *printer) taskRow(t task.Info) []cell {
-	who, expires, token := cell{}, "", ""
+func (p *printer) taskRow(t task.Info) []styled {
+	look, owner, expires, token := normal, "", "", ""
 	if l := t.Lock; l != nil {
-		who, expires = cell{text: l.Owner}, endStamp(l.ExpiresAt)
+		owner, expires = l.Owner, endStamp(l.ExpiresAt)
 		if p.wide {
-			who.text, expires = short(l.Owner, 40), p.endIn(l.ExpiresAt)
+			owner, expires = short(l.Owner, 40), p.endIn(l.ExpiresAt)
 		}
 		if l.State != lease.Held {
-			who = cell{fmt.Sprintf("%s (%s)", who.text, l.State), red}
+			look, owner = red, fmt.Sprintf("%s (%s)", owner, l.State)
 		}
 		token = strconv.FormatInt(l.Token, 10)
 	}
-	status := cell{string(t.Status), statusStyle[t.Status]}
+	who, status := look.of(owner), statusStyle[t.Status].of(string(t.Status))
 	if !p.wide {
-		return []cell{
-			{text: t.ID},
-			status,
-			{text: strconv.Itoa(t.Priority)},
-			{text: t.Section},
-			who,
-			{text: token},
-			{text: expires},
-			{text: strings.Join(t.Labels, ",")},
-			{text: strings.Join(t.WaitsFor, ",")},
-			{text: t.Title},
-		}
+		return row(t.ID, status, t.Priority, t.Section, who, token, expires, strings.Join(t.Labels, ","), strings.Join(t.WaitsFor, ","), t.Title)
 	}
 	title := short(t.Title, 60)
 	for _, l := range t.Labels {
@@ -197,13 +186,5 @@ func (p *printer) taskRow(t task.Info) []cell {
 	if len(t.WaitsFor) > 0 {
 		title += " (waits for " + short(strings.Join(t.WaitsFor, ", "), 40) + ")"
 	}
-	return []cell{
-		{t.ID, strong},
-		status,
-		{text: priorityName(t.Priority)},
-		{text: t.Section},
-		who,
-		{text: expires},
-		{text: title},
-	}
+	return row(strong.of(t.ID), status, priorityName(t.Priority), t.Section, who, expires, title)
 }

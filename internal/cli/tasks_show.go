@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -100,14 +99,7 @@ func (p *printer) task(i task.Info) {
 	add("completed by", i.CompletedBy)
 	p.fields(rows)
 	if i.Description != "" {
-		fmt.Fprintln(&p.buf)
+		p.line("")
 		p.text(i.Description)
-	}
-}
-
-// text prints lines as they are. Each is cleaned by itself.
-func (p *printer) text(s string) {
-	for line := range strings.Lines(s) {
-		p.line("%s", strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
 	}
 }

@@ -46,22 +46,22 @@ func (p *printer) stats(s task.Stats) {
 	for _, status := range task.Statuses {
 		head = append(head, string(status))
 	}
-	row := func(name string, counts map[task.Status]int) []cell {
+	line := func(name string, counts map[task.Status]int) []styled {
 		total := 0
 		for _, n := range counts {
 			total += n
 		}
-		cells := []cell{{name, strong}, {text: strconv.Itoa(total)}}
+		fields := row(strong.of(name), total)
 		for _, status := range task.Statuses {
-			cells = append(cells, cell{strconv.Itoa(counts[status]), statusStyle[status]})
+			fields = append(fields, statusStyle[status].of(strconv.Itoa(counts[status])))
 		}
-		return cells
+		return fields
 	}
-	var rows [][]cell
+	var rows [][]styled
 	for _, name := range slices.Sorted(maps.Keys(s.Sections)) {
-		rows = append(rows, row(cmp.Or(name, "-"), s.Sections[name]))
+		rows = append(rows, line(cmp.Or(name, "-"), s.Sections[name]))
 	}
-	p.table(head, append(rows, row("*", s.Status)))
+	p.table(head, append(rows, line("*", s.Status)))
 	if p.wide {
 		p.line("%d ready, %d stalled, %s done.", s.Ready, s.Stalled, fmt.Sprintf("%.0f%%", s.Completed))
 	}

@@ -1,9 +1,5 @@
 package cli
 
-import (
-	"strings"
-)
-
 // A drawing is made of lines with branches before them. Each node is drawn with
 // what is below it once; where it comes again, a mark says so. That ends circles
 // too, and bounds how much is drawn, together with these:
@@ -20,22 +16,6 @@ var (
 	plainBranches = branches{"|-- ", "`-- ", "|   ", "    "}
 )
 
-// branchesFor draws with lines where they can be shown: on a terminal that reads
-// UTF-8.
-func (a *App) branchesFor(p *printer) branches {
-	locale := a.Env("LC_ALL")
-	for _, name := range []string{"LC_CTYPE", "LANG"} {
-		if locale == "" {
-			locale = a.Env(name)
-		}
-	}
-	locale = strings.ToLower(locale)
-	if p.wide && (strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")) {
-		return lineBranches
-	}
-	return plainBranches
-}
-
 // tree draws what is below some nodes.
 type tree struct {
 	p     *printer
@@ -47,12 +27,21 @@ type tree struct {
 	lines int
 }
 
-// draw draws the roots, one after the other. It reports whether all of it was
-// drawn.
-func (t *tree) draw(roots []string) bool {
-	t.drawn = map[string]bool{}
+// tree draws the roots with what is below them, and then the rest, as far as
+// that was not below a root: a circle has none. It reports whether all of it
+// was drawn.
+func (p *printer) tree(roots, rest []string, label func(id string) string, below func(id string) []string) bool {
+	t := &tree{p: p, b: plainBranches, label: label, below: below, drawn: map[string]bool{}}
+	if p.utf8 {
+		t.b = lineBranches
+	}
 	for _, id := range roots {
 		t.node(id, "", "", 0)
+	}
+	for _, id := range rest {
+		if !t.drawn[id] {
+			t.node(id, "", "", 0)
+		}
 	}
 	return t.lines <= treeLines
 }

@@ -25,8 +25,7 @@ func TestTreeIsBounded(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &printer{w: &out}
-		tr := &tree{p: p, b: plainBranches, below: below, label: func(id string) string { return short(id, 20) }}
-		whole := tr.draw([]string{"a"})
+		whole := p.tree([]string{"a"}, nil, func(id string) string { return short(id, 20) }, below)
 		if err := p.flush(); err != nil {
 			t.Fatal(err)
 		}

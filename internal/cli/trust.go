@@ -81,7 +81,7 @@ func (a *App) configTrust(ctx context.Context, _ []string) error {
 	if s == nil {
 		return usagef("no %s here names a store: there is nothing to trust", repo.SharedName)
 	}
-	changed, err := a.addTrust(ctx, *s)
+	changed, err := addTrust(ctx, a.Env, *s, a.DryRun)
 	if err != nil {
 		return err
 	}
@@ -101,16 +101,16 @@ func (a *App) configTrust(ctx context.Context, _ []string) error {
 }
 
 // addTrust agrees to a store. It reports whether that was new.
-func (a *App) addTrust(ctx context.Context, s sharedStore) (changed bool, err error) {
+func addTrust(ctx context.Context, env func(string) string, s sharedStore, dryRun bool) (changed bool, err error) {
 	if s.free {
 		return false, nil
 	}
-	path := trustFile(a.Env)
+	path := trustFile(env)
 	list, err := readTrust(path)
 	if err != nil || slices.Contains(list, s.trust()) {
 		return false, err
 	}
-	if path, err = editable(path, true, a.DryRun, a.Env); err != nil || a.DryRun {
+	if path, err = editable(path, true, dryRun, env); err != nil || dryRun {
 		return err == nil, err
 	}
 	return true, underGate(ctx, path+".lock", func() error {

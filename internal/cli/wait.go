@@ -67,7 +67,7 @@ func (o *waitOptions) run(ctx context.Context, a *App, keys []string) (err error
 		return interrupted(ctx, err)
 	}
 	return a.answer(waitData{Keys: keys, WaitedSeconds: time.Since(start).Seconds()}, func(p *printer) {
-		p.line("%s free: %s.", styled{"All", green}, strings.Join(keys, ", "))
+		p.line("%s free: %s.", green.of("All"), strings.Join(keys, ", "))
 	})
 }
 

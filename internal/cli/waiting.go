@@ -2,12 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/tasklock/tasklock/internal/lease"
 )
@@ -100,7 +97,7 @@ func (w *waiting) end(granted, tookOver bool) {
 	close(w.stop)
 	w.done.Wait()
 	if w.live {
-		fmt.Fprint(w.a.Stderr, "\r\x1b[K")
+		erase(w.a.Stderr)
 	}
 	switch {
 	case granted && tookOver:
@@ -116,13 +113,7 @@ func (w *waiting) draw() {
 	w.mu.Lock()
 	text := bar(time.Since(w.started), w.wait) + " " + w.facts()
 	w.mu.Unlock()
-	width := 80
-	if f, ok := w.a.Stderr.(*os.File); ok {
-		if cols, _, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 {
-			width = cols
-		}
-	}
-	fmt.Fprint(w.a.Stderr, "\r"+short(clean(text), width-1)+"\x1b[K")
+	redraw(w.a.Stderr, text)
 }
 
 // facts are the words of the live line, what matters most first: the end may
