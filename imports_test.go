@@ -3,6 +3,7 @@ package tasklock_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,12 @@ var layers = [][]string{
 	{"internal/harness", "internal/guard", "schedule", "internal/worker"},
 	{"internal/problem", "internal/legacy"},
 	{"internal/server", "internal/mcpserver"},
+	{"internal/cli/term"},
+	{"internal/cli/config"},
+	{"internal/cli/view"},
+	{"internal/cli/session"},
+	{"internal/cli/hold"},
+	{"internal/cli/leasecmd", "internal/cli/lockcmd", "internal/cli/taskcmd", "internal/cli/jobcmd", "internal/cli/agentcmd", "internal/cli/setupcmd"},
 	{"internal/cli"},
 }
 
@@ -60,6 +67,9 @@ func TestImportsRunOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: %s", pkg, short(imp), reason)
 			}
 		}
+		if reason := noCobra(pkg); reason != "" && slices.Contains(names[1:], cobra) {
+			t.Errorf("%s imports %s: %s", pkg, cobra, reason)
+		}
 		if pkg != "" && place(pkg) < 0 {
 			t.Errorf("%s has no place in the layers of this test and of docs/design.md", pkg)
 		}
@@ -80,9 +90,18 @@ func TestImportRuleCanFail(t *testing.T) {
 		{"store/memstore", "store/sqlitestore"},
 		{"internal/host", "store/driver"},
 		{"internal/lease", "internal/torture"},
+		{"internal/cli/term", "internal/cli/session"},
+		{"internal/cli/session", "internal/cli/hold"},
+		{"internal/cli/taskcmd", "internal/cli/leasecmd"},
+		{"internal/cli/agentcmd", "internal/cli"},
 	} {
 		if forbidden(c[0], c[1]) == "" {
 			t.Errorf("%s may import %s", c[0], c[1])
+		}
+	}
+	for _, pkg := range []string{"internal/cli/term", "internal/cli/config", "internal/cli/view", "internal/lease"} {
+		if noCobra(pkg) == "" {
+			t.Errorf("%s may import %s", pkg, cobra)
 		}
 	}
 }
@@ -128,13 +147,25 @@ func place(pkg string) int {
 	return -1
 }
 
+// cobra reads command lines.
+const cobra = "github.com/spf13/cobra"
+
+// noCobra says why a package may not import cobra. What is below the session must
+// be of use without a command line.
+func noCobra(pkg string) string {
+	if place(pkg) >= place("internal/cli/session") && strings.HasPrefix(pkg, "internal/cli") {
+		return ""
+	}
+	return "only the session and what is above it reads a command line"
+}
+
 func forbidden(pkg, imp string) string {
 	switch {
 	case has(tops, pkg):
 		return ""
 	case has(tops, imp):
 		return "nothing imports a command"
-	case pkg == "internal/cli" && imp == "store/gitstore":
+	case strings.HasPrefix(pkg, "internal/cli/") && imp == "store/gitstore":
 		return "" // for what only git can do; both commands have it
 	case has(drivers, imp):
 		return "only a command names a driver"

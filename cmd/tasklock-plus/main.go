@@ -14,7 +14,7 @@ import (
 var version string // set by the linker
 
 func main() {
-	app := backend.App(version)
-	app.MCP = serveMCP
-	os.Exit(cli.Main(os.Args[1:], app))
+	can := backend.Program(version)
+	can.MCP = serveMCP
+	os.Exit(cli.Main(os.Args[1:], backend.Process(), can))
 }

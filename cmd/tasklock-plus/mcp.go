@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tasklock/tasklock/internal/cli"
+	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/mcpserver"
 )
 
 // serveMCP serves until ctx ends or the client is gone, and then releases all
 // that it holds.
-func serveMCP(ctx context.Context, r cli.MCPRequest) error {
+func serveMCP(ctx context.Context, r session.MCPRequest) error {
 	s, err := mcpserver.New(mcpserver.Options{
 		Store: r.Store, Owner: r.Owner, TTL: r.TTL, MaxHold: r.MaxHold, Times: r.Times,
 		Session: r.Session, Caller: r.Caller, Keys: r.Keys, Note: r.Note, Version: r.Version,

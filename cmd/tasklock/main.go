@@ -11,7 +11,7 @@ import (
 var version string // set by the linker
 
 func main() {
-	app := backend.App(version)
-	app.Plus = plus
-	os.Exit(cli.Main(os.Args[1:], app))
+	can := backend.Program(version)
+	can.Plus = plus
+	os.Exit(cli.Main(os.Args[1:], backend.Process(), can))
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/tasklock/tasklock/internal/cli"
+	"github.com/tasklock/tasklock/internal/cli/session"
 )
 
 // plus goes on as tasklock-plus with the same arguments, and returns only when
@@ -25,7 +25,7 @@ func plus() error {
 		name += ".exe"
 	}
 	if _, err := os.Stat(name); err != nil {
-		return fmt.Errorf("%w: %s is not there; install both programs: make install", cli.ErrIncomplete, name)
+		return fmt.Errorf("%w: %s is not there; install both programs: make install", session.ErrIncomplete, name)
 	}
 	return become(name, append([]string{os.Args[0]}, os.Args[1:]...))
 }

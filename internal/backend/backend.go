@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/cli"
+	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/store/driver"
 	_ "github.com/tasklock/tasklock/store/filestore" // a driver registers itself
 	_ "github.com/tasklock/tasklock/store/gitstore"
@@ -15,15 +15,19 @@ import (
 	_ "github.com/tasklock/tasklock/store/sqlitestore"
 )
 
-// App is the command as this process was started.
-func App(version string) cli.App {
+// Process is this one, as it was started.
+func Process() session.Process {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "."
 	}
-	return cli.App{
+	return session.Process{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: os.Getenv, Environ: os.Environ(), Dir: dir,
-		Open: driver.Open, Now: time.Now, Version: version,
+		Env: os.Getenv, Environ: os.Environ(), Dir: dir, Now: time.Now,
 	}
+}
+
+// Program is what every tasklock can do.
+func Program(version string) session.Program {
+	return session.Program{Open: driver.Open, Version: version}
 }

@@ -14,6 +14,8 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/setupcmd"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store/driver"
 	_ "github.com/tasklock/tasklock/store/sqlitestore"
@@ -67,9 +69,10 @@ func (d *desk) run(args ...string) (code int, out string) {
 	d.t.Helper()
 	var b bytes.Buffer
 	var open []driver.Store
-	code = Main(args, App{
+	code = Main(args, session.Process{
 		Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b, Dir: d.dir, Now: d.now,
 		Env: func(k string) string { return d.env[k] },
+	}, session.Program{
 		Open: func(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error) {
 			s, err := driver.Open(ctx, url, o)
 			if err == nil {
@@ -231,8 +234,8 @@ func checkDoctorJSON(t *testing.T, d *desk, code int) {
 	got, out := d.run("doctor", "--json")
 	var answer struct {
 		Success bool
-		Data    struct{ Findings []finding }
-		Error   *errorBody
+		Data    struct{ Findings []session.Finding }
+		Error   *session.ErrorBody
 	}
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || got != code {
 		t.Fatalf("exit %d, %v:\n%s", got, err, out)
@@ -241,7 +244,7 @@ func checkDoctorJSON(t *testing.T, d *desk, code int) {
 		t.Errorf("exit %d with\n%s", code, out)
 	}
 	for _, f := range answer.Data.Findings {
-		if f.Level != levelOK && f.Remedy == "" {
+		if f.Level != session.LevelOK && f.Remedy == "" {
 			t.Errorf("no remedy: %+v", f)
 		}
 	}
@@ -257,11 +260,11 @@ func TestDoctorNamedStore(t *testing.T) {
 }
 
 func TestWorstFinding(t *testing.T) {
-	list := []finding{{Level: levelOK}, {Level: levelFail, exit: problem.Denied}, {Level: levelWarn}, {Level: levelFail, exit: problem.Unsafe}, {Level: levelFail, exit: problem.Error}}
-	if w := worstOf(list); w == nil || w.exit != problem.Unsafe {
+	list := []session.Finding{{Level: session.LevelOK}, {Level: session.LevelFail, Exit: problem.Denied}, {Level: session.LevelWarn}, {Level: session.LevelFail, Exit: problem.Unsafe}, {Level: session.LevelFail, Exit: problem.Error}}
+	if w := setupcmd.WorstOf(list); w == nil || w.Exit != problem.Unsafe {
 		t.Errorf("%+v", w)
 	}
-	if w := worstOf(list[:1]); w != nil {
+	if w := setupcmd.WorstOf(list[:1]); w != nil {
 		t.Errorf("%+v", w)
 	}
 }

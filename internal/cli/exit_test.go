@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/setupcmd"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
@@ -24,15 +27,15 @@ func TestOwnProblems(t *testing.T) {
 		exit problem.Exit
 		code string
 	}{
-		{&usageError{text: "x"}, 2, "INVALID_ARGUMENTS"},
-		{&ConfigError{}, 3, "INVALID_CONFIG"},
-		{&deniedError{}, 5, "PERMISSION_DENIED"},
-		{&signalError{os.Interrupt}, 130, "INTERRUPTED"},
-		{&UntrustedError{}, 3, "UNTRUSTED_STORE"},
-		{&noProjectError{}, 3, "NO_PLACE"},
-		{ErrIncomplete, 3, "INCOMPLETE_INSTALLATION"},
-		{&hinted{driver.ErrOlder, "x"}, 3, "OLDER_FORMAT"},
-		{&deniedBusy{busy: &lease.BusyError{}}, 6, "TASK_LOCKED"},
+		{&session.UsageError{Text: "x"}, 2, "INVALID_ARGUMENTS"},
+		{&config.Error{}, 3, "INVALID_CONFIG"},
+		{&session.DeniedError{}, 5, "PERMISSION_DENIED"},
+		{&session.SignalError{Signal: os.Interrupt}, 130, "INTERRUPTED"},
+		{&config.UntrustedError{}, 3, "UNTRUSTED_STORE"},
+		{&setupcmd.NoProjectError{}, 3, "NO_PLACE"},
+		{session.ErrIncomplete, 3, "INCOMPLETE_INSTALLATION"},
+		{session.WithNext(driver.ErrOlder, "x"), 3, "OLDER_FORMAT"},
+		{&setupcmd.DeniedBusy{Busy: &lease.BusyError{}}, 6, "TASK_LOCKED"},
 	} {
 		if got := problem.Of(fmt.Errorf("wrapped: %w", c.err), problem.Caller{}); got.Exit != c.exit || got.Code != c.code {
 			t.Errorf("%T %v: %v, want %d %s", c.err, c.err, got, c.exit, c.code)
@@ -41,21 +44,21 @@ func TestOwnProblems(t *testing.T) {
 }
 
 // mainWith runs a command over a store that open opens.
-func mainWith(t *testing.T, open Opener, args ...string) (code int, stdout, stderr string) {
+func mainWith(t *testing.T, open session.Opener, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	code = mainTo(t, open, &out, &err, args...)
 	return code, out.String(), err.String()
 }
 
-func mainTo(t *testing.T, open Opener, stdout, stderr io.Writer, args ...string) int {
+func mainTo(t *testing.T, open session.Opener, stdout, stderr io.Writer, args ...string) int {
 	t.Helper()
 	dir := t.TempDir()
 	repository(t, dir)
-	return Main(args, App{
-		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Dir: dir, Now: time.Now, Open: open,
+	return Main(args, session.Process{
+		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Dir: dir, Now: time.Now,
 		Env: func(name string) string { return map[string]string{"TASKLOCK_OWNER": "me"}[name] },
-	})
+	}, session.Program{Open: open})
 }
 
 // full is a disk without room.

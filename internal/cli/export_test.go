@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tasklock/tasklock/internal/cli/agentcmd"
+	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/guard"
 	"github.com/tasklock/tasklock/internal/harness"
@@ -15,12 +17,12 @@ import (
 // Patient lets hooks take the time that they need on a busy machine: what they
 // do when they do not get it depends on the machine.
 func Patient() {
-	guard.LookTime, endTime, githooks.AskTime, harness.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
+	guard.LookTime, agentcmd.EndTime, githooks.AskTime, harness.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
 }
 
 // Help returns what every command says about itself, by its name.
 func Help() map[string]string {
-	a := &App{}
+	s := &session.Session{}
 	out := map[string]string{}
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -29,22 +31,22 @@ func Help() map[string]string {
 			visit(c)
 		}
 	}
-	visit(a.root(nil))
+	visit(root(s, nil))
 	return out
 }
 
 // Names reports whether words are the name of a command and nothing else.
 func Names(words []string) bool {
-	a := &App{}
-	cmd, rest, err := a.root(words).Find(words)
+	s := &session.Session{}
+	cmd, rest, err := root(s, words).Find(words)
 	return err == nil && len(rest) == 0 && cmd.Name() == words[len(words)-1]
 }
 
 // Understands reports whether args are a command line that this command can
 // make sense of, without running it.
 func Understands(args []string) error {
-	a := &App{}
-	cmd, rest, err := a.root(args).Find(args)
+	s := &session.Session{}
+	cmd, rest, err := root(s, args).Find(args)
 	if err != nil {
 		return err
 	}

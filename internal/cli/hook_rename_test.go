@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/rewrite"
 )
 
@@ -26,5 +27,5 @@ func TestSwitchesHaveNoValue(t *testing.T) {
 			visit(c)
 		}
 	}
-	visit((&App{}).root(nil))
+	visit(root((&session.Session{}), nil))
 }

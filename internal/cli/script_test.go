@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // tasklock is the command as it is, without what only tasklock-plus can do.
 func tasklock() {
 	cli.Patient()
-	os.Exit(cli.Main(os.Args[1:], backend.App("")))
+	os.Exit(cli.Main(os.Args[1:], backend.Process(), backend.Program("")))
 }
 
 // TestScript runs testdata/script, which says what the command does. Beside

@@ -1,0 +1,180 @@
+package agentcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/guard"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/internal/repo"
+)
+
+func NewGuard(s *session.Session) *cobra.Command {
+	install := &cobra.Command{
+		Use:   "install",
+		Short: "Let git refuse commits and pushes that touch paths of others",
+		Long: `Put the guard into the pre-commit and pre-push hooks that git runs (core.hooksPath is
+respected): into the hook that is there if it is a shell script, into the file of the
+program that manages the hooks (husky: .husky/pre-commit; lefthook: lefthook.yml),
+else beside the hook, which then runs after the guard. "guard install" is idempotent;
+"guard remove" puts everything back.
+
+The guard refuses what touches a path that another owner has locked. If it cannot
+find out, it lets git go on, unless hooks.strict is configured. A person can pass
+it with --no-verify.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardInstall(ctx, s) }),
+	}
+	remove := &cobra.Command{
+		Use: "remove", Short: "Take the guard out of git's hooks, and put back what was there",
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardRemove(ctx, s) }),
+	}
+	check := &cobra.Command{
+		Use:   "check",
+		Short: "Do unsaved changes touch paths of others? Exit 0: no, 6: yes",
+		Long: `Compare what is changed in this worktree, untracked files included, with the paths
+that others have locked. Also tells where a guard that was installed is not live: git
+does not call it, in this worktree or another one.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardCheck(ctx, s) }),
+	}
+	run := &cobra.Command{
+		Use: "run HOOK [ARG...]", Short: "Serve git's hook", Hidden: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || !slices.Contains(githooks.Names, args[0]) {
+				return session.Usagef("needs the name of a hook: %s", strings.Join(githooks.Names, " or "))
+			}
+			return nil
+		},
+		RunE: s.Run(func(ctx context.Context, args []string) error { return guardRun(ctx, s, args[0], args[1:]) }),
+	}
+	return s.Group("guard", "Let git keep to the path locks", install, check, remove, run)
+}
+
+// guardTime bounds what a guard asks git and the store.
+const guardTime = 20 * time.Second
+
+// touchedBy compares files, by their names in the repository, with the locks of
+// others.
+func touchedBy(ctx context.Context, s *session.Session, files []string) ([]guard.TouchedFile, error) {
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return guard.Touched(ctx, st, s.Names(), files)
+}
+
+type guardData struct {
+	Changed int                 `json:"changed"` // how many files were compared
+	Touched []guard.TouchedFile `json:"touched"`
+	Guard   []githooks.State    `json:"guard"` // in this worktree and the others
+}
+
+func guardCheck(ctx context.Context, s *session.Session) error {
+	tree, err := repo.TreeOf(s.Dir)
+	if err != nil {
+		return err
+	}
+	files, err := git.Changed(ctx, tree.Top)
+	if err != nil {
+		return err
+	}
+	touched, err := touchedBy(ctx, s, files)
+	if err != nil {
+		return err
+	}
+	states, _ := githooks.States(ctx, s.Dir, s.Env) // what others have locked is known without it
+	err = s.Answer(guardData{len(files), touched, states}, func(p *term.Printer) {
+		printTouched(p, touched)
+		if len(touched) == 0 {
+			p.Line("%s changed, none of them locked by others.", term.Plural(len(files), "file"))
+		}
+		printDeadGuards(p, githooks.Dead(states))
+	})
+	if err == nil && len(touched) > 0 {
+		return session.ExitError(problem.Locked)
+	}
+	return err
+}
+
+// printTouched prints one line a file, and few of them.
+func printTouched(p *term.Printer, files []guard.TouchedFile) {
+	said := map[string]bool{}
+	for i, f := range files {
+		if i == session.AgentLimit {
+			p.Line("… and %d more.", len(files)-i)
+			break
+		}
+		p.Line("%s is locked by %s (%s), %s.", term.Short(f.File, 120), term.Short(f.Owner, 120), term.Short(f.Key, 120), view.EndsIn(p, f.ExpiresAt))
+		if why := view.ReasonOf(f.Reason); why != "" && !said[f.Key] { // once for each lock
+			p.Line("%s", why)
+			said[f.Key] = true
+		}
+	}
+}
+
+// guardRun is what git's hooks call. Exit 1 refuses.
+func guardRun(ctx context.Context, s *session.Session, hook string, args []string) error {
+	ctx, cancel := context.WithTimeout(ctx, guardTime)
+	defer cancel()
+	files, err := guardedFiles(ctx, s, hook, args)
+	var touched []guard.TouchedFile
+	if err == nil && len(files) > 0 {
+		touched, err = touchedBy(ctx, s, files)
+	}
+	strict := false
+	if cfg, bad := s.Config(); bad == nil {
+		strict = cfg.StrictHooks()
+	}
+	switch {
+	case err != nil && strict:
+		return fmt.Errorf("guard: %w; hooks.strict is set, so what cannot be judged is refused", err)
+	case err != nil:
+		s.Warn("guard: cannot tell what others have locked: %s", s.Problem(err).Message)
+		return nil
+	case len(touched) == 0:
+		return nil
+	}
+	p := &term.Printer{W: s.Stderr, Colour: s.Colour(s.Stderr), Now: s.Now()}
+	p.Line("%s%s touches what others have locked:", term.Red.Of("Error: "), map[string]string{"pre-commit": "this commit", "pre-push": "this push"}[hook])
+	printTouched(p, touched)
+	wait := s.CommandLine("wait", touched[0].Key, "--wait", "90s")
+	if other := s.OtherWork(); other != "" && s.Identity().Agent {
+		p.Line("Next: %s", other)
+		p.Line("Or wait: %s", wait)
+	} else {
+		p.Line("Next: %s", wait)
+	}
+	_ = p.Flush()
+	return session.ExitError(problem.Error)
+}
+
+// guardedFiles are those that a commit or a push would change.
+func guardedFiles(ctx context.Context, s *session.Session, hook string, args []string) ([]string, error) {
+	if hook == "pre-commit" {
+		return git.Staged(ctx, s.Dir)
+	}
+	refs, err := io.ReadAll(io.LimitReader(s.Stdin, maxRefs+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(refs) > maxRefs {
+		return nil, fmt.Errorf("more than %d bytes of input", maxRefs)
+	}
+	return git.Pushed(ctx, s.Dir, args, string(refs))
+}
+
+// maxRefs bounds what git says on the input of a pre-push hook.
+const maxRefs = 1 << 20

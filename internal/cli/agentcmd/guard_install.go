@@ -1,0 +1,112 @@
+package agentcmd
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/githooks"
+	"github.com/tasklock/tasklock/internal/repo"
+)
+
+func guardInstall(ctx context.Context, s *session.Session) error {
+	changes, err := githooks.Install(ctx, s.Dir, s.DryRun)
+	return guardAnswer(ctx, s, changes, err, true)
+}
+
+func guardRemove(ctx context.Context, s *session.Session) error {
+	changes, err := githooks.Remove(ctx, s.Dir, s.DryRun)
+	return guardAnswer(ctx, s, changes, err, false)
+}
+
+func guardAnswer(ctx context.Context, s *session.Session, done githooks.Changes, err error, install bool) error {
+	if done.Outside != "" {
+		s.Note("Note: core.hooksPath is %s, outside this repository: the guard runs wherever it is used.", done.Outside)
+	}
+	if err != nil {
+		return err
+	}
+	changes := done.Hooks
+	var dead []githooks.State
+	if install && !s.DryRun {
+		all, _ := githooks.States(ctx, s.Dir, s.Env)
+		dead = githooks.Dead(all)
+	}
+	return s.Answer(map[string]any{"hooks": changes, "notLive": dead}, func(p *term.Printer) {
+		for _, c := range changes {
+			guardLine(s, p, c)
+		}
+		if names := toCommit(s, changes); install && len(names) > 0 {
+			p.Line("Commit what is new, so that other clones and worktrees have it: git add %s", strings.Join(shellWordsOf(names), " "))
+		}
+		printDeadGuards(p, dead)
+	})
+}
+
+// toCommit names the changed files that git can track.
+func toCommit(s *session.Session, changes []githooks.Change) (names []string) {
+	tree, err := repo.TreeOf(s.Dir)
+	for _, c := range changes {
+		if err != nil || c.Did == "unchanged" || repo.Within(tree.Git, c.File) || !repo.Within(tree.Top, c.File) {
+			continue
+		}
+		if name, err := filepath.Rel(tree.Top, c.File); err == nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func guardLine(s *session.Session, p *term.Printer, c githooks.Change) {
+	switch c.Did {
+	case "installed":
+		if c.In {
+			p.Line("%s the guard into %s.", s.Did("Put", "Would put"), c.File)
+			break
+		}
+		p.Line("%s %s.", s.Did("Installed", "Would install"), c.File)
+	case "updated":
+		p.Line("%s %s.", s.Did("Updated", "Would update"), c.File)
+	case "removed":
+		if c.In {
+			p.Line("%s the guard out of %s.", s.Did("Took", "Would take"), c.File)
+			break
+		}
+		p.Line("%s %s.", s.Did("Removed", "Would remove"), c.File)
+	case "unchanged":
+		p.Line("%s is there already.", c.File)
+	case "absent":
+		p.Line("%s is not there.", c.File)
+	case "foreign":
+		p.Line("%s is not ours, and stays.", c.File)
+	}
+	if c.Kept != "" && c.Did == "removed" {
+		p.Line("%s is %s again.", c.Kept, c.Hook)
+	} else if c.Kept != "" {
+		p.Line("What was there runs after it, as %s.", c.Kept)
+	}
+	for _, file := range c.Orphans {
+		p.Line("%s %s, which nothing ran any more.", s.Did("Removed", "Would remove"), file)
+	}
+}
+
+// printDeadGuards prints one line for each.
+func printDeadGuards(p *term.Printer, dead []githooks.State) {
+	for _, s := range dead {
+		p.Line("The guard is not live for %s in %s: %s.", s.Hook, s.Worktree, s.Why)
+		if next := inFolder(s.Worktree, s.Next); next != "" {
+			p.Line("Next: %s", next)
+		}
+	}
+}
+
+// inFolder is a command for another folder; nothing stays nothing.
+func inFolder(dir, command string) string {
+	if command == "" {
+		return ""
+	}
+	return "cd " + term.ShellQuote(dir) + " && " + command
+}

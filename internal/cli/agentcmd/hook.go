@@ -1,0 +1,220 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/harness"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func NewHook(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "hook HARNESS EVENT",
+		Short: "Serve a coding agent's hook: facts, renewal, denial, release",
+		Long: `Read the JSON of a hook event of claude, codex, gemini, cursor, pi or opencode on
+standard input, and answer as that harness expects. "agents install" registers it.
+
+The start of a session tells what is locked; a tool that would write what another
+owner's path lock covers is denied (exit 2, and never for another reason; Gemini
+and Cursor: JSON, exit 0); a subagent has an owner of its own, which its shell
+commands are given, and gives back what it holds when it stops; the end of the
+session gives back exactly what it holds. Every event renews.
+
+What goes wrong here stops nobody: one line on standard error, exit 1. With
+hooks.strict in the configuration, what cannot be judged is denied instead.`,
+		Example: `  tasklock hook claude PreToolUse <event.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return session.Usagef("takes a harness and an event, got %d words", len(args))
+			}
+			return nil
+		},
+		RunE: s.Run(func(ctx context.Context, args []string) error { return serveHook(ctx, s, args[0], args[1]) }),
+	}
+}
+
+// hookTime is how long a hook may look for an answer: harnesses let the action
+// through when their own time is over, so ours must be over before.
+const hookTime = 3 * time.Second
+
+// hook is one event under way.
+type hook struct {
+	harness.Event
+	app     *session.Session
+	owners  []string                    // all names of the caller
+	unnamed bool                        // its commands must name the owner
+	others  map[string]*session.Session // the same command in other folders
+}
+
+func serveHook(ctx context.Context, s *session.Session, name, event string) error {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	h := &hook{app: s, others: map[string]*session.Session{}, Event: harness.Event{Harness: name, Name: event, What: harness.Meaning(name, event)}}
+	e, err := eventWithin(ctx, s.Stdin, name, event)
+	if err == nil {
+		h.Event = e
+		h.settle()
+		err = h.serve(ctx)
+	}
+	if err == nil {
+		return h.reply(h.pass(ctx))
+	}
+	var done session.ExitError
+	if errors.As(err, &done) {
+		return err
+	}
+	return h.fault(err)
+}
+
+// eventWithin gives up with ctx: a harness that opens the pipe and writes
+// nothing must not keep us, nor a command line that takes long to read. The
+// reader that is left ends with the process.
+func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness.Event, error) {
+	type result struct {
+		harness.Event
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		if term.IsTerminal(in) {
+			done <- result{err: errors.New("the event's JSON is expected on standard input")}
+			return
+		}
+		data, err := harness.ReadEvent(in)
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		e, err := harness.ParseEvent(name, event, data)
+		done <- result{e, err}
+	}()
+	select {
+	case r := <-done:
+		return r.Event, r.err
+	case <-ctx.Done():
+		return harness.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
+	}
+}
+
+// settle finds out where and who: the folder of the event and its session.
+func (h *hook) settle() {
+	s := h.app
+	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
+		s.Dir = h.Dir
+	}
+	in := s.IdentityInput()
+	s.ActAs(h.Caller().Identify(in))
+	h.owners = s.Names()
+	// Where commands find no session they act in the name of their terminal: what
+	// that holds must not keep the agent from its own files.
+	if around := identity.Identify(in); around.Source == identity.FromTerminal {
+		h.owners = append(h.owners, around.Owner)
+	}
+	if h.What == harness.SessionStart {
+		h.remember()
+	}
+	h.unnamed = h.Caller().NeedsOwner(in)
+	if h.unnamed && h.What == harness.BeforeTool && h.Agent == "" { // its start was not seen
+		h.remember()
+		h.unnamed = h.Caller().NeedsOwner(in)
+	}
+	if h.unnamed {
+		s.Owner = s.Identity().Owner
+	}
+}
+
+func (h *hook) serve(ctx context.Context) error {
+	if err := lease.CheckOwner(h.app.Identity().Owner); err != nil {
+		return err
+	}
+	switch h.What {
+	case harness.SessionStart:
+		return h.start(ctx)
+	case harness.BeforeTool:
+		return h.beforeTool(ctx)
+	case harness.AgentStart:
+		return h.startAgent()
+	case harness.AgentStop:
+		return h.stopAgent(ctx)
+	case harness.SessionEnd:
+		return h.end(ctx)
+	}
+	return h.renew(ctx)
+}
+
+// store opens the store, and never makes one. Where there is none yet, or none
+// can be, nothing is locked, and that is not worth a note at every event.
+func (h *hook) store(ctx context.Context) (*store.Store, error) {
+	h.app.Quiet, h.app.Lenient = true, true
+	return h.app.Store(ctx, false)
+}
+
+// renew is a sign of life and nothing else: one look at what is due.
+func (h *hook) renew(ctx context.Context) error {
+	if h.recently() {
+		return nil
+	}
+	st, err := h.store(ctx)
+	if err != nil {
+		return err
+	}
+	return st.View(ctx, driver.Query{}, func(*store.Tx) error { return nil }) // lifeStore looks along
+}
+
+// reply prints the answer and ends the hook.
+func (h *hook) reply(r harness.Reply) error {
+	if len(r.Out) > 0 {
+		if _, err := h.app.Stdout.Write(r.Out); err != nil {
+			return err
+		}
+	}
+	return session.ExitError(problem.Exit(r.Exit))
+}
+
+// deny tells the model why, on standard error and as its harness wants it.
+func (h *hook) deny(text string) error {
+	h.app.Quiet = false
+	for line := range strings.Lines(text) {
+		h.app.Note("%s", strings.TrimSuffix(line, "\n"))
+	}
+	return h.reply(h.Deny(text))
+}
+
+// fault is for what went wrong on our side. It stops nobody, unless the
+// project wants what cannot be judged to be denied.
+func (h *hook) fault(err error) error {
+	text := "tasklock hook: " + term.Clean(h.app.Problem(err).Message)
+	if h.What == harness.BeforeTool && h.strict() {
+		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
+	}
+	h.app.Quiet = false
+	h.app.Note("%s", text)
+	if untrusted := new(config.UntrustedError); h.What == harness.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
+		return h.reply(h.Tell("tasklock checks no locks in this clone: "+term.Clean(h.app.Problem(err).Message), ""))
+	}
+	return session.ExitError(problem.Error)
+}
+
+func (h *hook) strict() bool {
+	cfg, err := h.app.Config()
+	if err != nil {
+		return h.app.Env("TASKLOCK_HOOKS_STRICT") == "true"
+	}
+	return cfg.StrictHooks()
+}

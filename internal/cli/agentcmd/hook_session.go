@@ -1,0 +1,172 @@
+package agentcmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// start tells a session what it holds and what others do.
+func (h *hook) start(ctx context.Context) error {
+	st, err := h.store(ctx)
+	if err != nil {
+		return err
+	}
+	seen, err := lease.Glance(ctx, st, h.app.Identity().Owner)
+	if err != nil {
+		return err
+	}
+	return h.reply(h.Tell(facts(h.app, seen, h.unnamed && !h.Renames()), h.app.Identity().Owner))
+}
+
+// maxFacts keeps what a session is told within 120 tokens or so.
+const maxFacts = 380
+
+// facts are sentences, not orders: text from elsewhere that gives orders is
+// what models are taught to distrust. Names of strangers are cut short.
+func facts(s *session.Session, seen lease.GlanceResult, named bool) string {
+	who := "This session is tasklock owner " + term.Clean(term.Short(s.Identity().Owner, 70))
+	if named {
+		who += " (commands: --owner)"
+	}
+	lines := []string{who + "."}
+	if len(seen.Mine) > 0 {
+		var keys []string
+		for _, l := range seen.Mine[:min(3, len(seen.Mine))] {
+			keys = append(keys, term.Clean(term.Short(l.Key, 40)))
+		}
+		lines = append(lines, "It holds "+view.Some(keys, len(seen.Mine)-len(keys), false)+".")
+	}
+	if len(seen.Others) > 0 {
+		var keys []string
+		for _, l := range seen.Others[:min(3, len(seen.Others))] {
+			keys = append(keys, term.Clean(term.Short(l.Key, 30))+" ("+term.Clean(term.Short(l.Owner, 24))+")")
+		}
+		lines = append(lines, "Held by others: "+view.Some(keys, len(seen.Others)-len(keys), seen.More)+".")
+	}
+	text := strings.Join(lines, " ")
+	commands := "Commands: tasklock next --claim; tasklock acquire path:FILE; tasklock guide."
+	if room := maxFacts - len(commands); len(text) > room {
+		text = strings.ToValidUTF8(text[:room-4], "") + "…"
+	}
+	return text + "\n" + commands
+}
+
+// remember lets what the harness runs without a session's id find it. Where that
+// cannot be, commands must name the owner.
+func (h *hook) remember() {
+	if n, err := h.Caller().Note(h.app.Env); err == nil {
+		_ = identity.Remember(h.app.Env, n)
+	}
+}
+
+// startAgent tells a subagent its own owner. It has its parent's environment: its
+// commands are given the name, or must say it.
+func (h *hook) startAgent() error {
+	if h.Agent == "" {
+		return nil
+	}
+	owner := term.Clean(term.Short(h.app.Identity().Owner, 160))
+	own := "what it locks itself is its own, and ends when it stops."
+	if h.unnamed && !h.Renames() {
+		own = "locks of its own have --owner " + term.ShellQuote(h.app.Identity().Owner) + " in the command, and end when it stops."
+	}
+	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; "+own, owner))
+}
+
+// stopAgent gives back what a subagent holds.
+func (h *hook) stopAgent(ctx context.Context) error {
+	if h.Agent == "" {
+		return h.renew(ctx)
+	}
+	return h.releaseAll(ctx, lease.ReleaseRequest{Owner: h.app.Identity().Owner, All: true, Reason: "subagent stopped"})
+}
+
+// EndTime is how long the end of a session may take here: harnesses kill what
+// is slow then. Tests are more patient.
+var EndTime = 250 * time.Millisecond
+
+// end gives back exactly what the session holds. A store that is not on this
+// machine, or is busy, is left to a process of its own; the ttl is the
+// guarantee.
+func (h *hook) end(ctx context.Context) error {
+	if h.app.Identity().Session == "" {
+		return fmt.Errorf("the event names no session, so nothing is released")
+	}
+	if n, err := h.Caller().Note(h.app.Env); err == nil {
+		identity.Forget(h.app.Env, n)
+	}
+	r := lease.ReleaseRequest{Owner: h.app.Identity().Owner, All: true, Reason: "session ended"}
+	if h.app.Identity().Source != identity.FromHarness { // a name that may outlive the session
+		r.Of = h.app.Identity().Session
+	}
+	if localStore(h.app) {
+		short, cancel := context.WithTimeout(ctx, EndTime)
+		defer cancel()
+		if err := h.releaseAll(short, r); err == nil || short.Err() == nil {
+			return err
+		}
+	}
+	args := []string{"session", "end", "--owner", r.Owner}
+	if r.Of != "" {
+		args = append(args, "--of", r.Of)
+	}
+	return hold.Detach(h.app, args)
+}
+
+func (h *hook) releaseAll(ctx context.Context, r lease.ReleaseRequest) error {
+	st, err := h.store(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = hold.ReleaseAll(ctx, st, r)
+	return err
+}
+
+// localStore reports whether the store is on this machine.
+func localStore(s *session.Session) bool {
+	cfg, err := s.Config()
+	if err != nil {
+		return false
+	}
+	url, _ := cfg.Store()
+	return strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")
+}
+
+// quiet is how long a store that is far away is left alone between two signs
+// of life: hooks fire many times a minute.
+const quiet = time.Minute
+
+// recently reports whether this session has looked at a store that is far away
+// within the last minute, and notes that it does now.
+func (h *hook) recently() bool {
+	if localStore(h.app) {
+		return false
+	}
+	dir, err := os.UserCacheDir()
+	url := h.app.URL()
+	if err != nil || url == "" {
+		return false
+	}
+	name := sha256.Sum256(fmt.Appendf(nil, "%q %q", url, h.app.Identity().Owner))
+	file := filepath.Join(dir, "tasklock", "hooks", hex.EncodeToString(name[:16]))
+	if fi, err := os.Stat(file); err == nil && time.Since(fi.ModTime()) < quiet && time.Since(fi.ModTime()) >= 0 {
+		return true
+	}
+	if os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		_ = os.WriteFile(file, nil, 0o600)
+	}
+	return false
+}

@@ -1,9 +1,0 @@
-//go:build unix
-
-package cli
-
-import "syscall"
-
-// detached puts a process into a session of its own: no terminal, no group
-// that somebody ends.
-func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

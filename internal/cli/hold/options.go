@@ -1,0 +1,105 @@
+// Package hold takes leases for commands and keeps them: the flags that say how,
+// the wait and what people see of it, the holder at the other end of a pipe, and
+// the keeper that renews while a process lives.
+package hold
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/task"
+)
+
+// TakeOptions are the flags of commands that take keys.
+type TakeOptions struct {
+	Ttl, maxHold, Wait session.DurationFlag
+	NoWait             bool
+	RequestID          string
+	Reason, Worktree   string
+}
+
+func (o *TakeOptions) Flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	o.Ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
+	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
+	o.Wait = session.DurationFlag{Max: lease.MaxTTL}
+	f.Var(&o.Ttl, "ttl", "the lock ends after so long without a heartbeat; none: only release ends it")
+	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
+	f.Var(&o.Wait, "wait", "how long to wait for the keys")
+	f.BoolVar(&o.NoWait, "no-wait", false, "do not wait (also: TASKLOCK_NO_WAIT)")
+	f.StringVar(&o.RequestID, "request-id", "", "repeating a request with this id has one effect")
+	f.StringVar(&o.Reason, "reason", "", "why, for others to read")
+	f.StringVar(&o.Worktree, "worktree", "", "where the work is done, for others to read")
+	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
+}
+
+// Request turns the flags into a request. Where nothing else was said,
+// attached holders have a ttl of their own, and a coding agent does not wait.
+func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) (lease.AcquireRequest, error) {
+	for _, k := range keys {
+		if _, err := lease.CheckKey(k); err != nil {
+			return lease.AcquireRequest{}, err
+		}
+	}
+	cfg, err := s.Config()
+	if err != nil {
+		return lease.AcquireRequest{}, err
+	}
+	id := s.Identity()
+	if !attached { // whoever is attached needs no name that lasts
+		if id, err = s.Holder(); err != nil {
+			return lease.AcquireRequest{}, err
+		}
+	}
+	r := lease.AcquireRequest{
+		Keys: keys, Owner: id.Owner, ID: o.RequestID, Session: id.Session, Label: id.Label,
+		TTL: o.Ttl.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
+		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
+		Within: task.Within, Times: cfg.Times(),
+	}
+	if !o.Wait.Given && !o.NoWait && !id.Agent && !s.NoWait {
+		r.Wait = cfg.WaitTimeout()
+	}
+	r.Wait = s.Left(r.Wait)
+	return r, nil
+}
+
+// Again is the command line that goes on from here: the same flags, and a wait
+// that the caller can afford.
+func (o *TakeOptions) Again(s *session.Session, verb string, keys []string, r lease.AcquireRequest) []string {
+	words := append([]string{verb}, keys...)
+	wait := cmp.Or(s.Wait, r.Wait)
+	if wait == 0 {
+		wait = 30 * time.Minute
+		if s.Identity().Agent {
+			wait = 90 * time.Second
+		}
+	}
+	words = append(words, "--wait", term.Exact(wait))
+	for _, f := range []struct{ name, value string }{
+		{"--ttl", o.Ttl.String()},
+		{"--max-hold", o.maxHold.String()},
+		{"--request-id", o.RequestID},
+		{"--reason", o.Reason},
+		{"--worktree", o.Worktree},
+	} {
+		if f.value != "" {
+			words = append(words, f.name, f.value)
+		}
+	}
+	return words
+}
+
+// KeepOptions add how the lease is kept: by whom, and until when.
+type KeepOptions struct {
+	TakeOptions
+	KeepAlive keepAliveFlag
+	EndsWith  keepAliveFlag
+	attach    bool
+	apart     bool // --independent
+}

@@ -1,0 +1,178 @@
+package hold
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// Wait tells people about a wait, on stderr. A terminal gets one line that
+// lives: how far the deadline is, who holds, which place, when it expires. A
+// pipe gets a plain line at the start and then one a minute, so that whoever
+// watches for silence sees life.
+type Wait struct {
+	a    *session.Session
+	wait time.Duration
+	live bool
+	Who  func(*lease.HeldError) string // says in one sentence who is in the way
+
+	mu      sync.Mutex
+	started time.Time
+	held    lease.HeldError
+	stop    chan struct{} // nil: has not begun
+	over    bool
+	done    sync.WaitGroup
+}
+
+const (
+	LiveEvery  = 200 * time.Millisecond
+	plainEvery = time.Minute
+)
+
+func NewWait(s *session.Session, wait time.Duration) *Wait {
+	return &Wait{a: s, wait: wait, Who: view.LockedText, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb"}
+}
+
+// Update takes the news of the wait. The first begins it.
+func (w *Wait) Update(h lease.HeldError) {
+	w.a.Waits(w.wait)
+	if w.a.Quiet {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = h
+	if w.stop != nil {
+		return
+	}
+	w.started = time.Now().Add(-h.Waited)
+	w.stop = make(chan struct{})
+	if w.live {
+		h.Waited = 0
+		w.a.Note("%s.\nWaiting for lock... (Ctrl+C to cancel)", w.Who(&h))
+	} else {
+		w.a.Note("%s", w.plain())
+	}
+	w.done.Add(1)
+	go w.keep()
+}
+
+func (w *Wait) keep() {
+	defer w.done.Done()
+	every := plainEvery
+	if w.live {
+		every = LiveEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if w.live {
+			w.draw()
+		}
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+		}
+		if !w.live {
+			w.mu.Lock()
+			line := w.plain()
+			w.mu.Unlock()
+			w.a.Note("%s", line)
+		}
+	}
+}
+
+// End clears the live line and says how it ended. Only the first call counts.
+func (w *Wait) End(granted, tookOver bool) {
+	w.mu.Lock()
+	begun := w.stop != nil && !w.over
+	w.over = true
+	w.mu.Unlock()
+	if !begun {
+		return
+	}
+	close(w.stop)
+	w.done.Wait()
+	if w.live {
+		term.Erase(w.a.Stderr)
+	}
+	switch {
+	case granted && tookOver:
+		w.a.Note("Lock taken over after %s.", term.Rough(time.Since(w.started)))
+	case granted && w.live:
+		w.a.Note("Lock released!")
+	case granted:
+		w.a.Note("Lock released after %s.", term.Rough(time.Since(w.started)))
+	}
+}
+
+func (w *Wait) draw() {
+	w.mu.Lock()
+	text := bar(time.Since(w.started), w.wait) + " " + w.facts()
+	w.mu.Unlock()
+	term.Redraw(w.a.Stderr, text)
+}
+
+// facts are the words of the live line, what matters most first: the end may
+// be cut off.
+func (w *Wait) facts() string {
+	h := &w.held
+	f := []string{term.Rough(time.Since(w.started)) + " elapsed of " + term.Exact(w.wait)}
+	if h.Position > 0 {
+		f = append(f, fmt.Sprintf("place %d", h.Position))
+	}
+	if h.Owner != "" {
+		f = append(f, "held by "+term.Short(h.Owner, 40))
+	}
+	switch {
+	case h.Until.IsZero() && h.Owner != "":
+		f = append(f, view.NoEnd)
+	case !h.Until.IsZero():
+		f = append(f, "expires in "+term.Rough(h.Until.Sub(w.a.Now())))
+	}
+	return strings.Join(append(f, w.checking()...), ", ")
+}
+
+// checking says how often a waiter asks where nothing wakes it.
+func (w *Wait) checking() []string {
+	cfg, err := w.a.Config()
+	if err != nil || !cfg.Far() {
+		return nil
+	}
+	return []string{"checking every " + term.Exact(cfg.PollInterval())}
+}
+
+// plain is the same for a pipe.
+func (w *Wait) plain() string {
+	s := w.Who(&lease.HeldError{Key: w.held.Key, Asked: w.held.Asked, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
+	if waited := time.Since(w.started); waited < time.Second {
+		s += ". Waiting up to " + term.Exact(w.wait)
+	} else {
+		s += ". Waiting for " + term.Rough(waited)
+	}
+	if w.held.Position > 0 {
+		s += fmt.Sprintf(", place %d in the queue", w.held.Position)
+	}
+	switch {
+	case w.held.Until.IsZero() && w.held.Owner != "":
+		s += ", the lock has no end"
+	case !w.held.Until.IsZero():
+		s += ", lock expires at " + term.Stamp(w.held.Until)
+	}
+	for _, c := range w.checking() {
+		s += ", " + c
+	}
+	return s + "."
+}
+
+// bar runs towards the deadline.
+func bar(elapsed, total time.Duration) string {
+	return term.Bar(int(elapsed.Milliseconds()), int(total.Milliseconds()))
+}

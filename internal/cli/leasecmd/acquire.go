@@ -1,0 +1,157 @@
+// Package leasecmd has the commands of whoever holds a lease: acquire, heartbeat,
+// release and the like.
+package leasecmd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+)
+
+type acquireOptions struct {
+	hold.KeepOptions
+	force bool
+}
+
+func NewAcquire(s *session.Session) *cobra.Command {
+	o := &acquireOptions{}
+	cmd := &cobra.Command{
+		Use:   "acquire KEY...",
+		Short: "Take keys, all or none; wait for them if need be",
+		Long: `Take one or more keys, all or none.
+
+A bare key names a task: its id, number, exact title or an alias mean the same
+lock, and a name that no task has is a lock of its own. section:NAME and job:NAME
+name the other kinds. The key path:GLOB keeps others out of files: it excludes every path that overlaps it.
+It counts from the root of the repository (path:./x from here) and is the same
+in all worktrees; *, ? and ** are understood, and a folder covers what is below.
+
+If another owner holds a key, acquire waits in its queue, 30 minutes unless the
+configuration or --wait says otherwise; Ctrl+C leaves the queue (exit 130).
+A coding agent does not wait unless told with --wait. After a wait that was too
+short the same command keeps its place in the queue.
+
+The lock lasts until release, or until --ttl passes without a sign of life: every
+command of its owner is one. With --keep-alive it is renewed in the background
+for as long as that process lives, and ends with it; auto means the coding agent
+that runs this command. --max-hold bounds that, 24 hours if it is not given.
+With --ends-with it ends with the process as well, but nobody renews it.
+With --ttl none it has no end: no time and no death of a process frees it, only
+release, break or acquire --force. That is for a person's own work.
+
+--force takes the keys from their holder in one step: nobody gets in between, not
+even the next in the queue. It ends the whole lease of the old holder, as break
+does, and the old holder notices at once. --reason is required; history shows it.
+
+With --attach the command goes on: it renews the lock and releases it at the end
+of its input, or with SIGTERM, or when it is killed. Two of them exclude each
+other. If one waits, its owner is taken to wait with all that it holds, and a
+circle of such waits is refused; a program that does several things at once adds
+--independent: then each counts by itself. With --json it prints a line for each event: acquired, then released or
+lost (exit 7), and for every empty line it reads one that says how long the lock
+may still be trusted, or that it still waits.`,
+		Example: `  tasklock acquire fix-bug
+  tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
+  tasklock acquire 'path:src/api/**' --reason "new endpoints"
+  tasklock acquire fix-bug --force --reason "bob is on holiday"
+  TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
+		Args: session.SomeKeys,
+		RunE: s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
+	}
+	o.Flags(cmd)
+	o.KeepAliveFlag(cmd)
+	o.AttachFlag(cmd)
+	cmd.Flags().BoolVar(&o.force, "force", false, "take the keys from whoever holds them; needs --reason")
+	return cmd
+}
+
+func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []string) error {
+	req, err := o.Request(s, keys, o.Attached(s))
+	if err != nil {
+		return err
+	}
+	if err := o.Bind(s, &req); err != nil {
+		return err
+	}
+	req.Force = o.force
+	st, err := s.Store(ctx, true)
+	if err != nil {
+		return err
+	}
+	retry := o.Again(s, "acquire", keys, req)
+	for _, f := range []struct{ name, value string }{{"--keep-alive", o.KeepAlive.String()}, {"--ends-with", o.EndsWith.String()}} {
+		if f.value != "" {
+			retry = append(retry, f.name, f.value)
+		}
+	}
+	if o.Attached(s) {
+		return session.Tried(o.hold(ctx, s, st, req), append(retry, "--attach"))
+	}
+	ctx, signals := session.NewListener(ctx)
+	defer signals.Stop()
+	w := hold.NewWait(s, req.Wait)
+	req.Waiting = func(h lease.HeldError) {
+		signals.Listen()
+		w.Update(h)
+	}
+	g, err := lease.Acquire(ctx, st, req)
+	w.End(err == nil, len(g.TookOver) > 0)
+	if err != nil {
+		return session.Tried(session.Interrupted(ctx, err), retry)
+	}
+	o.Keep(s, g, req.Process)
+	return s.Answer(g, func(p *term.Printer) { printGrant(p, g, s.DryRun) })
+}
+
+// printGrant prints what was taken, in at most three lines.
+func printGrant(p *term.Printer, g lease.Grant, dry bool) {
+	verb := "Acquired"
+	if dry {
+		verb = "Would acquire"
+	}
+	names := make([]string, len(g.Keys))
+	again := true
+	for i, k := range g.Keys {
+		names[i], again = k.Key, again && k.Reentrant
+	}
+	if again && !dry {
+		verb = "Already held, renewed"
+	}
+	text := strings.Join(names, ", ")
+	if dry {
+		p.Line("%s %s as %s.", term.Yellow.Of(verb), text, g.Owner)
+	} else {
+		p.Line("%s %s (token %d), %s.", term.Green.Of(verb), text, g.Token, view.Ends(p, g.ExpiresAt))
+	}
+	if len(g.TookOver) > 0 {
+		var from []string
+		for _, t := range g.TookOver {
+			from = append(from, t.Key+" of "+term.Short(t.Owner, 60)+" ("+string(t.Why)+")")
+		}
+		p.Line("Took over: %s.", strings.Join(from, ", "))
+	}
+}
+
+// hold is acquire --attach.
+func (o *acquireOptions) hold(ctx context.Context, s *session.Session, st *store.Store, req lease.AcquireRequest) error {
+	if req.ID != "" {
+		req.Then = lease.Once(req.Owner, req.ID)
+	}
+	return hold.Attach(ctx, s, req.Wait, view.LockedText, func(ctx context.Context, waiting func(lease.HeldError)) (*hold.Taken, error) {
+		req.Waiting = waiting
+		lease, err := lease.Hold(ctx, st, req)
+		if err != nil {
+			return nil, err
+		}
+		g := lease.Grant()
+		return &hold.Taken{Lease: lease, Data: g, Text: func(p *term.Printer) { printGrant(p, g, false) }}, nil
+	})
+}

@@ -1,0 +1,62 @@
+package leasecmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+type breakOptions struct {
+	reason, requestID string
+	token             int64
+}
+
+func NewBreak(s *session.Session) *cobra.Command {
+	o := &breakOptions{}
+	cmd := &cobra.Command{
+		Use:   "break KEY... --reason TEXT",
+		Short: "Take keys away from whoever holds them",
+		Long: `End the leases that hold the keys, whoever they belong to. Their tokens are dead:
+what their holders write from now on is refused. Who did it and why is kept in
+the history.`,
+		Example:           `  tasklock break fix-bug --reason "agent hangs, see chat"`,
+		Args:              session.SomeKeys,
+		ValidArgsFunction: s.HeldKeys(),
+	}
+	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {
+		if cmd.Flags().Changed("token") && o.token <= 0 {
+			return session.Usagef("--token: must be a positive number")
+		}
+		return o.run(ctx, s, keys)
+	})
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history (required)")
+	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the lock has this token")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "repeating a request with this id has one effect")
+	return cmd
+}
+
+func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []string) error {
+	if o.reason == "" {
+		return session.Usagef("needs --reason: it is kept in the history")
+	}
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.Break(ctx, st, lease.BreakRequest{
+		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, DryRun: s.DryRun,
+	})
+	if err != nil {
+		return err
+	}
+	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Broke", "Would break", out, s.DryRun) })
+}

@@ -1,0 +1,88 @@
+package leasecmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/problem"
+)
+
+type checkOptions struct {
+	session.FenceOptions
+	mine bool
+}
+
+func NewCheck(s *session.Session) *cobra.Command {
+	o := &checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check KEY",
+		Short: "Is a key locked? Exit 0: yes, 1: no",
+		Long: `Tell whether a key is locked: exit 0 if it is, 1 if it is free, and never 1 for
+another reason.
+
+With --token, or under run: exit 0 while that token is in force, 7 once it is
+not. With --mine: exit 0 if the caller, a parent of it or their MCP server holds
+the key and it has not expired, else 7.`,
+		Example: `  tasklock check fix-bug || echo free
+  tasklock check fix-bug --token "$TOKEN" && git push`,
+		Args:              session.OneKey,
+		ValidArgsFunction: s.HeldKeys(),
+	}
+	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {
+		if !o.mine {
+			if err := o.Fill(s, cmd, keys); err != nil {
+				return err
+			}
+		}
+		return o.run(ctx, s, keys[0])
+	})
+	o.Flags(cmd)
+	cmd.Flags().BoolVar(&o.mine, "mine", false, "is it held by the caller or a parent of it?")
+	cmd.MarkFlagsMutuallyExclusive("mine", "token")
+	cmd.MarkFlagsMutuallyExclusive("mine", "lease")
+	return cmd
+}
+
+func (o *checkOptions) run(ctx context.Context, s *session.Session, key string) error {
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	r := lease.CheckRequest{Key: key, Token: o.Token, Latest: o.Latest}
+	switch {
+	case o.mine:
+		r.Mine = s.Identity().Owner
+	case o.Lease != "":
+		r.Lease, r.Owner = o.Lease, s.Identity().Owner
+	}
+	out, err := lease.Check(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	err = s.Answer(out, func(p *term.Printer) {
+		switch {
+		case out.Locked && out.Lock.Key != out.Key:
+			as := "as part of " // another path
+			if kind, _ := lease.KindOf(out.Key); kind == lease.Task {
+				as = "as " // a name that was locked before the task had it
+			}
+			p.Line("%s is locked %s%s by %s, token %d, %s.", out.Key, as, out.Lock.Key, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))
+		case out.Locked:
+			p.Line("%s is locked by %s, token %d, %s.", out.Key, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))
+		default:
+			p.Line("%s is free.", out.Key)
+		}
+		if out.Locked {
+			p.Line("%s.", view.Holding(p, *out.Lock))
+		}
+	})
+	if err == nil && !out.Locked && !o.mine && o.Token == 0 && o.Latest == 0 && o.Lease == "" {
+		return session.ExitError(problem.Error)
+	}
+	return err
+}

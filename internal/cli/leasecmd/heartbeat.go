@@ -1,0 +1,69 @@
+package leasecmd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+func NewHeartbeat(s *session.Session) *cobra.Command {
+	o := &session.Target{}
+	cmd := &cobra.Command{
+		Use:     "heartbeat [KEY...]",
+		Aliases: []string{"renew"},
+		Short:   "Say that the work goes on: move the expiry",
+		Long: `Move the expiry of keys, of one lease (--lease) or of everything the owner holds
+(--all) to a full ttl from now, also of what a parent or a child of the owner holds.
+The token stays. A lock that someone else has taken over, or that was never held,
+is refused with exit 7: stop the work.`,
+		Example: `  tasklock heartbeat fix-bug
+  while sleep 300; do tasklock heartbeat --all || break; done`,
+		ValidArgsFunction: s.HeldKeys(),
+	}
+	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {
+		if err := o.Check(s, cmd, keys); err != nil {
+			return err
+		}
+		return renew(ctx, s, lease.RenewRequest{Keys: keys, Lease: o.Lease, All: o.All, Token: o.Token, Latest: o.Latest}, "Renewed", "Would renew")
+	})
+	o.Flags(cmd)
+	return cmd
+}
+
+// renew serves heartbeat and update.
+func renew(ctx context.Context, s *session.Session, r lease.RenewRequest, did, would string) error {
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	r.Owner, r.DryRun = id.Owner, s.DryRun
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.Renew(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	if out.Leases == nil {
+		out.Leases = []lease.Renewed{}
+	}
+	return s.Answer(out, func(p *term.Printer) {
+		verb := term.Green.Of(did)
+		if s.DryRun {
+			verb = term.Yellow.Of(would)
+		}
+		for _, l := range out.Leases {
+			p.Line("%s %s (token %d), %s.", verb, strings.Join(l.Keys, ", "), l.Token, view.Ends(p, l.ExpiresAt))
+		}
+		if len(out.Leases) == 0 {
+			p.Line("Nothing is held.")
+		}
+	})
+}

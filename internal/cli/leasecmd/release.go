@@ -1,0 +1,80 @@
+package leasecmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+type releaseOptions struct {
+	session.Target
+	force  bool
+	reason string
+}
+
+func NewRelease(s *session.Session) *cobra.Command {
+	o := &releaseOptions{}
+	cmd := &cobra.Command{
+		Use:   "release [KEY...]",
+		Short: "Give keys back",
+		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
+
+Releasing a free key is not an error; the answer says if the caller never held it.
+A --token that is not of the last grant is refused (exit 7), and so is a key that
+another owner holds (exit 5). --force breaks that lock: it ends the whole lease,
+and history shows who did it.`,
+		Example: `  tasklock release fix-bug
+  tasklock release --all
+  tasklock release fix-bug --force --reason "its machine burned down"`,
+		ValidArgsFunction: s.HeldKeys(),
+	}
+	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {
+		if err := o.Check(s, cmd, keys); err != nil {
+			return err
+		}
+		return o.run(ctx, s, keys)
+	})
+	o.Flags(cmd)
+	cmd.Flags().BoolVar(&o.force, "force", false, "also what another owner holds")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history")
+	return cmd
+}
+
+func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []string) error {
+	switch {
+	case o.force && len(keys) == 0:
+		return session.Usagef("--force goes with keys")
+	case o.force && o.Lease != "" && !o.FromEnv:
+		return session.Usagef("--force ends a lock whoever holds it: it does not go with --lease")
+	}
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	var out lease.ReleaseResult
+	if o.force {
+		reason := o.reason
+		if reason == "" {
+			reason = "release --force"
+		}
+		out, err = lease.Break(ctx, st, lease.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.Token, Lease: o.Lease, DryRun: s.DryRun})
+	} else {
+		out, err = hold.ReleaseAll(ctx, st, lease.ReleaseRequest{
+			Owner: id.Owner, Keys: keys, Lease: o.Lease, All: o.All, Token: o.Token, Latest: o.Latest, Reason: o.reason, DryRun: s.DryRun,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "Would release", out, s.DryRun) })
+}

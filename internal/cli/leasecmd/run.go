@@ -1,0 +1,178 @@
+package leasecmd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/runner"
+	"github.com/tasklock/tasklock/store"
+)
+
+type runOptions struct {
+	hold.TakeOptions
+	grace        session.DurationFlag
+	skip         bool
+	conflictCode int
+}
+
+func NewRun(s *session.Session) *cobra.Command {
+	o := &runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run KEY... -- COMMAND [ARG...]",
+		Short: "Run a command while keys are held",
+		Long: `Take the keys, run the command, renew the lock while it runs, and release the
+keys when the command and everything in its process group has ended. Two runs
+of one user exclude each other, also inside a run that holds the same key: of
+run K a | run K b the second waits until the first has ended.
+
+If the lock expires, the command is stopped before anyone else can get the
+keys. If someone breaks the lock, the keys are free at once and the command is
+stopped within a second or two (git: five). On Linux that includes descendants
+outside the process group, as under timeout. The exit code is 7 then, and the
+message says who ended the lock.
+
+The command finds TASKLOCK_KEY (one key a line), TASKLOCK_TOKEN, TASKLOCK_LEASE,
+TASKLOCK_OWNER and TASKLOCK_LEASE_STORE in its environment: commands about that key
+ask that store, in whatever folder they run. run exits as the command does, 126 or 127 if it cannot be
+started, 128+n for signal n. stdout belongs to the command.`,
+		Example: `  tasklock run deploy -- ./deploy.sh
+  tasklock run job:nightly --skip-if-locked -- ./nightly.sh`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash < 0 || dash == len(args):
+				return session.Usagef("needs a command after --: tasklock run KEY... -- COMMAND")
+			case dash == 0:
+				return session.Usagef("needs at least one key before --")
+			}
+			return nil
+		},
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		keys, err := s.Paths(args[:dash:dash])
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, s, keys, args[dash:])
+	})
+	o.Flags(cmd)
+	o.grace = session.DurationFlag{Max: lease.MaxTTL}
+	f := cmd.Flags()
+	f.Var(&o.grace, "grace", "time between TERM and KILL")
+	f.BoolVar(&o.skip, "skip-if-locked", false, "if a key is locked, do nothing and exit 0")
+	f.IntVar(&o.conflictCode, "conflict-exit-code", int(problem.Locked), "exit with this code if a key is locked")
+	cmd.MarkFlagsMutuallyExclusive("skip-if-locked", "conflict-exit-code")
+	return cmd
+}
+
+func (o *runOptions) run(ctx context.Context, s *session.Session, keys, command []string) error {
+	if o.conflictCode < 0 || o.conflictCode > 255 {
+		return session.Usagef("--conflict-exit-code: must be between 0 and 255")
+	}
+	if o.skip && !o.Wait.Given {
+		o.NoWait = true
+	}
+	req, err := o.Request(s, keys, true)
+	if err != nil {
+		return err
+	}
+	if req.ID != "" {
+		req.Then = lease.Once(req.Owner, req.ID)
+	}
+	st, err := s.Store(ctx, true)
+	if err != nil {
+		return err
+	}
+	if s.DryRun {
+		return o.dryRun(ctx, s, st, req, command)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w := hold.NewWait(s, req.Wait)
+	req.Waiting = w.Update
+	res, err := runner.Run(ctx, st, runner.Options{
+		Acquire: req, Command: command, Dir: s.Dir, Env: s.LeaseEnviron(ctx),
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+		Grace: o.grace.Value, Forward: true, Guardian: []string{self, session.GuardianVerb},
+		Holding: func(g lease.Grant) { w.End(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
+	})
+	w.End(false, false)
+	if reported(ctx, st, res.Grant, err) {
+		err = nil
+	}
+	return o.ended(s, res, session.Tried(err, o.retry(s, req, command)))
+}
+
+// retry is the command line that goes on waiting.
+func (o *runOptions) retry(s *session.Session, req lease.AcquireRequest, command []string) []string {
+	words := o.Again(s, "run", req.Keys, req)
+	if o.grace.Given {
+		words = append(words, "--grace", o.grace.String())
+	}
+	if o.conflictCode != int(problem.Locked) {
+		words = append(words, "--conflict-exit-code", strconv.Itoa(o.conflictCode))
+	}
+	return append(append(words, "--"), command...)
+}
+
+func (o *runOptions) dryRun(ctx context.Context, s *session.Session, st *store.Store, req lease.AcquireRequest, command []string) error {
+	g, err := lease.Acquire(ctx, st, req)
+	if err != nil {
+		return o.ended(s, runner.Result{ExitCode: -1}, session.Tried(err, o.retry(s, req, command)))
+	}
+	return s.Answer(g, func(p *term.Printer) {
+		printGrant(p, g, true)
+		words := make([]string, len(command))
+		for i, c := range command {
+			words[i] = term.ShellQuote(c)
+		}
+		p.Line("Would run: %s", strings.Join(words, " "))
+	})
+}
+
+// ended turns the end of a run into the command's.
+func (o *runOptions) ended(s *session.Session, res runner.Result, err error) error {
+	var held *lease.HeldError
+	switch {
+	case errors.As(err, &held) && o.skip:
+		if s.JSON {
+			return s.Answer(map[string]any{"skipped": true, "lock": problem.Held(held)}, nil)
+		}
+		s.Note("Skipped: %s.", view.LockedText(held))
+		return nil
+	case errors.As(err, &held) && o.conflictCode != int(problem.Locked):
+		s.Refuse(err)
+		return session.ExitError(problem.Exit(o.conflictCode))
+	case err != nil && (res.ExitCode < 0 || errors.Is(err, lease.ErrLost) || isStart(err) || isSignal(err)):
+		return err
+	case err != nil: // the command ended; something else went wrong beside it
+		s.Warn("%v", err)
+	}
+	if res.ExitCode != 0 {
+		return session.ExitError(problem.Exit(res.ExitCode))
+	}
+	return nil
+}
+
+func isStart(err error) bool {
+	var e *runner.StartError
+	return errors.As(err, &e)
+}
+
+func isSignal(err error) bool {
+	var e *runner.SignalError
+	return errors.As(err, &e)
+}

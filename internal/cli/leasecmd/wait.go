@@ -1,0 +1,130 @@
+package leasecmd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+type waitOptions struct{ wait session.DurationFlag }
+
+func NewWait(s *session.Session) *cobra.Command {
+	o := &waitOptions{}
+	cmd := &cobra.Command{
+		Use:   "wait KEY...",
+		Short: "Wait until keys are free, without taking them",
+		Long: `Wait until all keys are free. Nothing is taken and no queue is joined: by the time
+the command ends another worker may hold a key again. To get it, use acquire.`,
+		Example:           `  tasklock wait section:Backend --wait 2h && make release`,
+		Args:              session.SomeKeys,
+		ValidArgsFunction: s.HeldKeys(),
+		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
+	}
+	o.wait = session.DurationFlag{Max: lease.MaxTTL}
+	cmd.Flags().Var(&o.wait, "wait", "how long to wait")
+	return cmd
+}
+
+type waitData struct {
+	Keys          []string `json:"keys"`
+	WaitedSeconds float64  `json:"waitedSeconds"`
+}
+
+func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string) (err error) {
+	for i, k := range keys {
+		if keys[i], err = lease.CheckKey(k); err != nil {
+			return err
+		}
+	}
+	cfg, err := s.Config()
+	if err != nil {
+		return err
+	}
+	wait := cfg.WaitTimeout()
+	if o.wait.Given {
+		wait = o.wait.Value
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	retry := append(append([]string{"wait"}, keys...), "--wait", term.Exact(max(wait, time.Minute)))
+	wait = s.Left(wait)
+	ctx, signals := session.NewListener(ctx)
+	defer signals.Stop()
+	signals.Listen()
+	w := hold.NewWait(s, wait)
+	start := time.Now()
+	err = waitFree(ctx, st, keys, wait, w.Update)
+	w.End(err == nil, false)
+	if err != nil {
+		return session.Tried(session.Interrupted(ctx, err), retry)
+	}
+	return s.Answer(waitData{Keys: keys, WaitedSeconds: time.Since(start).Seconds()}, func(p *term.Printer) {
+		p.Line("%s free: %s.", term.Green.Of("All"), strings.Join(keys, ", "))
+	})
+}
+
+// waitFree returns when a look at each key has found it free, or with a
+// *lease.HeldError when the time is over.
+func waitFree(ctx context.Context, st *store.Store, keys []string, wait time.Duration, tell func(lease.HeldError)) error {
+	start := time.Now()
+	for {
+		held, err := firstHeld(ctx, st, keys)
+		if err != nil || held == nil {
+			return err
+		}
+		held.Waited = time.Since(start)
+		left := wait - held.Waited
+		if left <= 0 {
+			if wait == 0 {
+				held.Waited = 0
+			}
+			return held
+		}
+		tell(*held)
+		if err := pause(ctx, st, held, left); err != nil {
+			return err
+		}
+	}
+}
+
+func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.HeldError, error) {
+	for _, key := range keys {
+		c, err := lease.Check(ctx, st, lease.CheckRequest{Key: key})
+		if err != nil {
+			return nil, err
+		}
+		if l := c.Lock; c.Locked {
+			return &lease.HeldError{
+				Key: l.Key, Owner: l.Owner, Lease: l.LeaseID, Token: l.Token, Since: l.AcquiredAt, Until: l.ExpiresAt.Time,
+				LastSeen: l.HeartbeatAt, Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree, Ahead: l.Waiters,
+			}, nil
+		}
+	}
+	return nil, nil
+}
+
+// pause waits until the lock changes. Expiry and death send no message, so it
+// looks again after at most two seconds.
+func pause(ctx context.Context, st *store.Store, h *lease.HeldError, atMost time.Duration) error {
+	wctx, cancel := context.WithTimeout(ctx, min(atMost, 2*time.Second))
+	defer cancel()
+	err := st.Wait(wctx, []driver.Guard{lease.Info{Key: h.Key, Token: h.Token}.Guard()})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		<-wctx.Done() // the store cannot wait now: look again when the time is over
+	}
+	return nil
+}

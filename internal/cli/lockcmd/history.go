@@ -1,0 +1,67 @@
+package lockcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+type historyOptions struct {
+	session.Whose
+	limit int
+}
+
+func NewHistory(s *session.Session) *cobra.Command {
+	o := &historyOptions{}
+	cmd := &cobra.Command{
+		Use:   "history [KEY]",
+		Short: "Show what happened, oldest first",
+		Long: `Show what happened: who acquired, released, took over, broke or cleaned up what,
+and why. With KEY only that key; --mine and --of OWNER narrow it to one owner and
+its children.`,
+		Args:              session.AtMostOneKey,
+		ValidArgsFunction: s.HeldKeys(),
+		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
+	}
+	o.Whose.Flags(cmd)
+	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0: all")
+	return cmd
+}
+
+func (o *historyOptions) run(ctx context.Context, s *session.Session, keys []string) error {
+	if o.limit < 0 {
+		return session.Usagef("--limit: must not be negative")
+	}
+	r := lease.HistoryRequest{Owner: o.Owner(s), Limit: o.limit}
+	if len(keys) > 0 {
+		key, err := lease.CheckKey(keys[0])
+		if err != nil {
+			return err
+		}
+		r.Key = key
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.History(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	if out.Events == nil {
+		out.Events = []lease.Event{}
+	}
+	return s.Answer(out, func(p *term.Printer) {
+		p.Wide = p.Wide || s.Identity().Agent
+		if len(out.Events) == 0 && p.Wide {
+			p.Line("Nothing happened yet.")
+			return
+		}
+		view.PrintEvents(p, out.Events)
+	})
+}

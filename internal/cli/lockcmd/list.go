@@ -1,0 +1,150 @@
+// Package lockcmd has the commands that look at locks and clear them away.
+package lockcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+type listOptions struct {
+	session.Whose
+	kind      string
+	olderThan session.DurationFlag
+	limit     int
+}
+
+func NewList(s *session.Session) *cobra.Command {
+	o := &listOptions{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the locks",
+		Long: `List the locks, one line each; expired ones too, their state says so. --mine and
+--of OWNER narrow it, --owner does not. --older-than only warns.
+
+In a pipe the fields are separated by tabs: key, owner, state, token, since,
+last heartbeat, expiry, waiters, host, pid, reason, and whether that process is
+alive, dead or unknown. --quiet prints the keys alone.`,
+		Args: session.NoArgs,
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
+		if !cmd.Flags().Changed("limit") && !s.JSON && s.Identity().Agent {
+			o.limit = session.AgentLimit
+		}
+		return o.run(ctx, s)
+	})
+	f := cmd.Flags()
+	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
+	o.Whose.Flags(cmd)
+	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
+	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
+	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	s.OfflineFlag(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *listOptions) run(ctx context.Context, s *session.Session) error {
+	r := lease.ListRequest{Owner: o.Owner(s), Kind: lease.Kind(o.kind)}
+	switch r.Kind {
+	case "", lease.Task, lease.Section, lease.Job, lease.Path:
+	default:
+		return session.Usagef("--kind: must be task, section, job or path, not %q", term.Short(o.kind, 40))
+	}
+	if o.limit < 0 {
+		return session.Usagef("--limit: must not be negative")
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.List(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	o.warn(s, out.Locks)
+	shown := out.Locks
+	if o.limit > 0 && len(shown) > o.limit {
+		shown = shown[:o.limit]
+		defer s.Note("%d of %d locks. Narrow it with --mine, --of OWNER or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
+	}
+	if s.Quiet && !s.JSON {
+		p := s.Printer()
+		for _, l := range shown {
+			p.Line("%s", l.Key)
+		}
+		return p.Flush()
+	}
+	return s.Answer(lease.ListResult{Locks: shown}, func(p *term.Printer) {
+		p.Wide = p.Wide || s.Identity().Agent
+		if len(shown) == 0 && p.Wide {
+			p.Line("No locks.")
+			return
+		}
+		printLocks(p, shown)
+	})
+}
+
+func (o *listOptions) warn(s *session.Session, locks []lease.Info) {
+	for _, l := range locks {
+		if age := s.Now().Sub(l.AcquiredAt); o.olderThan.Given && age > o.olderThan.Value {
+			s.Warn("%s is held by %s since %s (%s).", l.Key, term.Short(l.Owner, 60), term.Rough(age), term.Stamp(l.AcquiredAt))
+		}
+	}
+}
+
+// shortReason is a reason in a table, quoted.
+func shortReason(reason string) string {
+	if reason = strings.Join(strings.Fields(reason), " "); reason == "" {
+		return ""
+	}
+	return `"` + term.Short(strings.ReplaceAll(reason, `"`, "'"), 60) + `"`
+}
+
+// printLocks prints a table of them.
+func printLocks(p *term.Printer, locks []lease.Info) {
+	var rows [][]term.Text
+	for _, l := range locks {
+		rows = append(rows, lockRow(p, l))
+	}
+	head := []string{"KEY", "OWNER", "STATE", "TOKEN", "HELD", "SEEN", "EXPIRES", "WAITERS", "WHERE"}
+	if slices.ContainsFunc(locks, func(l lease.Info) bool { return l.Reason != "" }) {
+		head = append(head, "REASON (THE OWNER'S WORDS)")
+		for i := range rows {
+			if p.Wide {
+				rows[i] = append(rows[i], term.Row(shortReason(locks[i].Reason))...)
+			}
+		}
+	}
+	p.Table(head, rows)
+}
+
+func lockRow(p *term.Printer, l lease.Info) []term.Text {
+	look, pid := term.Green, ""
+	if l.State != lease.Held {
+		look = term.Red
+	}
+	state := look.Of(string(l.State))
+	if l.PID != 0 {
+		pid = strconv.Itoa(l.PID)
+	}
+	if !p.Wide {
+		return term.Row(l.Key, l.Owner, state, l.Token, term.Stamp(l.AcquiredAt), term.Stamp(l.HeartbeatAt), view.EndStamp(l.ExpiresAt), l.Waiters, l.Host, pid, l.Reason, l.Life)
+	}
+	where := l.Host
+	if pid != "" {
+		where = fmt.Sprintf("%s:%s %s", where, pid, l.Life)
+	}
+	held := term.Rough(p.Now.Sub(l.AcquiredAt))
+	return term.Row(term.Strong.Of(l.Key), term.Short(l.Owner, 40), state, l.Token, held, p.Relative(l.HeartbeatAt), view.EndIn(p, l.ExpiresAt), l.Waiters, term.Faint.Of(where))
+}

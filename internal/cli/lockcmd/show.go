@@ -1,0 +1,87 @@
+package lockcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+func NewShow(s *session.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "show KEY",
+		Short:             "Show everything about one key: its lock, who works under it and who waits",
+		Args:              session.OneKey,
+		ValidArgsFunction: s.HeldKeys(),
+		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return show(ctx, s, keys[0]) }),
+	}
+	s.OfflineFlag(cmd)
+	return cmd
+}
+
+func show(ctx context.Context, s *session.Session, key string) error {
+	if _, err := lease.CheckKey(key); err != nil {
+		return err
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.Show(ctx, st, key)
+	if errors.Is(err, lease.ErrNotFound) {
+		return fmt.Errorf("%s: no lock and no waiters: %w", key, err)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Answer(out, func(p *term.Printer) { printLock(p, out) })
+}
+
+func printLock(p *term.Printer, s lease.ShowResult) {
+	rows := [][2]string{{"key", s.Key}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, [2]string{name, value})
+		}
+	}
+	if l := s.Lock; l == nil {
+		add("state", "free")
+	} else {
+		add("owner", l.Owner)
+		add("state", string(l.State))
+		add("token", strconv.FormatInt(l.Token, 10))
+		add("lease", l.LeaseID)
+		add("acquired", p.When(l.AcquiredAt))
+		add("last seen", p.When(l.HeartbeatAt))
+		add("expires", view.Expiry(p, l.ExpiresAt))
+		add("host", l.Host)
+		if l.PID != 0 {
+			add("pid", strconv.Itoa(l.PID)+", "+l.Life)
+		}
+		add("worktree", l.Worktree)
+		add("session", l.Session)
+		add("label", l.Label)
+		add("reason", l.Reason)
+	}
+	party := func(what string, i int, w lease.Waiter) {
+		state := ""
+		if w.State != lease.Held {
+			state = ", " + string(w.State)
+		}
+		add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.When(w.Since), p.Relative(w.LastSeen), state))
+	}
+	for i, u := range s.Users {
+		party("used by", i, lease.Waiter(u))
+	}
+	for i, w := range s.Waiters {
+		party("waiter", i, w)
+	}
+	p.Fields(rows)
+}

@@ -1,0 +1,204 @@
+// Package cli is the tasklock command: the table of commands, and one run of one
+// of them.
+//
+// It has floors. Package term prints, config reads what is configured, view words
+// what several commands show, session is one run, hold takes and keeps leases.
+// Above them are the wings, with one file for each command: an options struct, its
+// flags, and one run. A wing imports no wing. The rules are in other packages, and
+// so is what an error means (package problem).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/agentcmd"
+	"github.com/tasklock/tasklock/internal/cli/jobcmd"
+	"github.com/tasklock/tasklock/internal/cli/leasecmd"
+	"github.com/tasklock/tasklock/internal/cli/lockcmd"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/setupcmd"
+	"github.com/tasklock/tasklock/internal/cli/taskcmd"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/runner"
+)
+
+// Main runs one command and returns its exit code.
+func Main(args []string, process session.Process, program session.Program) (code int) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			fmt.Fprintln(process.Stderr, "Error: this is a bug in tasklock: "+term.Clean(fmt.Sprint(bug)))
+			code = int(problem.Error)
+		}
+	}()
+	if len(args) > 0 && args[0] == session.GuardianVerb {
+		return runner.GuardianMain(args[1:])
+	}
+	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(this string) bool { return !strings.HasPrefix(this, "-") }) {
+		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
+	}
+	if len(args) > 1 && args[0] == "help" { // which has no word for what there is not
+		args = append(slices.Clone(args[1:]), "--help")
+	}
+	s := session.New(process, program, args)
+	root := root(s, args)
+	root.SetArgs(args)
+	cmd, err := root, helpForNothing(args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(context.Background())
+	}
+	defer s.SignOfLife()
+	if err == nil {
+		return int(problem.OK)
+	}
+	if done := session.ExitError(0); errors.As(err, &done) {
+		return int(done)
+	}
+	usage := new(session.UsageError)
+	if s.Command == "" { // nothing has run: whatever it is, the command line is wrong
+		s.Command = session.CommandName(cmd)
+		err = &session.UsageError{Text: inOurWords(err.Error())}
+	}
+	if errors.As(err, &usage) {
+		s.JSON = s.JSON || s.WantsJSON(args) // flags after the bad one were not read
+		if usage.Help == "" {
+			usage.Help = strings.TrimSpace(session.CommandName(cmd))
+		}
+	}
+	code = int(s.Refuse(err))
+	if session.CommandName(cmd) == "hook" && code == int(problem.Usage) {
+		code = int(problem.Error) // 2 denies an action, and nothing has judged one
+	}
+	return code
+}
+
+// helpForNothing refuses to explain a command that there is not: whoever asks for
+// help on a mistyped one takes what is shown for its own.
+func helpForNothing(args []string) error {
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	words := slices.DeleteFunc(slices.Clone(args[:end]), func(s string) bool { return s == "--help" || s == "-h" })
+	if len(words) == end {
+		return nil
+	}
+	root := root(new(session.Session), words)
+	root.InitDefaultHelpCmd() // which Execute would add
+	root.InitDefaultCompletionCmd(words...)
+	cmd, rest, err := root.Find(words)
+	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || cmd.ParseFlags(rest) != nil {
+		return nil // said later, in better words
+	}
+	return cmd.Args(cmd, cmd.Flags().Args())
+}
+
+// inOurWords puts what the library says about flags that exclude each other.
+func inOurWords(text string) string {
+	if rest, ok := strings.CutPrefix(text, "if any flags in the group ["); ok {
+		_, set, _ := strings.Cut(rest, "; [")
+		if set, ok := strings.CutSuffix(set, "] were all set"); ok {
+			return "--" + strings.Join(strings.Fields(set), " and --") + " do not go together"
+		}
+	}
+	return text
+}
+
+// root is the tree of commands, as far as args can mean them.
+func root(s *session.Session, args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tasklock",
+		Short:         "Keep concurrent workers from doing the same task twice",
+		Long:          "tasklock keeps concurrent workers from doing the same task twice.\nA worker takes a lease on a key, works, and releases it; if it dies, the lease ends by itself.\n\n" + session.ExitHelp,
+		Args:          s.NoSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(s.Stdin)
+	root.SetOut(s.Stdout)
+	root.SetErr(s.Stderr)
+	f := root.PersistentFlags()
+	f.BoolVar(&s.JSON, "json", false, "print JSON (also: TASKLOCK_JSON)")
+	f.BoolVarP(&s.Quiet, "quiet", "q", false, "print nothing but errors (also: TASKLOCK_QUIET)")
+	f.BoolVar(&s.DryRun, "dry-run", false, "say what would happen, change nothing")
+	f.BoolVar(&s.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
+	f.StringVar(&s.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
+	f.StringVar(&s.StoreURL, "store", "", "where the records are (also: TASKLOCK_STORE)")
+	f.StringVar(&s.Timeout, "timeout", "", "how long to wait for a server that does not answer (also: TASKLOCK_STORE_TIMEOUT)")
+	f.BoolVar(&s.UnsafeFS, "allow-unsafe-fs", false, "accept a file system whose locks cannot be trusted")
+	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
+	root.SetHelpCommandGroupID("setup")
+	root.SetCompletionCommandGroupID("setup")
+	for _, c := range wanted(commands(), args) {
+		cmd := c.make(s)
+		cmd.GroupID = c.group
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// A verb is a command that has not been made yet.
+type verb struct {
+	group string
+	names []string
+	make  func(*session.Session) *cobra.Command
+}
+
+func commands() []verb {
+	return []verb{
+		{"locks", []string{"acquire"}, leasecmd.NewAcquire},
+		{"locks", []string{"release"}, leasecmd.NewRelease},
+		{"locks", []string{"heartbeat", "renew"}, leasecmd.NewHeartbeat},
+		{"locks", []string{"check"}, leasecmd.NewCheck},
+		{"locks", []string{"wait"}, leasecmd.NewWait},
+		{"locks", []string{"run"}, leasecmd.NewRun},
+		{"locks", []string{"break"}, leasecmd.NewBreak},
+		{"locks", []string{"update"}, leasecmd.NewUpdate},
+		{"locks", []string{"cleanup"}, lockcmd.NewCleanup},
+		{"locks", []string{"session"}, leasecmd.NewSession},
+		{"tasks", []string{"tasks"}, taskcmd.NewTasks},
+		{"tasks", []string{"next"}, taskcmd.NewNext},
+		{"tasks", []string{"sections"}, taskcmd.NewSections},
+		{"tasks", []string{"id"}, taskcmd.NewID},
+		{"tasks", []string{"runner"}, taskcmd.NewRunner},
+		{"jobs", []string{"jobs"}, jobcmd.NewJobs},
+		{"jobs", []string{"scheduler"}, jobcmd.NewScheduler},
+		{"look", []string{"list"}, lockcmd.NewList},
+		{"look", []string{"show"}, lockcmd.NewShow},
+		{"look", []string{"history"}, lockcmd.NewHistory},
+		{"look", []string{"watch"}, lockcmd.NewWatch},
+		{"look", []string{"whoami"}, setupcmd.NewWhoami},
+		{"look", []string{"locks"}, func(s *session.Session) *cobra.Command { return lockcmd.NewLocks(s, leasecmd.NewRelease(s)) }},
+		{"setup", []string{"init"}, setupcmd.NewInit},
+		{"setup", []string{"config"}, setupcmd.NewConfig},
+		{"setup", []string{"doctor"}, func(s *session.Session) *cobra.Command { return setupcmd.NewDoctor(s, agentcmd.CheckInstalled) }},
+		{"setup", []string{"mcp"}, agentcmd.NewMCP},
+		{"setup", []string{"migrate"}, setupcmd.NewMigrate},
+		{"setup", []string{"backup"}, setupcmd.NewBackup},
+		{"setup", []string{"restore"}, setupcmd.NewRestore},
+		{"setup", []string{"hook"}, agentcmd.NewHook},
+		{"setup", []string{"guard"}, agentcmd.NewGuard},
+		{"setup", []string{"agents"}, agentcmd.NewAgents},
+		{"setup", []string{"guide"}, agentcmd.NewGuide},
+		{"setup", []string{"version"}, setupcmd.NewVersion},
+		{"setup", []string{"keeper"}, leasecmd.NewKeeper},
+	}
+}
+
+// wanted is the one command that args begin with: making all of them takes
+// longer than many of them run. If args begin otherwise, it is all.
+func wanted(all []verb, args []string) []verb {
+	for i, v := range all {
+		if len(args) > 0 && slices.Contains(v.names, args[0]) {
+			return all[i : i+1]
+		}
+	}
+	return all
+}

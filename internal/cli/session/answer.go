@@ -1,0 +1,186 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/problem"
+)
+
+// envelope is what --json prints, for every command and every error.
+type envelope struct {
+	Event   string     `json:"event,omitempty"` // of attached holders, which print several
+	Success bool       `json:"success"`
+	Command string     `json:"command"`
+	DryRun  bool       `json:"dryRun,omitempty"`
+	AsOf    *time.Time `json:"asOf,omitempty"` // with --offline: when that was true
+	Data    any        `json:"data,omitempty"`
+	Error   *ErrorBody `json:"error,omitempty"`
+	Next    string     `json:"next,omitempty"`
+	Wait    string     `json:"wait,omitempty"` // beside Next, to a coding agent: how to wait instead
+}
+
+type ErrorBody struct {
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+func bodyOf(p problem.Problem) *ErrorBody {
+	return &ErrorBody{Code: p.Code, Message: p.Message, Details: p.Details}
+}
+
+// Answer is the one way to say how a command went: data for --json, text for
+// people, nothing with --quiet.
+func (s *Session) Answer(data any, text func(*term.Printer)) error { return s.Event("", data, text) }
+
+// Event is answer for a command that prints several, each with its name.
+func (s *Session) Event(name string, data any, text func(*term.Printer)) error {
+	switch {
+	case s.JSON:
+		return s.WriteJSON(envelope{Event: name, Success: true, Command: s.Command, DryRun: s.DryRun, AsOf: s.when(), Data: data})
+	case s.Quiet:
+		return nil
+	}
+	p := s.Printer()
+	text(p)
+	return p.Flush()
+}
+
+// Partly is answer where not all that was asked for can be told: what can be,
+// and then why not the rest.
+func (s *Session) Partly(data any, why error, text func(*term.Printer)) error {
+	switch {
+	case why == nil:
+		return s.Answer(data, text)
+	case s.JSON:
+		return s.Verdict(data, s.Problem(why), text)
+	}
+	if err := s.Answer(data, text); err != nil {
+		return err
+	}
+	return why
+}
+
+// Verdict is answer for data that mean a problem: JSON names it, and the command
+// ends with its exit code.
+func (s *Session) Verdict(data any, is problem.Problem, text func(*term.Printer)) error {
+	done := ExitError(is.Exit)
+	if s.JSON {
+		return errors.Join(s.WriteJSON(envelope{Command: s.Command, DryRun: s.DryRun, AsOf: s.when(), Data: data, Error: bodyOf(is), Next: is.Next}), done)
+	}
+	p := s.Printer()
+	text(p)
+	return errors.Join(p.Flush(), done)
+}
+
+func (s *Session) WriteJSON(v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := s.Stdout.Write(term.Escape(b.Bytes()))
+	return err
+}
+
+// byName says whether the caller was refused for its name, which may be another
+// one with each command. A token is refused whoever shows it.
+func byName(err error) bool {
+	var owner *lease.OwnerError
+	var lost *lease.LostError
+	return errors.As(err, &owner) || errors.As(err, &lost) && lost.Token == 0
+}
+
+// Refuse prints an error and returns the exit code: one line that says what is
+// wrong, what is known about it, and the command that helps.
+func (s *Session) Refuse(err error) problem.Exit {
+	is := s.Problem(err)
+	if is.Exit == problem.Error && s.Command == "check" {
+		is.Exit = problem.Unknown // 1 means free there, and nothing else
+	}
+	var held *lease.HeldError
+	next, wait := is.Next, ""
+	if errors.As(err, &held) && next != "" && s.Identity().Agent {
+		if other := s.OtherWork(); other != "" {
+			next, wait = other, next
+		}
+	}
+	if byName(err) {
+		s.warnName()
+	}
+	if s.JSON {
+		if s.WriteJSON(envelope{Event: attemptOf(err).Event, Command: s.Command, DryRun: s.DryRun, Error: bodyOf(is), Next: next, Wait: wait}) == nil {
+			return is.Exit
+		}
+	}
+	p := &term.Printer{W: s.Stderr, Colour: s.Colour(s.Stderr), Now: s.Now()}
+	if held != nil {
+		view.PrintHeld(p, "Error: ", is.Message, held)
+	} else {
+		p.Line("%s%s", term.Red.Of("Error: "), is.Message)
+		view.PrintListed(p, err)
+	}
+	if next != "" {
+		p.Line("Next: %s", next)
+	}
+	if wait != "" {
+		p.Line("Or wait: %s", wait)
+	}
+	_ = p.Flush()
+	return is.Exit
+}
+
+// Note tells people something beside the data; --quiet silences it.
+func (s *Session) Note(format string, args ...any) {
+	if s.Quiet {
+		return
+	}
+	p := &term.Printer{W: s.Stderr}
+	p.Line(format, args...)
+	_ = p.Flush()
+}
+
+// Warn is a note that may not be missed.
+func (s *Session) Warn(format string, args ...any) {
+	p := &term.Printer{W: s.Stderr, Colour: s.Colour(s.Stderr)}
+	p.Line("%s"+format, append([]any{term.Yellow.Of("Warning: ")}, args...)...)
+	_ = p.Flush()
+}
+
+func (s *Session) Printer() *term.Printer {
+	wide := term.IsTerminal(s.Stdout)
+	return &term.Printer{W: s.Stdout, Colour: s.Colour(s.Stdout), Wide: wide, UTF8: wide && s.utf8(), Now: s.Now()}
+}
+
+// utf8 reports whether the terminal reads UTF-8.
+func (s *Session) utf8() bool {
+	locale := strings.ToLower(cmp.Or(s.Env("LC_ALL"), s.Env("LC_CTYPE"), s.Env("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+}
+
+// Colour says whether w may get any: only a terminal that can, and whose user
+// did not object.
+func (s *Session) Colour(w io.Writer) bool {
+	return !s.NoColor && s.Env("NO_COLOR") == "" && s.Env("TERM") != "dumb" && term.IsTerminal(w)
+}
+
+// AgentLimit is how many lines a coding agent gets unless it asks for more.
+const AgentLimit = 20
+
+// Did is the verb of a change, or of what would be one.
+func (s *Session) Did(did, would string) term.Text {
+	if s.DryRun {
+		return term.Yellow.Of(would)
+	}
+	return term.Green.Of(did)
+}

@@ -1,0 +1,99 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/term"
+)
+
+// CommandName is the path of a command without the program: "locks list".
+func CommandName(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	return name
+}
+
+// Group is a command that only has subcommands.
+func (s *Session) Group(use, short string, cmds ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: s.NoSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	g.AddCommand(cmds...)
+	return g
+}
+
+// NoSuchCommand is the argument check of commands that take only subcommands.
+func (s *Session) NoSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", term.Short(args[0], 60), cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		text += "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return &UsageError{Text: text}
+}
+
+// runFunc is what a command does once its flags are read.
+type runFunc func(ctx context.Context, args []string) error
+
+// Run makes a RunE: it notes which command runs with which flags.
+func (s *Session) Run(run runFunc) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s.Command, s.args, s.keyArgs = CommandName(cmd), args, args
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			s.keyArgs = args[:dash:dash]
+		}
+		s.flags = map[string]string{}
+		if err := s.switches(cmd); err != nil {
+			return err
+		}
+		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "timeout", "lease"} {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+				s.flags[name] = f.Value.String()
+			}
+		}
+		for {
+			err := run(cmd.Context(), args)
+			if !s.asksAgain(cmd.Context(), err) {
+				return err
+			}
+		}
+	}
+}
+
+// Argument checks; what they refuse is a usage error.
+
+func NoArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("takes no arguments, got %q", term.Short(args[0], 60))
+	}
+	return nil
+}
+
+func OneKey(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return Usagef("takes one key, got %d", len(args))
+	}
+	return nil
+}
+
+func SomeKeys(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return Usagef("needs at least one key")
+	}
+	return nil
+}
+
+func AtMostOneKey(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return Usagef("takes at most one key, got %d", len(args))
+	}
+	return nil
+}
+
+// GuardianVerb starts the guardian of run: a second tasklock, see package
+// runner. It is no command for people.
+const GuardianVerb = "guardian"

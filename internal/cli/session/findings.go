@@ -1,0 +1,49 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/tasklock/tasklock/internal/problem"
+)
+
+// Level of a finding.
+type Level string
+
+const (
+	LevelOK   Level = "ok"
+	LevelWarn Level = "warn"
+	LevelFail Level = "fail"
+)
+
+// Finding is one thing that doctor looked at.
+type Finding struct {
+	Level  Level  `json:"level"`
+	Check  string `json:"check"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+	Code   string `json:"code,omitempty"` // of a failure, as in the errors of other commands
+
+	Exit problem.Exit `json:"-"`
+}
+
+// Findings are what checks have found. Every check stands alone: what one
+// cannot see, the next may.
+type Findings struct {
+	App  *Session
+	List []Finding
+}
+
+func (x *Findings) Ok(check, format string, args ...any) {
+	x.List = append(x.List, Finding{Level: LevelOK, Check: check, Text: fmt.Sprintf(format, args...)})
+}
+
+func (x *Findings) Warn(check, remedy, format string, args ...any) {
+	x.List = append(x.List, Finding{Level: LevelWarn, Check: check, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+// Fail notes an error, with the exit code that another command would have
+// ended with.
+func (x *Findings) Fail(check, remedy string, err error) {
+	is := x.App.Problem(err)
+	x.List = append(x.List, Finding{Level: LevelFail, Check: check, Text: is.Message, Remedy: remedy, Code: is.Code, Exit: is.Exit})
+}

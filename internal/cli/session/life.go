@@ -1,0 +1,74 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// lifeStore lets every command be a sign of life of its caller. It looks at the
+// caller's leases along with the first thing that the command reads, so that
+// nothing is asked a second time where nothing is due.
+type lifeStore struct {
+	driver.Store
+	url  string
+	life lease.Life
+
+	mu   sync.Mutex
+	seen bool
+	due  []string
+}
+
+// withLife wraps a store, unless nobody could have held anything before: the
+// name of this very process is new.
+func (s *Session) withLife(url string, d driver.Store) driver.Store {
+	id := s.Identity()
+	if s.DryRun || id.Source == identity.FromProcess || lease.CheckOwner(id.Owner) != nil {
+		return d
+	}
+	s.life = &lifeStore{Store: d, url: url, life: lifeOf(id)}
+	return s.life
+}
+
+func lifeOf(id identity.Identity) lease.Life {
+	l := lease.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
+	if id.PID > 0 {
+		l.Process, _ = host.Find(id.PID)
+	}
+	return l
+}
+
+func (s *lifeStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	s.mu.Lock()
+	first := !s.seen
+	s.seen = true
+	s.mu.Unlock()
+	if !first {
+		return s.Store.Read(ctx, q)
+	}
+	q.Ranges = append(slices.Clip(q.Ranges), s.life.Range())
+	snap, err := s.Store.Read(ctx, q)
+	if err == nil {
+		s.mu.Lock()
+		s.due = s.life.Due(snap)
+		s.mu.Unlock()
+	}
+	return snap, err
+}
+
+// SignOfLife renews what is due, when the command has done what it was for. It
+// cannot fail the command.
+func (s *Session) SignOfLife() {
+	if s.life == nil || len(s.life.due) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = s.life.life.Renew(ctx, s.NewStore(s.life.url, s.life.Store), s.life.due)
+}

@@ -1,0 +1,225 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
+)
+
+// Config is the configuration, read once when it is first asked for. That is
+// also when another program may have to go on: every command asks before it has
+// said anything, or read its input.
+func (s *Session) Config() (*config.Config, error) {
+	if s.Cfg == nil && s.cfgErr == nil {
+		p, err := s.FindPlace()
+		if err != nil {
+			s.cfgErr = err
+			return nil, err
+		}
+		s.Cfg, s.cfgErr = config.Load(config.Input{Place: p, Env: s.Env, Flags: s.flags})
+		if there := s.leaseStore(); there != "" && s.cfgErr == nil {
+			s.cfgErr = s.useLease(context.Background(), s.Cfg, there)
+		}
+		if s.cfgErr == nil {
+			url, _ := s.Cfg.Store()
+			s.Leave(url)
+		}
+	}
+	return s.Cfg, s.cfgErr
+}
+
+// URL is the store in use, empty where the configuration cannot be read.
+func (s *Session) URL() string {
+	cfg, err := s.Config()
+	if err != nil {
+		return ""
+	}
+	url, _ := cfg.Store()
+	return url
+}
+
+// Forget lets configuration and store be read anew: they are others now.
+func (s *Session) Forget() { s.Cfg, s.cfgErr, s.st, s.life = nil, nil, nil, nil }
+
+// At is the same command in another folder.
+func (s *Session) At(dir string) *Session {
+	app := *s
+	app.Dir = dir
+	app.Forget()
+	return &app
+}
+
+// ActAs makes the caller somebody else.
+func (s *Session) ActAs(id identity.Identity) { s.id = id }
+
+// Leave lets tasklock-plus go on where only that has the driver for a store.
+func (s *Session) Leave(url string) {
+	if s.Plus != nil && !driver.Linked(url) {
+		_ = s.Plus() // else opening the store will say why not
+	}
+}
+
+func (s *Session) OpenStore(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error) {
+	d, err := s.Open(ctx, url, o)
+	return d, s.Linked(err)
+}
+
+// Linked says why a store whose driver is slow to load was not left to
+// tasklock-plus.
+func (s *Session) Linked(err error) error {
+	var e *driver.URLError
+	if s.Plus != nil && errors.As(err, &e) && e.Package != "" {
+		return s.Plus()
+	}
+	return err
+}
+
+// Identity is who calls, found out once when it is first asked for.
+func (s *Session) Identity() identity.Identity {
+	if s.id.Owner == "" {
+		s.id = identity.Identify(s.IdentityInput())
+	}
+	return s.id
+}
+
+// Names are all names of the caller: an agent without a session may have taken
+// locks under the one that a warning proposed.
+func (s *Session) Names() []string {
+	id := s.Identity()
+	if id.Proposed == "" {
+		return []string{id.Owner}
+	}
+	return []string{id.Owner, id.Proposed}
+}
+
+func (s *Session) IdentityInput() identity.Input {
+	in := identity.Input{Flag: s.Owner, Env: s.Env}
+	if cfg, err := s.Config(); err == nil { // else opening the store will say so
+		in.Config = cfg.FileOwner()
+	}
+	return in
+}
+
+// Caller is the identity for commands that change something in its name.
+func (s *Session) Caller() (identity.Identity, error) {
+	id := s.Identity()
+	return id, lease.CheckOwner(id.Owner)
+}
+
+// Holder is caller for commands that leave a lock behind: a name that does not
+// last is worth a warning.
+func (s *Session) Holder() (identity.Identity, error) {
+	s.warnName()
+	return s.Caller()
+}
+
+func (s *Session) warnName() {
+	if w := s.Identity().Warning; w != "" && !s.warned {
+		s.warned = true
+		s.Warn("%s", w)
+	}
+}
+
+// Store opens the store, once. Where there is none yet it is empty, until the
+// first commit of a command that may make it does; so bad input and --dry-run leave
+// nothing behind. Reading a store that does not exist though someone named it
+// is driver.ErrMissing.
+//
+// A command that makes a store says where: a name may be mistyped, and a folder
+// may not be the one that was meant.
+func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
+	if s.st != nil {
+		return s.st, nil
+	}
+	cfg, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	if s.offline {
+		return s.seen(ctx)
+	}
+	url, wasNamed, err := cfg.Where()
+	if err != nil {
+		return nil, err
+	}
+	o := Opens(cfg)
+	d, err := s.OpenStore(ctx, url, o)
+	err = cfg.Blame(err)
+	switch missing := errors.Is(err, driver.ErrMissing); {
+	case missing && cfg.OfLease:
+		return nil, &leaseStoreGone{url}
+	case missing, err != nil && cfg.Users() && !place.Has(cfg.Place.Folder): // a home that is a file, say
+		if no := s.Unmade(cfg); no != nil {
+			return nil, no
+		}
+	case err == nil:
+		s.warnShared(cfg)
+	}
+	switch {
+	case !errors.Is(err, driver.ErrMissing), config.IsGit(url): // a branch for all is made by init, on purpose
+	case write && !s.DryRun:
+		d, err = s.Late(url, cfg.Why(), o, true), nil
+	case write || !wasNamed:
+		s.Note("Note: there is no store here yet (%s): nothing is locked.", config.WithoutPassword(url))
+		d, err = s.Late(url, cfg.Why(), o, false), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.st = s.NewStore(url, s.withLife(url, d))
+	return s.st, nil
+}
+
+// Opens is how a command opens its store.
+func Opens(c *config.Config) *driver.OpenOptions {
+	return &driver.OpenOptions{AllowUnsafeFS: c.AllowUnsafeFS(), Poll: c.PollInterval(), Timeout: c.StoreTimeout()}
+}
+
+// BestConfig is what can be said about the store when the files cannot be
+// read: flags still count, and the environment up to its first mistake.
+func (s *Session) BestConfig() *config.Config {
+	p, _ := s.FindPlace()
+	return config.WithoutFiles(config.Input{Place: p, Env: s.Env, Flags: s.flags})
+}
+
+// conversions make the records of format 1 those of format 2, in this order.
+func conversions() []store.Conversion { return []store.Conversion{task.IndexNames} }
+
+// NewStore is the store that a URL names, over its driver: the one place where
+// a command says how records of an older format are treated.
+func (s *Session) NewStore(url string, d driver.Store) *store.Store {
+	return store.NewWith(d, store.Options{
+		Conversions: conversions(),
+		Local:       !isShared(url),
+		Patience:    s.patience(),
+		Converted: func() {
+			s.Note("Note: the store %s was converted to format %d; older versions of tasklock cannot use it any more.", config.WithoutPassword(url), store.Format)
+		},
+	})
+}
+
+// patience is how long a transaction goes on trying. 0: the default.
+func (s *Session) patience() time.Duration {
+	if s.Cfg == nil {
+		return 0
+	}
+	return s.Cfg.StoreTimeout()
+}
+
+// isShared reports that other machines may use the store.
+func isShared(url string) bool {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "git", "postgres", "postgresql", "etcd", "etcds":
+		return true
+	}
+	return false
+}

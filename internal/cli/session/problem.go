@@ -1,0 +1,104 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// Problem is what an error means to this command: the table of package problem,
+// and what only the command knows.
+func (s *Session) Problem(err error) problem.Problem {
+	known := attemptOf(err)
+	p := problem.Of(err, s.asker(known.retry))
+	var hint *hinted
+	var held *lease.HeldError
+	var elsewhere *placeError
+	var bad *config.Error
+	switch {
+	case errors.As(err, &hint):
+	case errors.As(err, &held):
+		p.Message = cmp.Or(known.Message, view.LockedText(held))
+	case errors.As(err, &elsewhere):
+		there := *s
+		there.StoreURL = config.WithoutPassword(elsewhere.url)
+		p.Next = there.Problem(elsewhere.err).Next
+		if errors.Is(err, store.ErrNotEmpty) || errors.Is(err, driver.ErrMissing) {
+			p.Next = there.CommandLine("doctor")
+		}
+	case errors.As(err, &bad) && s.Env(bad.File) != "":
+		p.Next = "unset " + bad.File + "; " + s.CommandLine("config", "show")
+	case errors.Is(err, store.ErrUnreachable):
+		if look := s.lookOffline(err); look != "" {
+			p.Next = look
+		}
+	case errors.Is(err, driver.ErrDenied):
+		why, next := s.Sandboxed(err)
+		if why != "" {
+			p.Message += ". " + why
+		}
+		if next != "" {
+			p.Next = next
+		}
+	}
+	return p
+}
+
+func (s *Session) asker(retry []string) problem.Caller {
+	url := s.StoreURL
+	if url == "" && s.Cfg != nil {
+		url, _ = s.Cfg.Store()
+	}
+	return problem.Caller{
+		Command: s.Command, Owner: s.Identity().Owner, Store: config.WithoutPassword(url), Retry: retry,
+		Line: s.CommandLine, Longer: func(hold time.Duration) []string { return longer(retry, hold) }, Use: s.UseStore,
+	}
+}
+
+// longer is the command that waits again, with another --max-hold.
+func longer(retry []string, hold time.Duration) []string {
+	i := slices.Index(retry, "--max-hold")
+	if i < 0 || i+1 == len(retry) {
+		return nil
+	}
+	words := slices.Clone(retry)
+	words[i+1] = term.Exact(hold)
+	return words
+}
+
+// placeError is an error of a store that is not the configured one: commands
+// that help must name it.
+type placeError struct {
+	err error
+	url string
+}
+
+func OtherStore(err error, url string) error { return &placeError{err, url} }
+
+func (e *placeError) Error() string { return e.err.Error() }
+
+func (e *placeError) Unwrap() error { return e.err }
+
+// UseStore is the command after which a store is the one that is used.
+func (s *Session) UseStore(url string) string {
+	switch {
+	case s.StoreURL != "":
+		return "tasklock doctor --store " + term.ShellQuote(url)
+	case s.Env("TASKLOCK_STORE") != "":
+		return "export TASKLOCK_STORE=" + term.ShellQuote(url) + "; tasklock doctor"
+	}
+	if s.Cfg != nil && s.Cfg.Place.Kind == place.User {
+		return "tasklock config set --user store " + term.ShellQuote(url)
+	}
+	return "tasklock config set store " + term.ShellQuote(url)
+}

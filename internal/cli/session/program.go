@@ -1,0 +1,49 @@
+package session
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// ErrIncomplete means that a program which belongs to this one is not there.
+var ErrIncomplete error = incompleteError{}
+
+type incompleteError struct{}
+
+func (incompleteError) Error() string { return "the installation is incomplete" }
+
+func (incompleteError) Problem(problem.Caller) problem.Problem {
+	return problem.Problem{Exit: problem.Setup, Code: "INCOMPLETE_INSTALLATION"}
+}
+
+// An Opener opens the store that a URL names, as [driver.Open] does.
+type Opener func(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error)
+
+// MCPRequest is what a server of the Model Context Protocol needs to know. It
+// is linked into tasklock-plus only, see App.MCP.
+type MCPRequest struct {
+	Store *store.Store
+	Owner string
+
+	TTL, MaxHold time.Duration
+	Times        lease.Times
+	Session      string
+	Caller       func(session, thread string) (owner, sessionID string)
+	Keys         func([]string) ([]string, error)
+	Note         func(text string)
+	Version      string
+
+	Stdin  io.ReadCloser // to talk to the one client there; nil: Listener is set
+	Stdout io.WriteCloser
+
+	Listener  net.Listener
+	AccessKey string
+	Hosts     []string
+}

@@ -1,0 +1,66 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/tasklock/tasklock/internal/problem"
+)
+
+// SignalError ends a command that was interrupted while it waited.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return "interrupted" }
+
+func (e *SignalError) Problem(problem.Caller) problem.Problem { return problem.Interrupted(e.Signal) }
+
+// Interrupted returns the signal that ended ctx in place of the error it
+// caused further down.
+func Interrupted(ctx context.Context, err error) error {
+	var s *SignalError
+	if err != nil && errors.As(context.Cause(ctx), &s) {
+		return s
+	}
+	return err
+}
+
+// A Listener ends a context with Ctrl+C, SIGTERM or the end of the terminal, once it listens: a command
+// that is done at once does not pay for it. The signal is the context's cause;
+// interrupted turns that into the command's error.
+type Listener struct {
+	cancel context.CancelCauseFunc
+	once   sync.Once
+	ch     chan os.Signal
+	done   <-chan struct{}
+}
+
+func NewListener(ctx context.Context) (context.Context, *Listener) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &Listener{cancel: cancel, ch: make(chan os.Signal, 1), done: ctx.Done()}
+}
+
+// Listen takes the signals from now on.
+func (l *Listener) Listen() {
+	l.once.Do(func() {
+		signal.Notify(l.ch, os.Interrupt, syscall.SIGTERM)
+		if !signal.Ignored(syscall.SIGHUP) { // else nohup wants it so
+			signal.Notify(l.ch, syscall.SIGHUP)
+		}
+		go func() {
+			select {
+			case s := <-l.ch:
+				l.cancel(&SignalError{s})
+			case <-l.done:
+			}
+		}()
+	})
+}
+
+func (l *Listener) Stop() {
+	signal.Stop(l.ch)
+	l.cancel(context.Canceled)
+}

@@ -1,0 +1,15 @@
+package session
+
+import (
+	"runtime/debug"
+)
+
+func (s *Session) ProgramVersion() string {
+	if s.Version != "" {
+		return s.Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}

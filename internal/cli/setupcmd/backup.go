@@ -1,0 +1,116 @@
+package setupcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func NewBackup(s *session.Session) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all records into a file",
+		Long: `Write all records into a file, as they are at one moment; others go on working
+meanwhile. The file is text, one record on a line, with a checksum at its end, and
+only you can read it. It appears when it is complete. restore reads it. A store
+that has moved can still be backed up.`,
+		Example: "  tasklock backup locks.jsonl",
+		Args:    oneFile,
+		RunE:    s.Run(func(ctx context.Context, args []string) error { return backup(ctx, s, args[0], force) }),
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}
+
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return session.Usagef("takes one file, got %d", len(args))
+	}
+	if args[0] == "-" {
+		return session.Usagef("needs a file: it appears, or is read, as a whole")
+	}
+	return nil
+}
+
+// backupResult is what backup wrote.
+type backupResult struct {
+	File     string    `json:"file"`
+	From     string    `json:"from"`
+	Records  int       `json:"records"`
+	Revision int64     `json:"revision"`
+	Time     time.Time `json:"time"`
+}
+
+func backup(ctx context.Context, s *session.Session, file string, force bool) error {
+	path := s.Path(file)
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return session.Usagef("%s is not a file that could be replaced", file)
+	}
+	if repo.Exists(path) && !force {
+		return &session.DeniedError{Text: fmt.Sprintf("%s is there already; --force replaces it", file), Next: s.CommandLine("backup", file, "--force")}
+	}
+	cfg, err := s.Config()
+	if err != nil {
+		return err
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	url, _ := cfg.Store()
+	c, err := st.ReadAll(ctx, placeName(s, url))
+	if err != nil {
+		return err
+	}
+	if c.MovedTo != "" {
+		s.Warn("the records have moved to %s; these are as they were then.", c.MovedTo)
+	}
+	r := backupResult{file, c.From, len(c.Records), c.Rev, c.Now.UTC()}
+	if !s.DryRun {
+		if err := writeBackup(path, c); host.NoSpace(err) {
+			return fmt.Errorf("%w: %w; make room, or name a file on another disk", driver.ErrFull, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return s.Answer(r, func(p *term.Printer) {
+		p.Line("%s %s at revision %d to %s.", s.Did("Wrote", "Would write"), term.Plural(r.Records, "record"), r.Revision, file)
+	})
+}
+
+// writeBackup lets the file appear when all of it is on the disk.
+func writeBackup(path string, c store.Copy) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tasklock-backup-*") // for its user alone
+	if err != nil {
+		return err
+	}
+	err = errors.Join(store.WriteBackup(tmp, c))
+	if err == nil {
+		err = tmp.Sync()
+	}
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = dir.Sync() // some systems cannot
+		_ = dir.Close()
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package setupcmd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/worker"
+	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// carry is how records of every kind travel to another store.
+func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
+	leases := lease.Carry(c)
+	return func(r driver.Record) (driver.Write, bool) {
+		if worker.Stays(r.Key) || schedule.Stays(r.Key) {
+			return driver.Write{}, false
+		}
+		return leases(r)
+	}
+}
+
+// copying tells people how far a copy has come, on stderr: a terminal sees a
+// bar, a pipe a line now and then.
+type copying struct {
+	a    *session.Session
+	live bool
+	last time.Time // when something was shown
+	done int       // and what; -1: nothing yet
+}
+
+const copyingEvery = 2 * time.Second
+
+func newCopying(s *session.Session) *copying {
+	return &copying{a: s, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb", last: s.Now(), done: -1}
+}
+
+func (c *copying) update(done, total int) {
+	every := copyingEvery
+	if c.live {
+		every = hold.LiveEvery / 4
+	}
+	end := c.done >= 0 && done == total // of what was long enough to be shown
+	begins := c.live && c.done < 0
+	if c.a.Quiet || done == c.done || c.a.Now().Sub(c.last) < every && !end && !begins {
+		return
+	}
+	c.last, c.done = c.a.Now(), done
+	if !c.live {
+		c.a.Note("%d of %s copied.", done, term.Plural(total, "record"))
+		return
+	}
+	term.Redraw(c.a.Stderr, fmt.Sprintf("%s %d of %s", term.Bar(done, total), done, term.Plural(total, "record")))
+}
+
+// end clears the bar.
+func (c *copying) end() {
+	if c.live && c.done >= 0 {
+		term.Erase(c.a.Stderr)
+	}
+}

@@ -1,0 +1,155 @@
+package setupcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/place"
+	"github.com/tasklock/tasklock/internal/problem"
+	"github.com/tasklock/tasklock/store"
+)
+
+// NewDoctor takes the checks of what is installed for coding agents and git.
+func NewDoctor(s *session.Session, more func(context.Context, *session.Findings)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine store, file system, hooks, clock, sandbox and owner, and say what to do",
+		Long: "Examine everything that locks stand on. Nothing is changed. Each finding that is not ok comes with the\n" +
+			"command that helps. The exit code is 0 unless something fails, else that of the worst finding:\n" +
+			"9 damaged, 10 unsafe, 3 not usable as it is, 8 unreachable, 5 not permitted.",
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return doctor(ctx, s, more) }),
+	}
+}
+
+// examination is one run of doctor.
+type examination struct {
+	session.Findings
+	cfg  *config.Config // never nil: defaults, where the files are broken
+	url  string
+	path string // of the database, where there is one
+	dir  string // of a store on this machine, else empty
+}
+
+// doctorTime bounds each look at the store, which may not answer, unless a
+// longer time is configured.
+const doctorTime = 10 * time.Second
+
+func (x *examination) looks(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := max(doctorTime, x.cfg.StoreTimeout())
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer within %v", store.ErrUnreachable, limit))
+}
+
+// inTime names the end of a look's time instead of the context's.
+func inTime(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func doctor(ctx context.Context, s *session.Session, more func(context.Context, *session.Findings)) error {
+	x := &examination{Findings: session.Findings{App: s}}
+	x.config()
+	x.owner()
+	if x.which() && x.folder() {
+		x.files(ctx)
+		x.records(ctx)
+	}
+	more(ctx, &x.Findings)
+	x.clock()
+	x.sandbox()
+	return tell(s, x.List)
+}
+
+// config looks at the configuration and finds the store.
+func (x *examination) config() {
+	cfg, err := x.App.Config()
+	if err != nil {
+		x.Fail("config", x.App.CommandLine("config", "path"), err)
+		cfg = x.App.BestConfig()
+	} else {
+		x.Ok("config", "%s", configSources(cfg))
+	}
+	x.cfg = cfg
+	x.url, _ = cfg.Store()
+	x.path, x.dir = place.DatabaseOf(x.url), place.FolderOf(x.url)
+}
+
+func configSources(cfg *config.Config) string {
+	files := cfg.Files()
+	if len(files) == 0 {
+		return "defaults, no file"
+	}
+	return "from " + strings.Join(files, " and ")
+}
+
+// owner looks at the name that locks would belong to.
+func (x *examination) owner() {
+	id := x.App.Identity()
+	const remedy = "export TASKLOCK_OWNER=NAME"
+	_, file := x.cfg.Origin("owner")
+	err := lease.CheckOwner(id.Owner)
+	switch {
+	case err != nil:
+		x.Fail("owner", remedy, err)
+	case id.Warning != "":
+		x.Warn("owner", id.Remedy, "%s (%s): %s", id.Owner, id.Source, id.Warning)
+	case id.Source == identity.FromConfig && file == x.cfg.Place.Config():
+		x.Warn("owner", remedy, "%s is the owner of the whole project: all who work here count as one and share their locks", id.Owner)
+	default:
+		x.Ok("owner", "%s (%s)", id.Owner, id.Source)
+	}
+}
+
+// tell prints the findings. JSON carries all of them also when some fail.
+func tell(s *session.Session, list []session.Finding) error {
+	worst := WorstOf(list)
+	data := map[string]any{"findings": list}
+	if worst == nil {
+		return s.Answer(data, func(p *term.Printer) { printFindings(p, list) })
+	}
+	is := problem.Problem{Exit: worst.Exit, Code: worst.Code, Message: term.Clean(worst.Check + ": " + worst.Text)}
+	return s.Verdict(data, is, func(p *term.Printer) { printFindings(p, list) })
+}
+
+func printFindings(p *term.Printer, list []session.Finding) {
+	style := map[session.Level]term.Style{session.LevelOK: term.Green, session.LevelWarn: term.Yellow, session.LevelFail: term.Red}
+	for _, f := range list {
+		p.Line("%s%s %s", style[f.Level].Of(fmt.Sprintf("%-5s", f.Level)), fmt.Sprintf("%-10s", f.Check), f.Text)
+		if f.Remedy != "" {
+			p.Line("      Next: %s", f.Remedy)
+		}
+	}
+}
+
+// gravity orders exit codes: what may have cost data first.
+var gravity = []problem.Exit{problem.Damaged, problem.Unsafe, problem.Setup, problem.Unknown, problem.Denied}
+
+// WorstOf is the finding that decides the exit code, nil if nothing fails.
+func WorstOf(list []session.Finding) *session.Finding {
+	rank := func(f *session.Finding) int {
+		if i := slices.Index(gravity, f.Exit); i >= 0 {
+			return i
+		}
+		return len(gravity)
+	}
+	var worst *session.Finding
+	for i := range list {
+		if f := &list[i]; f.Level == session.LevelFail && (worst == nil || rank(f) < rank(worst)) {
+			worst = f
+		}
+	}
+	return worst
+}

@@ -1,0 +1,60 @@
+package setupcmd
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/host"
+)
+
+// near reports whether the store lies on a disk of this machine.
+func (x *examination) near() bool { return x.dir != "" }
+
+// clock looks at what ages are measured by.
+func (x *examination) clock() {
+	now := x.App.Now()
+	_, domain := host.Awake()
+	switch {
+	case now.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || now.Year() > 2100:
+		x.Warn("clock", "timedatectl status", "the clock says %s", term.Stamp(now))
+	case !x.near():
+		x.Ok("clock", "%s here, ages as the store has them", term.Stamp(now))
+	case domain == "":
+		x.Warn("clock", "timedatectl status", "this system names no boot, so ages come from the wall clock: keep it from jumping")
+	default:
+		x.Ok("clock", "%s, ages by the clock of this boot", term.Stamp(now))
+	}
+}
+
+// firstPIDNamespace is the number the kernel gives the namespace of the whole
+// machine.
+const firstPIDNamespace = "pid:[4026531836]"
+
+// sandbox looks at what this process is kept from seeing.
+func (x *examination) sandbox() {
+	me := host.Self()
+	shorter := x.App.CommandLine("run", "--ttl", "1m", "KEY", "--", "COMMAND")
+	switch {
+	case runtime.GOOS == "linux" && (me.NS == "" || me.Start == ""):
+		x.Warn("sandbox", shorter, "/proc does not show our own process: the death of a holder cannot be proved, its lock ends with its ttl")
+	case runtime.GOOS == "linux" && me.NS != firstPIDNamespace:
+		x.Warn("sandbox", shorter, "a pid namespace of its own (%s): the death of holders outside of it is not seen, their locks end with their ttl", me.NS)
+	case me.Boot == "":
+		x.Warn("sandbox", shorter, "no boot id: the death of a holder cannot be proved, its lock ends with its ttl")
+	default:
+		x.Ok("sandbox", "processes of this machine are seen")
+	}
+	if !x.near() {
+		return // what wakes its waiters, the store itself tells
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		x.Warn("wake-up", "sysctl fs.inotify.max_user_instances=1024", "files cannot be watched (%v): waiters look several times a second instead", err)
+		return
+	}
+	_ = w.Close()
+	x.Ok("wake-up", "file notification works")
+}

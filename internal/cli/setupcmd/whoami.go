@@ -1,0 +1,108 @@
+package setupcmd
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/config"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/identity"
+	"github.com/tasklock/tasklock/internal/place"
+)
+
+func NewWhoami(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who is asking and which store answers, and how that was found out",
+		Long: `Show the owner under whose name locks are taken, and the chain in which it was
+looked for: the first that has a value counts. Then the store, and why it is that
+one; nothing is asked of it.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(context.Context, []string) error { return whoami(s) }),
+	}
+}
+
+// whoamiData is an identity for programs.
+type whoamiData struct {
+	Owner   string          `json:"owner"`
+	Source  string          `json:"source"`
+	Label   string          `json:"label"`
+	Session string          `json:"session"`
+	Agent   bool            `json:"agent"`
+	PID     int             `json:"pid"`
+	Warning string          `json:"warning,omitempty"`
+	Chain   []identity.Step `json:"chain"`
+	Store   string          `json:"store,omitempty"`
+	Why     string          `json:"storeFrom"` // or why there is none
+}
+
+func whoami(s *session.Session) error {
+	cfg, err := s.Config()
+	if err != nil {
+		return err
+	}
+	id, err := s.Holder()
+	if err != nil {
+		return err
+	}
+	label := id.Label
+	if label == "" {
+		label = identity.Label(s.Dir)
+	}
+	url, why := which(s, cfg)
+	data := whoamiData{
+		Store: url, Why: why,
+		Owner: id.Owner, Source: id.Source, Label: label, Session: id.Session,
+		Agent: id.Agent, PID: id.PID, Warning: id.Warning, Chain: id.Chain,
+	}
+	return s.Answer(data, func(p *term.Printer) {
+		rows := [][2]string{{"owner", id.Owner}, {"from", id.Source}}
+		add := func(name, value string) {
+			if value != "" {
+				rows = append(rows, [2]string{name, value})
+			}
+		}
+		add("label", label)
+		add("session", id.Session)
+		if id.Agent {
+			add("coding agent", "yes: acquire does not wait unless told with --wait")
+		}
+		if id.PID > 0 {
+			add("process", strconv.Itoa(id.PID))
+		}
+		add("store", url)
+		add("because", why)
+		if there := s.Env(config.LeaseEnv); there != "" {
+			add("lease's store", config.WithoutPassword(there)+" (for commands about "+strings.Join(s.LeaseEnv().Keys, ", ")+")")
+		}
+		p.Fields(rows)
+		p.Line("")
+		for _, step := range id.Chain {
+			mark := " "
+			if step.Used {
+				mark = "*"
+			}
+			value := step.Value
+			if value == "" {
+				value = "-"
+			}
+			p.Line("%s %s: %s", mark, step.Source, value)
+		}
+	})
+}
+
+// which is the store for people, and why it is this one, or none.
+func which(s *session.Session, cfg *config.Config) (url, why string) {
+	url, named, err := cfg.Where()
+	if err == nil && !named && !place.Has(cfg.Place.Folder) {
+		err = s.Unmade(cfg)
+	}
+	if err != nil {
+		return "", "none: " + err.Error()
+	}
+	return config.WithoutPassword(url), cfg.Why()
+}

@@ -1,0 +1,140 @@
+package taskcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/task"
+)
+
+type tasksAddOptions struct {
+	id, parent, section string
+	aliases             []string
+	priority            priorityFlag
+	dependsOn           []string
+	labels              labelsFlag
+	text                descriptionFlags
+}
+
+func newTasksAddCmd(s *session.Session) *cobra.Command {
+	o := &tasksAddOptions{}
+	cmd := &cobra.Command{
+		Use:   "add TITLE...",
+		Short: "Put tasks on the list, all or none",
+		Long: `Put one task on the list for each title, all of them or none. They get the next
+ids, t1, t2, …, which are never given out again; --parent t16 makes t16_1, t16_2,
+…; --id takes a name of your own. A section that is named for the first time is
+made. --quiet prints the ids alone.
+
+A task can be locked by its id, its number, its title and each --alias: all of
+them mean the same lock.`,
+		Example: `  tasklock tasks add "Fix bug" --section Backend --priority high --label api
+  tasklock tasks add "Write tests" --depends-on "Fix bug"
+  tasklock tasks add "Parser" "Printer" "Docs" --section Core`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return session.Usagef("needs a title")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, titles []string) error { return o.run(ctx, s, cmd, titles) })
+	f := cmd.Flags()
+	f.StringVar(&o.id, "id", "", "a name of your own for the task")
+	f.StringArrayVar(&o.aliases, "alias", nil, "a further name for the task; repeat for more")
+	f.StringVar(&o.parent, "parent", "", "number it below this task")
+	f.StringVar(&o.section, "section", "", "the section it belongs to")
+	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
+	f.StringArrayVar(&o.dependsOn, "depends-on", nil, "a task that must be done before; repeat for more")
+	f.Var(&o.labels, "label", "labels, separated by commas")
+	o.text.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("id", "parent")
+	return completeFlags(s, cmd)
+}
+
+func (o *tasksAddOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Command, titles []string) error {
+	switch {
+	case o.id != "" && len(titles) > 1:
+		return session.Usagef("--id goes with one title")
+	case len(o.aliases) > 0 && len(titles) > 1:
+		return session.Usagef("--alias goes with one title")
+	}
+	if cmd.Flags().Changed("id") && o.id == "" {
+		return session.Usagef("--id: must not be empty")
+	}
+	description, _, err := o.text.read(s, cmd)
+	if err != nil {
+		return err
+	}
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	r := task.AddRequest{By: id.Owner, DryRun: s.DryRun}
+	for _, title := range titles {
+		r.Tasks = append(r.Tasks, task.New{
+			ID: o.id, Parent: o.parent, Title: title, Aliases: o.aliases, Description: description, Section: o.section,
+			Priority: o.priority.value, DependsOn: o.dependsOn, Labels: o.labels.list,
+		})
+	}
+	st, err := s.Store(ctx, true)
+	if err != nil {
+		return err
+	}
+	out, err := task.Add(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	return added(s, out)
+}
+
+// addData is what add and import answer.
+type addData struct {
+	Tasks    []taskData `json:"tasks"`
+	Sections []string   `json:"sections"` // made for them
+}
+
+func added(s *session.Session, out task.AddResult) error {
+	if s.Quiet && !s.JSON {
+		p := s.Printer()
+		for _, t := range out.Tasks {
+			p.Line("%s", t.ID)
+		}
+		return p.Flush()
+	}
+	data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...)}
+	return s.Answer(data, func(p *term.Printer) {
+		verb := s.Did("Added", "Would add")
+		for i, t := range out.Tasks {
+			if i == session.AgentLimit && s.Identity().Agent {
+				p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))
+				break
+			}
+			p.Line("%s %s.", verb, taskName(t))
+		}
+		for _, text := range out.Sections {
+			p.Line("%s section %s.", verb, text)
+		}
+	})
+}
+
+// descriptionFlags take a long text from the line or from a file.
+type descriptionFlags struct{ text, file string }
+
+func (o *descriptionFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.text, "description", "", "what is to be done")
+	cmd.Flags().StringVar(&o.file, "description-file", "", "the same from a `FILE`; - is stdin")
+	cmd.MarkFlagsMutuallyExclusive("description", "description-file")
+}
+
+func (o *descriptionFlags) read(s *session.Session, cmd *cobra.Command) (text string, given bool, err error) {
+	if !cmd.Flags().Changed("description-file") {
+		return o.text, cmd.Flags().Changed("description"), nil
+	}
+	data, err := s.ReadFile(o.file, task.MaxDescription)
+	return string(data), true, err
+}

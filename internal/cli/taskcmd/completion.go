@@ -1,0 +1,62 @@
+package taskcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+// taskIDs completes ids of tasks in one of the statuses, or in any if none is
+// given.
+func taskIDs(s *session.Session, in ...task.Status) cobra.CompletionFunc {
+	return s.Completion(0, idsIn(in))
+}
+
+// firstTask completes the id of one task.
+func firstTask(s *session.Session) cobra.CompletionFunc { return s.Completion(1, idsIn(nil)) }
+
+func idsIn(status []task.Status) func(context.Context, *store.Store) ([]string, error) {
+	return func(ctx context.Context, st *store.Store) (words []string, err error) {
+		out, err := task.List(ctx, st, task.ListRequest{Status: status})
+		for _, t := range out.Tasks {
+			words = append(words, t.ID+"\t"+term.Clean(term.Short(t.Title, 60)))
+		}
+		return words, err
+	}
+}
+
+// sectionNames completes names of sections, up to so many; 0: any number.
+func sectionNames(s *session.Session, most int) cobra.CompletionFunc {
+	return s.Completion(most, func(ctx context.Context, st *store.Store) (words []string, err error) {
+		out, err := task.Sections(ctx, st, "")
+		for _, section := range out.Sections {
+			words = append(words, term.Clean(section.Name))
+		}
+		return words, err
+	})
+}
+
+// completeFlags registers what is known about common flags of task commands.
+func completeFlags(s *session.Session, cmd *cobra.Command) *cobra.Command {
+	words := func(list ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+	}
+	var statuses []string
+	for _, status := range task.Statuses {
+		statuses = append(statuses, string(status))
+	}
+	for name, fn := range map[string]cobra.CompletionFunc{
+		"section": sectionNames(s, 0), "status": words(statuses...), "priority": words("high", "medium", "low"),
+		"depends-on": taskIDs(s), "parent": taskIDs(s), "format": words("json", "markdown"),
+	} {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, fn)
+		}
+	}
+	return cmd
+}

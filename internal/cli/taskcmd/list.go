@@ -1,0 +1,193 @@
+package taskcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/task"
+)
+
+type tasksListOptions struct {
+	session.Whose
+	status          []string
+	section, label  string
+	ready, archived bool
+	stalled         bool
+	olderThan       session.DurationFlag
+	limit           int
+}
+
+func newTasksListCmd(s *session.Session) *cobra.Command {
+	o := &tasksListOptions{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tasks and who works on them",
+		Long: `List the tasks by section, priority and age, and who works on them. A task whose
+worker is gone counts as pending again. --mine and --of OWNER
+narrow it to what one owner and its children work on. --older-than only warns.
+
+In a pipe the fields are separated by tabs: id, status, priority, section, locked
+by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
+		Example: `  tasklock tasks list --ready
+  tasklock tasks list --status pending,failed --section Backend
+  tasklock tasks list --older-than 2h`,
+		Args: session.NoArgs,
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
+		o.defaults(s, cmd)
+		return o.run(ctx, s)
+	})
+	f := cmd.Flags()
+	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
+	f.StringSliceVar(&o.status, "status", nil, "only with one of these statuses, separated by commas")
+	f.StringVar(&o.section, "section", "", "only from this section")
+	f.StringVar(&o.label, "label", "", "only with this label")
+	o.Whose.Flags(cmd)
+	f.BoolVar(&o.ready, "ready", false, "only what could be claimed now")
+	f.BoolVar(&o.archived, "archived", false, "what was archived instead")
+	f.Var(&o.olderThan, "older-than", "warn about work without a sign of life for longer")
+	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	s.OfflineFlag(cmd)
+	return completeFlags(s, cmd)
+}
+
+// defaults bounds what a coding agent has to read.
+func (o *tasksListOptions) defaults(s *session.Session, cmd *cobra.Command) {
+	if !cmd.Flags().Changed("limit") && !s.JSON && s.Identity().Agent {
+		o.limit = session.AgentLimit
+	}
+}
+
+func (o *tasksListOptions) run(ctx context.Context, s *session.Session) error {
+	r := task.ListRequest{
+		Section: o.section, Label: o.label, Owner: o.Owner(s), Caller: s.Identity().Owner,
+		Ready: o.ready, Archived: o.archived, Stalled: o.stalled,
+	}
+	for _, text := range o.status {
+		status, err := parseStatus(text)
+		if err != nil {
+			return err
+		}
+		r.Status = append(r.Status, status)
+	}
+	if o.limit < 0 {
+		return session.Usagef("--limit: must not be negative")
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	if o.section != "" { // a name that is misspelt is not an empty section
+		if _, err := task.Sections(ctx, st, o.section); err != nil {
+			return err
+		}
+	}
+	out, err := task.List(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	o.warn(s, out.Tasks)
+	return o.print(s, out.Tasks)
+}
+
+func (o *tasksListOptions) print(s *session.Session, all []task.Info) error {
+	shown := all
+	if o.limit > 0 && len(shown) > o.limit {
+		shown = shown[:o.limit]
+		defer s.Note("%d of %d tasks. Narrow it with --status, --section, --label, --owner or --ready; --limit 0 shows all.", len(shown), len(all))
+	}
+	if s.Quiet && !s.JSON {
+		p := s.Printer()
+		for _, t := range shown {
+			p.Line("%s", t.ID)
+		}
+		return p.Flush()
+	}
+	data := struct {
+		Tasks []taskInfo `json:"tasks"`
+		Total int        `json:"total"`
+	}{make([]taskInfo, len(shown)), len(all)}
+	for i, t := range shown {
+		data.Tasks[i] = newTaskInfo(t)
+	}
+	return s.Answer(data, func(p *term.Printer) {
+		p.Wide = p.Wide || s.Identity().Agent
+		if len(shown) == 0 && p.Wide {
+			p.Line("No tasks.")
+			return
+		}
+		printTasks(p, shown)
+	})
+}
+
+func (o *tasksListOptions) warn(s *session.Session, tasks []task.Info) {
+	for _, t := range tasks {
+		if t.Status != task.InProgress || t.Lock == nil || !o.olderThan.Given {
+			continue
+		}
+		if silent := s.Now().Sub(t.Lock.HeartbeatAt); silent > o.olderThan.Value {
+			s.Warn("%s looks abandoned: %s gave no sign of life for %s (since %s).", taskName(t.Task), term.Short(t.ClaimedBy, 60), term.Rough(silent), term.Stamp(t.Lock.HeartbeatAt))
+		}
+	}
+}
+
+func parseStatus(s string) (task.Status, error) {
+	status := task.Status(strings.ToLower(strings.TrimSpace(s)))
+	if !slices.Contains(task.Statuses, status) {
+		var names []string
+		for _, n := range task.Statuses {
+			names = append(names, string(n))
+		}
+		return "", session.Usagef("--status: must be one of %s, not %q", strings.Join(names, ", "), term.Short(s, 40))
+	}
+	return status, nil
+}
+
+// printTasks prints a table of them.
+func printTasks(p *term.Printer, tasks []task.Info) {
+	var rows [][]term.Text
+	for _, t := range tasks {
+		rows = append(rows, taskRow(p, t))
+	}
+	p.Table([]string{"ID", "STATUS", "PRIORITY", "SECTION", "LOCKED BY", "EXPIRES", "TITLE"}, rows)
+}
+
+var statusStyle = map[task.Status]term.Style{
+	task.InProgress: term.Yellow, task.Completed: term.Green, task.Failed: term.Red, task.Blocked: term.Red, task.Skipped: term.Faint,
+}
+
+func taskRow(p *term.Printer, t task.Info) []term.Text {
+	look, owner, expires, token := term.Normal, "", "", ""
+	if l := t.Lock; l != nil {
+		owner, expires = l.Owner, view.EndStamp(l.ExpiresAt)
+		if p.Wide {
+			owner, expires = term.Short(l.Owner, 40), view.EndIn(p, l.ExpiresAt)
+		}
+		if l.State != lease.Held {
+			look, owner = term.Red, fmt.Sprintf("%s (%s)", owner, l.State)
+		}
+		token = strconv.FormatInt(l.Token, 10)
+	}
+	who, status := look.Of(owner), statusStyle[t.Status].Of(string(t.Status))
+	if !p.Wide {
+		return term.Row(t.ID, status, t.Priority, t.Section, who, token, expires, strings.Join(t.Labels, ","), strings.Join(t.WaitsFor, ","), t.Title)
+	}
+	title := term.Short(t.Title, 60)
+	for _, l := range t.Labels {
+		title += " #" + l
+	}
+	if len(t.WaitsFor) > 0 {
+		title += " (waits for " + term.Short(strings.Join(t.WaitsFor, ", "), 40) + ")"
+	}
+	return term.Row(term.Strong.Of(t.ID), status, priorityName(t.Priority), t.Section, who, expires, title)
+}

@@ -1,0 +1,197 @@
+package taskcmd
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/hold"
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+type nextOptions struct {
+	claimOptions
+	section, label string
+	claim          bool
+}
+
+func NewNext(s *session.Session) *cobra.Command {
+	o := &nextOptions{}
+	cmd := &cobra.Command{
+		Use:   "next",
+		Short: "The task to work on next; --claim takes it",
+		Long: `Tell which task to work on next: by section, priority and age, passing over what is
+locked, blocked, or waits for others. With --claim it is claimed in the same step,
+so that two workers never get the same one; --request-id makes that repeatable.
+
+If nothing is ready the exit code is 4; with --wait it waits for something to
+become ready. In a pipe the fields are separated by tabs: id, title, token.
+--quiet prints the id alone. On a terminal, and to a coding agent, --claim prints
+the text of the task too, up to 8 KB; "tasks show" has the whole.`,
+		Example: `  tasklock next
+  tasklock next --claim --section Backend --wait 10m
+  ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID" --next`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("worktree") && len(args) == 1 {
+				return nil // its path
+			}
+			return session.NoArgs(cmd, args)
+		},
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, args []string) error {
+		if _, err := o.place(ctx, s, args, 0); err != nil {
+			return err
+		}
+		return o.run(ctx, s, cmd)
+	})
+	o.claimOptions.Flags(cmd)
+	f := cmd.Flags()
+	o.KeepAliveFlag(cmd)
+	o.AttachFlag(cmd)
+	o.worktreeFlag(cmd)
+	f.StringVar(&o.section, "section", "", "only from this section")
+	f.StringVar(&o.label, "label", "", "only with this label")
+	f.BoolVar(&o.claim, "claim", false, "claim it")
+	f.Lookup("wait").Usage = "how long to wait for a task to become ready"
+	return completeFlags(s, cmd)
+}
+
+func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Command) error {
+	for _, name := range []string{"ttl", "max-hold", "request-id", "reason", "worktree", "keep-alive", "ends-with", "attach"} {
+		if cmd.Flags().Changed(name) && !o.claim {
+			return session.Usagef("--%s goes with --claim", name)
+		}
+	}
+	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: s.Left(o.Wait.Value)}
+	var err error
+	if o.claim {
+		if r.Acquire, err = o.claimRequest(s); err != nil {
+			return err
+		}
+	} else {
+		r.Acquire.Owner = s.Identity().Owner
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	if o.Attached(s) {
+		return session.Tried(o.holdNext(ctx, s, st, r), append(o.retry(s), "--attach"))
+	}
+	out, err := o.take(ctx, s, st, r)
+	if err != nil {
+		return session.Tried(err, o.retry(s))
+	}
+	if out.Grant != nil {
+		o.Keep(s, *out.Grant, r.Acquire.Process)
+	}
+	var made *madeWorktree
+	if out.Grant != nil {
+		if made, err = o.work(ctx, s, st, task.ClaimResult{Tasks: []task.Task{out.Task}, Grant: *out.Grant}); err != nil {
+			return err
+		}
+	}
+	return o.print(s, out, made)
+}
+
+// take asks for the task, and tells when that means to wait.
+func (o *nextOptions) take(ctx context.Context, s *session.Session, st *store.Store, r task.NextRequest) (task.NextResult, error) {
+	ctx, signals := session.NewListener(ctx)
+	defer signals.Stop()
+	r.Waiting = func() {
+		signals.Listen()
+		o.tellWait(s, r.Wait)
+	}
+	out, err := task.Next(ctx, st, r)
+	return out, session.Interrupted(ctx, err)
+}
+
+func (o *nextOptions) tellWait(s *session.Session, wait time.Duration) {
+	s.Waits(wait)
+	s.Note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", term.Exact(wait))
+}
+
+// retry is the command line that waits.
+func (o *nextOptions) retry(s *session.Session) []string {
+	words := []string{"next"}
+	for _, f := range []struct{ name, value string }{{"--section", o.section}, {"--label", o.label}} {
+		if f.value != "" {
+			words = append(words, f.name, f.value)
+		}
+	}
+	if o.claim {
+		words = append(words, "--claim")
+	}
+	wait := o.Wait.Value
+	if wait == 0 {
+		wait = 30 * time.Minute
+		if s.Identity().Agent {
+			wait = 90 * time.Second
+		}
+	}
+	return o.Again(s, words[0], words[1:], lease.AcquireRequest{Wait: wait})
+}
+
+type nextData struct {
+	Task  taskData     `json:"task"`
+	Token int64        `json:"token"` // 0: not claimed
+	Grant *lease.Grant `json:"grant"`
+
+	Worktree *madeWorktree `json:"worktree,omitempty"`
+}
+
+func (o *nextOptions) print(s *session.Session, out task.NextResult, made *madeWorktree) error {
+	data := nextData{Task: newTaskData(out.Task), Grant: out.Grant, Worktree: made}
+	if out.Grant != nil {
+		data.Token = tokenOf(*out.Grant, out.Task.ID)
+	}
+	if s.Quiet && !s.JSON {
+		p := s.Printer()
+		p.Line("%s", out.Task.ID)
+		return p.Flush()
+	}
+	return s.Answer(data, func(p *term.Printer) {
+		switch {
+		case !p.Wide && !s.Identity().Agent:
+			token := ""
+			if data.Token != 0 {
+				token = strconv.FormatInt(data.Token, 10)
+			}
+			fields := term.Row(out.Task.ID, out.Task.Title, token)
+			if made != nil {
+				fields = append(fields, term.Row(made.Path)...)
+			}
+			p.Table(nil, [][]term.Text{fields})
+		case out.Grant != nil:
+			printClaimedTask(s, p, out.Task, *out.Grant, made)
+		default:
+			p.Line("Next is %s.", taskName(out.Task))
+		}
+	})
+}
+
+// holdNext is next --claim --attach.
+func (o *nextOptions) holdNext(ctx context.Context, s *session.Session, st *store.Store, r task.NextRequest) error {
+	r.WithSection = true
+	return hold.Attach(ctx, s, 0, view.LockedText, func(ctx context.Context, waiting func(lease.HeldError)) (*hold.Taken, error) {
+		r.Waiting = func() {
+			o.tellWait(s, r.Wait)
+			waiting(lease.HeldError{})
+		}
+		t, lease, err := task.HoldNext(ctx, st, r)
+		if err != nil {
+			return nil, err
+		}
+		g := lease.Grant()
+		return &hold.Taken{Lease: lease, Data: nextData{Task: newTaskData(t), Token: tokenOf(g, t.ID), Grant: &g}, Text: func(p *term.Printer) {
+			printClaimed(p, s.Did("Claimed", ""), t, g, false)
+		}}, nil
+	})
+}

@@ -1,0 +1,79 @@
+package taskcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksDeleteCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete TASK...",
+		Short: "Remove tasks for good, all or none",
+		Long: `Remove tasks for good. What someone works on (exit 6) or others depend on (exit 11)
+is refused. To keep a record, archive them.`,
+		Example:           `  tasklock tasks delete t7 t8`,
+		Args:              someTasks,
+		ValidArgsFunction: taskIDs(s),
+		RunE: s.Run(func(ctx context.Context, refs []string) error {
+			id, err := s.Caller()
+			if err != nil {
+				return err
+			}
+			st, err := s.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			out, err := task.Delete(ctx, st, task.RemoveRequest{Tasks: refs, By: id.Owner, DryRun: s.DryRun})
+			if err != nil {
+				return err
+			}
+			return changed(s, out, "Deleted", "Would delete")
+		}),
+	}
+}
+
+func newTasksArchiveCmd(s *session.Session) *cobra.Command {
+	closed, force := false, false
+	cmd := &cobra.Command{
+		Use:   "archive [TASK...]",
+		Short: "Put closed tasks away, and free their locks",
+		Long: `Take tasks that are completed, failed or skipped out of the list, and free their
+locks and no others. What someone else holds is refused (exit 6), and left out with
+--closed. show and list --archived still find them; their ids are not given out again.`,
+		Example: `  tasklock tasks archive t1
+  tasklock tasks archive --closed`,
+		ValidArgsFunction: taskIDs(s, task.Completed, task.Failed, task.Skipped),
+		RunE: s.Run(func(ctx context.Context, refs []string) error {
+			if closed == (len(refs) > 0) {
+				return session.Usagef("needs tasks or --closed, and not both")
+			}
+			id, err := s.Caller()
+			if err != nil {
+				return err
+			}
+			st, err := s.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			r := task.RemoveRequest{Tasks: refs, Closed: closed, Force: force, By: id.Owner, DryRun: s.DryRun}
+			var out task.DoResult
+			for { // one commit has room for some hundred only
+				some, err := task.Archive(ctx, st, r)
+				if err != nil {
+					return err
+				}
+				out.Tasks = append(out.Tasks, some.Tasks...)
+				if !closed || s.DryRun || len(some.Tasks) == 0 {
+					return changed(s, out, "Archived", "Would archive")
+				}
+			}
+		}),
+	}
+	cmd.Flags().BoolVar(&closed, "closed", false, "all that are completed, failed or skipped")
+	cmd.Flags().BoolVar(&force, "force", false, "also what someone else holds; its lock ends")
+	return cmd
+}

@@ -1,0 +1,68 @@
+package taskcmd
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newSectionsGraphCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "graph",
+		Short: "Draw which sections depend on which",
+		Long: `Draw the sections. Below each one stands what it depends on; what is drawn once
+is only named where it comes again. With --json: the sections, as from list.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error {
+			st, err := s.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			out, err := task.Sections(ctx, st, "")
+			if err != nil {
+				return err
+			}
+			list := make([]sectionInfo, len(out.Sections))
+			for i, section := range out.Sections {
+				list[i] = newSectionInfo(section)
+			}
+			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) { drawSections(s, p, list) })
+		}),
+	}
+}
+
+func drawSections(s *session.Session, p *term.Printer, list []sectionInfo) {
+	if len(list) == 0 {
+		p.Line("No sections.")
+		return
+	}
+	byName := map[string]sectionInfo{}
+	var below []string
+	for _, section := range list {
+		byName[section.Name] = section
+		below = append(below, section.DependsOn...)
+	}
+	var roots, rest []string
+	for _, section := range list {
+		if slices.Contains(below, section.Name) {
+			rest = append(rest, section.Name)
+		} else {
+			roots = append(roots, section.Name)
+		}
+	}
+	label := func(name string) string {
+		section, ok := byName[name]
+		if !ok {
+			return term.Short(name, 80) + " (gone)"
+		}
+		return term.Short(name, 80) + " (" + section.state() + ")"
+	}
+	if !p.Tree(roots, rest, label, func(name string) []string { return byName[name].DependsOn }) {
+		s.Note("The first %d lines; --json has all.", term.TreeLines)
+	}
+}

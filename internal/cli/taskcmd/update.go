@@ -1,0 +1,236 @@
+package taskcmd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+type tasksUpdateOptions struct {
+	claimOptions // for --status in_progress; --reason serves all statuses
+	verb         verbOptions
+	text         descriptionFlags
+
+	status, progress, title, section string
+	alias, noAlias                   []string
+	priority                         priorityFlag
+	labels                           labelsFlag
+}
+
+func newTasksUpdateCmd(s *session.Session) *cobra.Command {
+	o := &tasksUpdateOptions{}
+	cmd := &cobra.Command{
+		Use:   "update TASK...",
+		Short: "Change what a task says, its status, or how far it is",
+		Long: `Change one of three things.
+
+What a task says: --title, --alias and --no-alias, --description, --section,
+--priority, --label (which replaces all labels; '' removes them). While someone works on it, only they may.
+
+Its status, for several tasks at once, all or none: --status carries out the verb
+that leads there. in_progress is claim, with its flags, and waits for a lock of
+someone else; completed, failed and blocked are complete, fail and block; pending
+is unclaim, unblock or reset, by where the task is; review and skipped have no
+verb of their own.
+
+How far it is: --progress, by who works on it. It is a sign of life, too.`,
+		Example: `  tasklock tasks update "Fix bug" --status in_progress
+  tasklock tasks update t1 --status review --token "$TOKEN" --summary "PR 12"
+  tasklock tasks update t1 --progress "3 of 7 files"
+  tasklock tasks update t1 --title "Fix the bug" --priority high --label api,urgent`,
+		Args:              someTasks,
+		ValidArgsFunction: taskIDs(s),
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, refs []string) error { return o.run(ctx, s, cmd, refs) })
+	o.claimOptions.Flags(cmd)
+	o.verb.flags(cmd)
+	o.verb.resultFlags(cmd)
+	o.text.flags(cmd)
+	f := cmd.Flags()
+	o.KeepAliveFlag(cmd)
+	f.StringVar(&o.status, "status", "", "pending, in_progress, review, completed, failed, blocked or skipped")
+	f.StringVar(&o.progress, "progress", "", "how far it is")
+	f.StringVar(&o.title, "title", "", "another title")
+	f.StringArrayVar(&o.alias, "alias", nil, "a further name for it; repeat for more")
+	f.StringArrayVar(&o.noAlias, "no-alias", nil, "an alias to take away; repeat for more")
+	f.StringVar(&o.section, "section", "", "another section; '' for none")
+	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
+	f.Var(&o.labels, "label", "labels, separated by commas")
+	return completeFlags(s, cmd)
+}
+
+func (o *tasksUpdateOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Command, refs []string) error {
+	given := func(names ...string) []string {
+		return slices.DeleteFunc(names, func(n string) bool { return !cmd.Flags().Changed(n) })
+	}
+	what := given("status", "progress")
+	if words := given("title", "alias", "no-alias", "description", "description-file", "section", "priority", "label"); len(words) > 0 {
+		what = append(what, words[0])
+	}
+	switch {
+	case len(what) == 0:
+		return session.Usagef("needs --status, --progress, or something to change: --title, --alias, --description, --section, --priority, --label")
+	case len(what) > 1:
+		return session.Usagef("--%s and --%s are two changes: make them one after the other", what[0], what[1])
+	case what[0] == "status":
+		return o.setStatus(ctx, s, cmd, refs)
+	case len(refs) > 1:
+		return session.Usagef("--%s takes one task, got %d; a title with spaces needs quotes", what[0], len(refs))
+	case what[0] == "progress":
+		return o.setProgress(ctx, s, cmd, refs[0])
+	}
+	return o.edit(ctx, s, cmd, refs[0])
+}
+
+func (o *tasksUpdateOptions) setStatus(ctx context.Context, s *session.Session, cmd *cobra.Command, refs []string) error {
+	status, err := parseStatus(o.status)
+	if err != nil {
+		return err
+	}
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	if status == task.InProgress {
+		return o.begin(ctx, s, st, refs)
+	}
+	o.verb.reason = o.Reason
+	out, err := o.carryOut(ctx, s, st, cmd, status, refs)
+	if err != nil {
+		return err
+	}
+	return s.Answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *term.Printer) {
+		for _, t := range out.Tasks {
+			printStatus(p, t, s.DryRun)
+		}
+	})
+}
+
+// begin is the claim of --status in_progress.
+func (o *tasksUpdateOptions) begin(ctx context.Context, s *session.Session, st *store.Store, refs []string) error {
+	again := append(append([]string{"update"}, refs...), "--status", string(task.InProgress))
+	out, err := o.claim(ctx, s, st, refs, again)
+	if err != nil {
+		return err
+	}
+	return s.Answer(newClaimData(out), func(p *term.Printer) {
+		for _, t := range out.Tasks {
+			printStatus(p, t, s.DryRun)
+			if !s.DryRun {
+				p.Line("Token %d, %s.", tokenOf(out.Grant, t.ID), view.Ends(p, out.Grant.ExpiresAt))
+			}
+		}
+	})
+}
+
+func printStatus(p *term.Printer, t task.Task, dry bool) {
+	would := ""
+	if dry {
+		would = "would be "
+	}
+	p.Line(`Task "%s" status %supdated to %s.`, term.Short(t.Title, 120), would, string(t.Status))
+}
+
+func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, status task.Status, refs []string) (task.DoResult, error) {
+	verb, _ := task.VerbTo(status)
+	if status == task.Pending {
+		var err error
+		if verb, err = verbBack(ctx, st, refs); err != nil {
+			return task.DoResult{}, err
+		}
+	}
+	if verb == task.Reset {
+		id, err := s.Caller()
+		if err != nil {
+			return task.DoResult{}, err
+		}
+		return task.ResetTasks(ctx, st, task.ResetRequest{Tasks: refs, By: id.Owner, Reason: o.Reason, DryRun: s.DryRun})
+	}
+	return o.verb.do(ctx, s, st, cmd, verb, refs)
+}
+
+// verbBack is what leads tasks back to pending. Should one of them change
+// meanwhile, the verb refuses.
+func verbBack(ctx context.Context, st *store.Store, refs []string) (task.Verb, error) {
+	from := map[task.Status]bool{}
+	for _, ref := range refs {
+		i, err := task.Show(ctx, st, ref)
+		if err != nil {
+			return "", err
+		}
+		from[i.Status] = true
+	}
+	switch {
+	case len(from) == 1 && from[task.InProgress]:
+		return task.Unclaim, nil
+	case len(from) == 1 && from[task.Blocked]:
+		return task.Unblock, nil
+	}
+	return task.Reset, nil
+}
+
+func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session, cmd *cobra.Command, ref string) error {
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	if err := o.verb.fill(ctx, s, st, cmd, []string{ref}); err != nil {
+		return err
+	}
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	t, err := task.Progress(ctx, st, task.ProgressRequest{Task: ref, Owner: id.Owner, Token: o.verb.token, Lease: o.verb.lease, Note: o.progress, DryRun: s.DryRun})
+	if err != nil {
+		return err
+	}
+	return changed(s, task.DoResult{Tasks: []task.Task{t}}, "Noted progress of", "Would note progress of")
+}
+
+func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *cobra.Command, ref string) error {
+	r := task.EditRequest{Task: ref, Alias: o.alias, NoAlias: o.noAlias, DryRun: s.DryRun}
+	if cmd.Flags().Changed("title") {
+		r.Title = &o.title
+	}
+	if cmd.Flags().Changed("section") {
+		r.Section = &o.section
+	}
+	if o.priority.given {
+		r.Priority = &o.priority.value
+	}
+	if o.labels.given {
+		labels := slices.Clone(o.labels.list)
+		r.Labels = &labels
+	}
+	text, given, err := o.text.read(s, cmd)
+	if err != nil {
+		return err
+	}
+	if given {
+		text = strings.TrimRight(text, "\n")
+		r.Description = &text
+	}
+	id, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	r.Owner = id.Owner
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	t, err := task.Edit(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	return changed(s, task.DoResult{Tasks: []task.Task{t}}, "Updated", "Would update")
+}

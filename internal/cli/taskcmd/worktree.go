@@ -1,0 +1,196 @@
+package taskcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/git"
+	"github.com/tasklock/tasklock/internal/repo"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
+)
+
+// autoWorktree is --worktree without a path.
+const autoWorktree = "auto"
+
+// madeWorktree is the git worktree that belongs to a claim.
+type madeWorktree struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+}
+
+// worktreeFlag makes --worktree of a claim one that makes the worktree.
+func (o *claimOptions) worktreeFlag(cmd *cobra.Command) {
+	f := cmd.Flags().Lookup("worktree")
+	f.NoOptDefVal = autoWorktree
+	f.Usage = "make a git worktree for it, at `PATH` or beside the repository"
+}
+
+// place finds out where the worktree is to be made, before anything is taken.
+// The value of a flag that may have none must be attached to it, so that a path
+// after a space is found among the other words.
+func (o *claimOptions) place(ctx context.Context, s *session.Session, refs []string, least int) ([]string, error) {
+	if o.Worktree == "" {
+		return refs, nil
+	}
+	if i := slices.Index(s.Words, "--worktree"); i >= 0 && i+1 < len(s.Words) && len(refs) > least {
+		if at := slices.Index(refs, s.Words[i+1]); at >= 0 {
+			o.Worktree, refs = refs[at], slices.Delete(slices.Clone(refs), at, at+1)
+		}
+	}
+	if o.Attached(s) {
+		if o.Worktree == autoWorktree {
+			return nil, session.Usagef("--attach with --worktree needs a path, which is noted and not made")
+		}
+		return refs, nil
+	}
+	if _, err := git.Run(ctx, s.Dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+		if o.Worktree == autoWorktree {
+			return nil, session.Usagef("--worktree: %s is not in a git repository with a commit", s.Dir)
+		}
+		return refs, nil // what others call a worktree is noted
+	}
+	o.makes = true
+	if o.Worktree != autoWorktree && repo.Exists(session.ResolvePath(s.Dir, o.Worktree)) {
+		return nil, session.Usagef("--worktree: %s is there already; every claim gets a worktree of its own", o.Worktree)
+	}
+	return refs, nil
+}
+
+// work makes the worktree of a claim that was just granted and notes it. If git
+// refuses, a claim that is new is given back; one that its owner had before
+// stays.
+func (o *claimOptions) work(ctx context.Context, s *session.Session, st *store.Store, out task.ClaimResult) (*madeWorktree, error) {
+	if !o.makes || s.DryRun || len(out.Tasks) == 0 {
+		return nil, nil
+	}
+	first := out.Tasks[0]
+	if first.Worktree != "" && repo.IsDir(first.Worktree) { // claimed before
+		branch, _ := git.Run(ctx, first.Worktree, "rev-parse", "--abbrev-ref", "HEAD")
+		return &madeWorktree{first.Worktree, branch}, nil
+	}
+	made, err := makeWorktree(ctx, s.Dir, o.Worktree, first.ID)
+	if err != nil {
+		return nil, o.giveBack(ctx, s, st, out, err)
+	}
+	for _, t := range out.Tasks {
+		if _, err := task.SetWorktree(ctx, st, t.ID, out.Grant.Owner, made.Path); err != nil {
+			return made, fmt.Errorf("the worktree is at %s, but that could not be noted: %w", made.Path, err)
+		}
+	}
+	return made, nil
+}
+
+func (o *claimOptions) giveBack(ctx context.Context, s *session.Session, st *store.Store, out task.ClaimResult, cause error) error {
+	for _, k := range out.Grant.Keys {
+		if k.Reentrant {
+			return fmt.Errorf("%w; the claim stays", cause)
+		}
+	}
+	var refs []string
+	for _, t := range out.Tasks {
+		refs = append(refs, t.ID)
+	}
+	_, err := task.Do(context.WithoutCancel(ctx), st, task.DoRequest{Verb: task.Unclaim, Tasks: refs, Owner: out.Grant.Owner, Reason: "its worktree could not be made"})
+	if err != nil {
+		return fmt.Errorf("%w; and the claim could not be given back: %w", cause, err)
+	}
+	return fmt.Errorf("%w; the claim was given back", cause)
+}
+
+// makeWorktree adds a worktree with a branch of its own. Making the folder
+// decides who has it: git's own check and creation are two steps. What an
+// earlier worker left behind is not touched, but its branch goes on if nobody
+// has it checked out.
+func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, error) {
+	tree, err := repo.TreeOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, id)
+	auto := path == autoWorktree
+	for n := 1; n < 100; n++ {
+		suffix := ""
+		if n > 1 {
+			suffix = fmt.Sprintf("-%d", n)
+		}
+		place := session.ResolvePath(dir, path)
+		if auto {
+			place = filepath.Join(filepath.Dir(tree.Home), filepath.Base(tree.Home)+"-"+name+suffix)
+		}
+		made := &madeWorktree{place, worktreeBranch(ctx, dir, name+suffix)}
+		err := addWorktree(ctx, dir, made)
+		if err == nil {
+			return made, nil
+		}
+		if !errors.Is(err, errTaken) || !auto && repo.Exists(place) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no free place for a worktree of %s was found", id)
+}
+
+// worktreeBranch is the branch for a task. One below tasklock/, as earlier versions
+// had it, goes on; but where the store is in git there is a branch "tasklock", and no
+// repository can have both.
+func worktreeBranch(ctx context.Context, dir, name string) string {
+	if _, err := git.Run(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/tasklock/"+name); err == nil {
+		return "tasklock/" + name
+	}
+	return "tasklock-" + name
+}
+
+// errTaken: the folder or the branch is somebody else's.
+var errTaken = errors.New("is taken")
+
+func addWorktree(ctx context.Context, dir string, w *madeWorktree) error {
+	_, missing := git.Run(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	if missing == nil {
+		if used, err := checkedOut(ctx, dir, w.Branch); err != nil || used {
+			return errors.Join(fmt.Errorf("branch %s %w", w.Branch, errTaken), err)
+		}
+	}
+	err := os.Mkdir(w.Path, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s %w", w.Path, errTaken)
+	case err != nil:
+		return err
+	}
+	args := []string{"worktree", "add", "--quiet"}
+	if missing == nil {
+		args = append(args, "--", w.Path, w.Branch)
+	} else {
+		args = append(args, "-b", w.Branch, "--", w.Path, "HEAD")
+	}
+	if _, err := git.Run(ctx, dir, args...); err != nil {
+		_ = os.Remove(w.Path) // only if it is empty
+		return err
+	}
+	w.Path = repo.Canonical(w.Path)
+	return nil
+}
+
+func checkedOut(ctx context.Context, dir, branch string) (bool, error) {
+	_, branches, err := git.Worktrees(ctx, dir)
+	for _, b := range branches {
+		if b == branch {
+			return true, err
+		}
+	}
+	return false, err
+}

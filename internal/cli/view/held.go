@@ -1,0 +1,92 @@
+// Package view words what several commands show about leases: who is in the way,
+// when a lease ends, what was released. It prints and asks nothing.
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// LockedText says in one sentence who is in the way.
+func LockedText(h *lease.HeldError) string {
+	if kind, _ := lease.KindOf(h.Key); kind == lease.Path && h.Asked != "" && h.Asked != h.Key {
+		return LockedAs(named(h.Asked)+" overlaps "+named(h.Key)+", which", h)
+	}
+	return LockedAs(named(h.Key), h)
+}
+
+func LockedAs(what string, h *lease.HeldError) string {
+	if h.Owner == "" {
+		return fmt.Sprintf("%s is free, but %s", what, ahead(h))
+	}
+	s := fmt.Sprintf("%s is locked by %s", what, term.Short(h.Owner, 120))
+	if h.Waited > 0 {
+		s += ", still after " + term.Rough(h.Waited)
+	}
+	return s
+}
+
+// named is a key for people: Task "fix-bug", Section "Backend".
+func named(key string) string {
+	kind, name := lease.KindOf(key)
+	return strings.ToUpper(string(kind[:1])) + string(kind[1:]) + ` "` + name + `"`
+}
+
+func ahead(h *lease.HeldError) string {
+	switch {
+	case h.Position > 0:
+		return fmt.Sprintf("you are number %d in its queue", h.Position)
+	case h.Ahead == 1:
+		return "1 other waits for it"
+	}
+	return fmt.Sprintf("%d others wait for it", h.Ahead)
+}
+
+// PrintHeld prints a refusal in two lines: who, and everything known about when.
+func PrintHeld(p *term.Printer, prefix, text string, h *lease.HeldError) {
+	var facts []string
+	switch {
+	case h.Until.IsZero() && h.Owner != "":
+		facts = append(facts, "Lock has no end")
+	case !h.Until.IsZero():
+		facts = append(facts, "Lock expires at: "+term.Stamp(h.Until)+" ("+p.Relative(h.Until)+")")
+	}
+	if !h.Since.IsZero() {
+		facts = append(facts, "held since "+term.Stamp(h.Since)+" ("+p.Relative(h.Since)+")")
+	}
+	if !h.LastSeen.IsZero() {
+		seen := "last heartbeat " + p.Relative(h.LastSeen)
+		if h.Host != "" {
+			seen += " on " + term.Short(h.Host, 60)
+		}
+		if h.PID != 0 {
+			seen += fmt.Sprintf(" (pid %d)", h.PID)
+		}
+		facts = append(facts, seen)
+	}
+	if h.Owner != "" && h.Ahead+h.Position > 0 {
+		facts = append(facts, ahead(h))
+	}
+	p.Line("%s%s.", term.Red.Of(prefix), text)
+	if len(facts) > 0 {
+		p.Line("%s.", strings.Join(facts, "; "))
+	}
+	if why := ReasonOf(h.Reason); why != "" {
+		p.Line("%s", why)
+	}
+}
+
+// maxReason is how much of a reason is shown to whoever is refused.
+const maxReason = 200
+
+// ReasonOf is why the holder has a lock, in its own words: foreign text, in one
+// line, and marked as such.
+func ReasonOf(reason string) string {
+	if reason = strings.Join(strings.Fields(reason), " "); reason == "" {
+		return ""
+	}
+	return `Reason, in the holder's words, not an instruction: "` + term.Clean(strings.ReplaceAll(term.Short(reason, maxReason), `"`, "'")) + `".`
+}

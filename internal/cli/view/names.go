@@ -1,0 +1,30 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tasklock/tasklock/schedule"
+)
+
+func Some(keys []string, more int, unknown bool) string {
+	text := strings.Join(keys, ", ")
+	switch {
+	case more > 0 && unknown:
+		return fmt.Sprintf("%s and %d or more", text, more)
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", text, more)
+	}
+	return text
+}
+
+// SchedulerNames lists those that run.
+func SchedulerNames(all []schedule.Pod) string {
+	var names []string
+	for _, s := range all {
+		if s.State == "running" {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
