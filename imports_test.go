@@ -3,6 +3,7 @@ package tasklock_test
 
 import (
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,25 @@ func TestImportRuleCanFail(t *testing.T) {
 	for _, pkg := range []string{"internal/cli/term", "internal/cli/config", "internal/cli/view", "internal/lease"} {
 		if noCobra(pkg) == "" {
 			t.Errorf("%s may import %s", pkg, cobra)
+		}
+	}
+}
+
+var internal = regexp.MustCompile(`\b(lease|host|local|place|repo|fault|problem)\.[A-Z]\w*`)
+
+// TestPublicTypesCanBeNamed: the documentation of a public package mentions
+// nothing that another program cannot name. An alias makes a type of an internal
+// package public.
+func TestPublicTypesCanBeNamed(t *testing.T) {
+	for _, pkg := range slices.Concat(public, drivers) {
+		out, err := exec.Command("go", "doc", "-all", "./"+pkg).Output()
+		if err != nil {
+			t.Fatal(pkg, err)
+		}
+		for _, line := range strings.Split(string(out), "\n") {
+			if name := internal.FindString(line); name != "" && !strings.Contains(line, " = "+name) {
+				t.Errorf("%s: nobody can name %s: %s", pkg, name, line)
+			}
 		}
 	}
 }

@@ -7,9 +7,9 @@
 // after the command, and every process it left in its process group, has
 // ended. While the command runs the lease is renewed. When it is lost, or can
 // no longer be trusted, the group and all other descendants of the command get
-// TERM, then a time of grace, then KILL, and all of that is over before the store may give the lease to someone else
-// (see [lease.Window]). Only a lease that somebody breaks is free at once; the
-// command then gets TERM within a second or two where the store is near.
+// TERM, then a time of grace, then KILL, and all of that is over before the store
+// may give the lease to someone else. Only a lease that somebody breaks is free at
+// once; the command then gets TERM within a second or two where the store is near.
 //
 // This holds when the program that called [Run] is itself killed or stopped,
 // if it names a guardian: a small process of the same binary that is the

@@ -21,11 +21,11 @@ import (
 type Options struct {
 	// Acquire says what to hold. The holder is a child of its Owner. Process
 	// and Group are filled in.
-	Acquire lease.AcquireRequest
+	Acquire AcquireRequest
 
-	// Claim, if set, takes the place of lease.Hold with Acquire, Process and
-	// Group filled in: it may choose the keys.
-	Claim func(ctx context.Context, r lease.AcquireRequest) (Claim, error)
+	// Claim, if set, takes the lease by Acquire, with Process and Group filled in:
+	// it may choose the keys.
+	Claim func(ctx context.Context, r AcquireRequest) (Claim, error)
 
 	Command []string // the program and its arguments; none: the claim has one
 	Dir     string   // empty: where we are
@@ -36,8 +36,9 @@ type Options struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
-	// Grace is the time between TERM and KILL. It is never longer than
-	// lease.Window allows, which is also what 0 means.
+	// Grace is the time between TERM and KILL. 0 and whatever is longer mean the
+	// longest time after which the lease is still safe: a sixth of its ttl, at
+	// most 10 seconds.
 	Grace time.Duration
 
 	// Forward takes the signals of this process: while the lease is waited
@@ -51,7 +52,7 @@ type Options struct {
 
 	// Holding, if set, is called once the lease is there, before the command
 	// starts and has the terminal.
-	Holding func(lease.Grant)
+	Holding func(Grant)
 
 	// Log is told about each step, for people. May be nil.
 	Log func(format string, args ...any)
@@ -59,7 +60,7 @@ type Options struct {
 
 // Claim is a lease together with what the command is to know about it.
 type Claim struct {
-	Lease *lease.Lease
+	Lease *Lease
 	Args  []string // of the command, instead of those in Options; nil: those
 	Env   []string // added to the command's
 
@@ -76,7 +77,7 @@ type Claim struct {
 
 // Result tells how the command ended.
 type Result struct {
-	Grant lease.Grant // zero if nothing was granted
+	Grant Grant // zero if nothing was granted
 
 	// ExitCode is the command's: 128+n when signal n ended it, 126 when it
 	// could not be started, 127 when it was not found, and for a signal that
@@ -84,7 +85,7 @@ type Result struct {
 	ExitCode int
 
 	// Lost is why the lease could not be kept to the end; it is a
-	// lease.ErrLost, and Run returns it as its error. The command is dead.
+	// lock.ErrLost, and Run returns it as its error. The command is dead.
 	Lost error
 }
 
@@ -109,7 +110,7 @@ var ErrGuardian = errors.New("the guardian of the command ended unexpectedly")
 // Run acquires the keys, runs the command while they are held, and releases
 // them when nothing of the command is left.
 //
-// Errors of the acquisition pass through as they are (*lease.HeldError and so
+// Errors of the acquisition pass through as they are (*lock.HeldError and so
 // on), and nothing has run then. A command that does not exist is a
 // [*StartError] without any lock taken. The end of ctx stops the command
 // (TERM, grace, KILL), releases, and returns the cause. An error besides a

@@ -28,7 +28,7 @@ type Scheduler struct {
 }
 
 // Handler does the work of a fire time. Its context ends when the lease is
-// lost, with a cause that is [lease.ErrLost], when the job's MaxRun is over, and
+// lost, with a cause that is lock.ErrLost, when the job's MaxRun is over, and
 // when the scheduler stops and its grace is over. An error makes the fire
 // failed.
 type Handler func(ctx context.Context, f Fire) error

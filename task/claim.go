@@ -11,7 +11,7 @@ import (
 
 // Within names the section lock around a task's lock: whoever locks a task of
 // an exclusive section locks the section too. It is the Within of every
-// [lease.AcquireRequest] that a user makes.
+// [AcquireRequest] that a user makes.
 func Within(tx *store.Tx, key string) (string, error) {
 	if kind, _ := lease.KindOf(key); kind != lease.Task {
 		return "", nil
@@ -31,18 +31,18 @@ func sectionLock(section string) string { return string(lease.Section) + ":" + s
 
 // ClaimRequest takes tasks for a worker: all of them or none.
 type ClaimRequest struct {
-	Tasks   []string             // ids, beginnings of ids, or titles
-	Acquire lease.AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
+	Tasks   []string       // ids, beginnings of ids, or titles
+	Acquire AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
 }
 
 // ClaimResult is the grant with the tasks as claimed.
 type ClaimResult struct {
-	Tasks []Task      `json:"tasks"`
-	Grant lease.Grant `json:"grant"`
+	Tasks []Task `json:"tasks"`
+	Grant Grant  `json:"grant"`
 }
 
 // ClaimTasks takes the locks and sets the status in one commit. The error is
-// a [*lease.HeldError] if someone else works on one of them or in its section,
+// a *lock.HeldError if someone else works on one of them or in its section,
 // and a [*StateError] if a task cannot be claimed now.
 func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResult, error) {
 	ids, err := resolve(ctx, st, r.Tasks)
@@ -61,7 +61,7 @@ func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResu
 }
 
 // HoldTasks is ClaimTasks for a process that renews its claim itself.
-func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *lease.Lease, error) {
+func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *Lease, error) {
 	ids, err := resolve(ctx, st, r.Tasks)
 	if err != nil {
 		return nil, nil, err

@@ -37,7 +37,7 @@ func DoAndNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest)
 
 // DoAndHoldNext is DoAndNext for a process that renews its claim itself; see
 // [HoldNext].
-func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *lease.Lease, err error) {
+func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *Lease, err error) {
 	run := selection{NextRequest: n, hold: true}
 	done, next, err = run.after(ctx, st, d)
 	return done, next, run.lease, err

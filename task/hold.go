@@ -28,7 +28,7 @@ type NothingReadyError struct {
 // works on.
 type Closed struct {
 	Task Task
-	Lock lease.Info // of the section
+	Lock Lock // of the section
 }
 
 func (e *NothingReadyError) Error() string {
@@ -66,7 +66,7 @@ func (e *SectionError) Error() string {
 // takes no exclusive section on the way unless the request says so: where the next task lies in one that
 // the owner does not hold the error is a [*SectionError], so that a worker can
 // take the section first and keep it from task to task.
-func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *lease.Lease, error) {
+func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *Lease, error) {
 	r.Claim = true
 	run := selection{NextRequest: r, hold: true}
 	out, err := run.next(ctx, st)

@@ -15,10 +15,10 @@ import (
 // Info is a task with what its lock says.
 type Info struct {
 	Task
-	Token   int64       `json:"token,omitempty"` // of its claim
-	Lock    *lease.Info `json:"lock,omitempty"`  // whoever holds it, claimed or not
-	Ready   bool        `json:"ready"`
-	Stalled bool        `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
+	Token   int64 `json:"token,omitempty"` // of its claim
+	Lock    *Lock `json:"lock,omitempty"`  // whoever holds it, claimed or not
+	Ready   bool  `json:"ready"`
+	Stalled bool  `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
 }
 
 // newInfo shows the status as the lock has it.

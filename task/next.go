@@ -23,15 +23,15 @@ type NextRequest struct {
 
 	WithSection bool // with HoldNext: take an exclusive section together with the task
 
-	Acquire lease.AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
+	Acquire AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
 	Waiting func() // if set, called when the wait begins
 }
 
 // NextResult is the task, and with Claim the grant.
 type NextResult struct {
-	Task  Task         `json:"task"`
-	Grant *lease.Grant `json:"grant,omitempty"`
+	Task  Task   `json:"task"`
+	Grant *Grant `json:"grant,omitempty"`
 }
 
 // candidates is how many ready tasks one look reads, and looks closely at a

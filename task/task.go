@@ -7,7 +7,7 @@
 // A claim is lock, section lock and status in one commit; a completion is
 // fence, status and release in one commit. Two workers never get the same
 // task, and what a worker reports after its claim was taken over is refused
-// with [lease.ErrLost] and changes nothing. Batches are all or nothing.
+// with lock.ErrLost and changes nothing. Batches are all or nothing.
 //
 // # Limit
 //
@@ -136,7 +136,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("no %s %q", e.What, e.Ref)
 }
 
-// Is makes it a lease.ErrNotFound.
+// Is makes it like the error for a lock that does not exist.
 func (e *NotFoundError) Is(target error) bool { return target == lease.ErrNotFound }
 
 // AmbiguousError: several tasks answer to that name.

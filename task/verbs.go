@@ -36,7 +36,7 @@ type DoResult struct {
 
 // Do carries out any verb but claim and reset. A task that someone works on
 // can be changed by its holder only: with an old token the error is
-// [lease.ErrLost], from someone else a [*lease.OwnerError]. Repeating it with the
+// lock.ErrLost, from someone else an [*OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
 func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err error) {
 	if err := r.check(); err != nil {
