@@ -213,7 +213,7 @@ func (r ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 		d.Job, d.TTL, d.Handler = j.Name, j.TTL.Seconds(), len(j.Command) == 0
 		if !old.Exists() || !old.Value.sameSchedule(j) {
 			c.dropped = d.dropped(old.Value, now, false, "its times were changed before it ran")
-			d.follow(j, j.cron().Next(now))
+			d.setNext(j, j.cron().Next(now))
 		}
 		d.Each = j.Overlap == OverlapAllow
 		if err := errors.Join(tx.Put(jobKind+j.Name, j), putDue(tx, d), note(tx, c.Action, j.Name, r.By)); err != nil {

@@ -133,7 +133,7 @@ func TestLeaseInDoubtIsRetried(t *testing.T) {
 	w := newWorld(t, Job{Name: "x", Cron: "@yearly", OnCrash: CrashRetry, MaxAttempts: 2})
 	for attempt, want := range []State{Claimed, Lost} {
 		c := w.claimAgain("x", attempt)
-		e := (&turn{claimed: c}).verdict(-1, &lease.LostError{Key: c.key, Token: c.fire.Token, Why: "silent"})
+		e := (&run{claimed: c}).outcome(-1, &lease.LostError{Key: c.key, Token: c.fire.Token, Why: "silent"})
 		_, err := finish(t.Context(), w.st, c, e)
 		w.must(err)
 		if f := w.history("x")[0]; f.State != want || f.Attempt != attempt+1 {

@@ -22,12 +22,12 @@ var errBlocked = errors.New("has to wait")
 // changed back and forth, or of a fast clock; it must not fire again.
 type firedError struct{ at time.Time }
 
-func (e *firedError) Error() string { return "fired before: " + stamp(e.at) }
+func (e *firedError) Error() string { return "fired before: " + timeKey(e.at) }
 
-// otherwise stops an acquisition for which there is no reason any more.
-type otherwise struct{ p plan }
+// otherPlan stops an acquisition for which there is no reason any more.
+type otherPlan struct{ p plan }
 
-func (*otherwise) Error() string { return "nothing to claim under that key" }
+func (*otherPlan) Error() string { return "nothing to claim under that key" }
 
 // claimed is a fire time with the lease under which it runs.
 type claimed struct {
@@ -46,7 +46,7 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lease.Acquir
 	r.TTL = c.ttl
 	for range 3 { // its lock may change with its definition
 		out, err := claimUnder(ctx, st, c, key, r)
-		var other *otherwise
+		var other *otherPlan
 		var fired *firedError
 		switch {
 		case errors.As(err, &other) && other.p.claim != nil:
@@ -74,11 +74,11 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	r.Keys, r.Need, r.Reason = []string{key}, need(c.job).Keys, "job "+c.job
 	r.Within = func(tx *store.Tx, _ string) (string, error) {
 		var err error
-		if s, err = look(tx, c); err != nil {
+		if s, err = readSituation(tx, c); err != nil {
 			return "", err
 		}
 		if p = decide(s); p.claim == nil || s.due.key(p.claim.at) != key {
-			return "", &otherwise{p}
+			return "", &otherPlan{p}
 		}
 		return "", nil
 	}
@@ -104,15 +104,15 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 func settle(ctx context.Context, st *store.Store, c candidate) error {
 	var p plan
 	_, err := st.Update(ctx, need(c.job), func(tx *store.Tx) error {
-		s, err := look(tx, c)
+		s, err := readSituation(tx, c)
 		if err != nil {
 			return err
 		}
 		if p = decide(s); p.claim != nil || !p.changed {
 			return nil
 		}
-		if len(p.records) > 0 && tidies(c.job, p.records[0].At) {
-			if _, err := prune(tx, s.job, 200); err != nil {
+		if len(p.records) > 0 && prunesAfter(c.job, p.records[0].At) {
+			if err := prune(tx, s.job); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,7 @@ func settle(ctx context.Context, st *store.Store, c candidate) error {
 	case err != nil:
 		return err
 	case p.claim != nil:
-		return &otherwise{p}
+		return &otherPlan{p}
 	case p.blocked:
 		return errBlocked
 	case len(p.records) > 0 || len(p.lost) > 0:
@@ -140,7 +140,7 @@ func (s *settled) Error() string { return errNothing.Error() }
 // passOver takes a fire time that has a record off what is due.
 func passOver(ctx context.Context, st *store.Store, c candidate, at time.Time) error {
 	_, err := st.Update(ctx, need(c.job), func(tx *store.Tx) error {
-		s, err := look(tx, c)
+		s, err := readSituation(tx, c)
 		if err != nil || !s.exists {
 			return err
 		}
@@ -149,13 +149,13 @@ func passOver(ctx context.Context, st *store.Store, c candidate, at time.Time) e
 			var p plan
 			if d.At.Before(at) { // missed, and the newest of them was to run
 				list, count := between(Job{}, s.job.cron(), *d.At, at.Add(-time.Millisecond), 1)
-				why := "missed: " + s.why(d.start(), s.job.start(list[0])) + s.job.Misfire.rest()
+				why := "missed: " + s.whyMissed(d.start(), s.job.start(list[0])) + s.job.Misfire.rest()
 				p.skipRange(s.job, *d.At, list[0], count, why)
 			}
 			if err := putSkipped(tx, p.records); err != nil {
 				return err
 			}
-			d.follow(s.job, s.job.cron().Next(at))
+			d.setNext(s.job, s.job.cron().Next(at))
 		}
 		if len(d.Triggers) > 0 && d.Triggers[0].At.Equal(at) {
 			d.Triggers = d.Triggers[1:]
@@ -241,40 +241,14 @@ func (c claimed) end(tx *store.Tx, e ending, f *Fire) error {
 	case err != nil || !due.Exists():
 		return err
 	}
-	due.Value.end(run{At: f.At, Attempt: f.Attempt})
+	due.Value.end(runRecord{At: f.At, Attempt: f.Attempt})
 	if err := putDue(tx, due.Value); err != nil {
 		return err
 	}
-	if !tidies(f.Job, f.At) {
+	if !prunesAfter(f.Job, f.At) {
 		return nil
 	}
-	_, err = prune(tx, c.job, 200)
-	return err
-}
-
-// tidies says which fire times also bound the records: one in sixteen, whatever
-// the pace of the job and of the store.
-func tidies(job string, at time.Time) bool { return draw(job, at)%16 == 0 }
-
-// prune deletes the oldest records of a job beyond what it keeps.
-func prune(tx *store.Tx, j Job, most int) (n int, err error) {
-	recs, err := tx.Scan(fireKind+j.Name+"/", 0)
-	if err != nil {
-		return 0, err
-	}
-	for i, rec := range recs {
-		f, err := store.Decode[Fire](tx, rec)
-		if err != nil { // doctor tells; it is in nobody's way
-			continue
-		}
-		old := i < len(recs)-j.Keep || f.Age > j.KeepFor
-		if !old || f.Value.State == Claimed || n >= most {
-			continue
-		}
-		tx.Delete(rec.Key)
-		n++
-	}
-	return n, nil
+	return prune(tx, c.job)
 }
 
 // podOf is the pod behind the owner of a lease.

@@ -146,7 +146,7 @@ func sound(names []string, look func([]string) error) (good []string, bad []*Dam
 // what runs by the records of its fire times. What was triggered is not known.
 func remake(tx *store.Tx, j Job) (dueRecord, error) {
 	d := newDue(j)
-	recs, err := tx.Scan(fireKind+j.Name+"/", 0)
+	recs, err := tx.Scan(firePrefix(j.Name), 0)
 	if err != nil {
 		return d, err
 	}
@@ -158,7 +158,7 @@ func remake(tx *store.Tx, j Job) (dueRecord, error) {
 		if err != nil {
 			return d, err
 		}
-		r := run{At: f.Value.At, Attempt: f.Value.Attempt, Lease: f.Value.Lease, Key: d.key(f.Value.At)}
+		r := runRecord{At: f.Value.At, Attempt: f.Value.Attempt, Lease: f.Value.Lease, Key: d.key(f.Value.At)}
 		other := d
 		other.Each = !d.Each // how runs are locked may have changed since
 		lk, err := lease.Look(tx, other.key(r.At))

@@ -31,7 +31,7 @@ func TestDamageStopsOneJob(t *testing.T) {
 			w.spoil(key)
 			var log []string
 			err = New(w.st).Handle("a", w.handle).Handle("b", w.handle).Handle("c", w.handle).Run(t.Context(), &Options{
-				Once: true, Log: func(e Event) { log = append(log, e.Event+" "+e.Job+" "+e.Message) },
+				Once: true, Log: func(e LogEntry) { log = append(log, e.Event+" "+e.Job+" "+e.Message) },
 			})
 			if len(w.runs["a"]) == 0 || len(w.runs["b"]) != 0 || len(w.runs["c"]) == 0 {
 				t.Errorf("ran %v", w.runs)
@@ -67,7 +67,7 @@ func TestDamagedDefinition(t *testing.T) {
 	w.outage(3 * time.Second)
 	w.spoil("job/b")
 	warned := 0
-	err := New(w.st).Handle("a", w.handle).Handle("b", w.handle).Run(t.Context(), &Options{Once: true, Log: func(e Event) {
+	err := New(w.st).Handle("a", w.handle).Handle("b", w.handle).Run(t.Context(), &Options{Once: true, Log: func(e LogEntry) {
 		if e.Event == "damaged" {
 			warned++
 		}

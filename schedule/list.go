@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +107,7 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 		return out, err
 	}
 	q := need(name)
-	q.Ranges = []driver.Range{{Prefix: fireKind + name + "/", Limit: -20}, {Prefix: podKind}}
+	q.Ranges = []driver.Range{{Prefix: firePrefix(name), Limit: -20}, {Prefix: podKind}}
 	err := st.View(ctx, q, func(tx *store.Tx) error {
 		job, due, err := mustJob(tx, name)
 		if err != nil {
@@ -138,19 +137,14 @@ func Show(ctx context.Context, st *store.Store, name string) (Info, error) {
 // fires returns the newest records of a job, newest first, and which of them
 // cannot be read.
 func fires(tx *store.Tx, name string, limit int) (list []Fire, bad []*DamagedError, err error) {
-	prefix := fireKind
-	if name != "" {
-		prefix += name + "/"
-	}
-	recs, err := tx.Scan(prefix, -limit)
+	recs, err := tx.Scan(firePrefix(name), -limit)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, rec := range recs {
 		f, err := store.Decode[Fire](tx, rec)
 		if err != nil {
-			job, _, _ := strings.Cut(strings.TrimPrefix(rec.Key, fireKind), "/")
-			bad = append(bad, &DamagedError{Job: job, Err: err})
+			bad = append(bad, &DamagedError{Job: jobOf(rec.Key), Err: err})
 			continue
 		}
 		if f.Value.State == Claimed {
@@ -198,11 +192,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 			return HistoryResult{}, err
 		}
 	}
-	prefix := fireKind
-	if r.Job != "" {
-		prefix += r.Job + "/"
-	}
-	q := driver.Query{Keys: []string{jobKind + orElse(r.Job, "-")}, Ranges: []driver.Range{{Prefix: prefix}}}
+	q := driver.Query{Keys: []string{jobKind + orElse(r.Job, "-")}, Ranges: []driver.Range{{Prefix: firePrefix(r.Job)}}}
 	out := HistoryResult{}
 	err := dues(ctx, st, q, func(tx *store.Tx, due dueList) error {
 		all, bad, err := fires(tx, r.Job, 0)
@@ -293,55 +283,4 @@ func (c Cron) Times(t time.Time, n int) []time.Time {
 		times = append(times, t)
 	}
 	return times
-}
-
-// Cleanup bounds the records of all jobs, those of removed jobs too, and returns
-// how many it deleted.
-func Cleanup(ctx context.Context, st *store.Store, dry bool) (total int, err error) {
-	for {
-		n := 0
-		err := update(ctx, st, dry, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: fireKind}}}, func(tx *store.Tx) error {
-			n, err = cleanup(tx)
-			return err
-		})
-		if total += n; err != nil || n == 0 || dry {
-			return total, err
-		}
-	}
-}
-
-func cleanup(tx *store.Tx) (n int, err error) {
-	jobs, err := tx.Scan(jobKind, 0)
-	if err != nil {
-		return 0, err
-	}
-	known := map[string]Job{}
-	for _, rec := range jobs {
-		j, err := store.Decode[Job](tx, rec)
-		if err != nil { // what it keeps is not known
-			j.Value = Job{Keep: math.MaxInt, KeepFor: math.MaxInt64}
-		}
-		known[strings.TrimPrefix(rec.Key, jobKind)] = j.Value
-	}
-	recs, err := tx.Scan(fireKind, 0)
-	if err != nil {
-		return 0, err
-	}
-	seen := map[string]int{}
-	for _, rec := range slices.Backward(recs) { // newest first
-		f, err := store.Decode[Fire](tx, rec)
-		if err != nil { // doctor tells; it is in nobody's way
-			continue
-		}
-		j, ok := known[f.Value.Job]
-		if !ok {
-			j = Job{Keep: defaultKeep, KeepFor: defaultKeepFor}
-		}
-		seen[f.Value.Job]++
-		if f.Value.State != Claimed && (seen[f.Value.Job] > j.Keep || f.Age > j.KeepFor) && n < 5000 { // few rounds: each reads all
-			tx.Delete(rec.Key)
-			n++
-		}
-	}
-	return n, nil
 }

@@ -69,7 +69,7 @@ func remove(tx *store.Tx, name, by string, force bool) (Change, error) {
 		c.dropped = d.dropped(job.Value, tx.Now().UTC(), true, "the job was removed before it ran")
 	}
 	d.Job, d.Triggers = name, nil
-	d.follow(job.Value, time.Time{})
+	d.setNext(job.Value, time.Time{})
 	return c, errors.Join(putDue(tx, d), note(tx, "removed", name, by))
 }
 
@@ -128,7 +128,7 @@ func (r ChangeRequest) pause(ctx context.Context, st *store.Store, paused bool) 
 			}
 			dropped := due.dropped(job, tx.Now().UTC(), false, "the job was paused before it ran")
 			job.Paused, job.UpdatedAt = paused, tx.Now().UTC().Truncate(time.Microsecond)
-			due.follow(job, cron.Next(tx.Now()))
+			due.setNext(job, cron.Next(tx.Now()))
 			event := "resumed"
 			if paused {
 				event = "paused"
@@ -179,7 +179,7 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 		if len(due.Triggers) >= MaxTriggers {
 			return fmt.Errorf("%w: %d triggers of %s wait already", driver.ErrTooLarge, len(due.Triggers), r.Name)
 		}
-		at, err := due.free(tx, tx.Began().UTC().Truncate(time.Millisecond)) // part of a key
+		at, err := due.firstFree(tx, tx.Began().UTC().Truncate(time.Millisecond)) // part of a key
 		if err != nil {
 			return err
 		}
@@ -190,8 +190,8 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 	return out, err
 }
 
-// free is the first millisecond from at on that is no fire time of the job yet.
-func (d dueRecord) free(tx *store.Tx, at time.Time) (time.Time, error) {
+// firstFree is the first millisecond from at on that is no fire time of the job yet.
+func (d dueRecord) firstFree(tx *store.Tx, at time.Time) (time.Time, error) {
 	for ; ; at = at.Add(time.Millisecond) {
 		if d.At != nil && d.At.Equal(at) || slices.ContainsFunc(d.Triggers, func(t trigger) bool { return t.At.Equal(at) }) {
 			continue

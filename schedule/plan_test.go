@@ -19,7 +19,7 @@ func situationOf(now float64, change ...func(*situation)) situation {
 		panic(err)
 	}
 	s := situation{job: j, exists: true, now: at(now), due: dueRecord{Job: "x"}}
-	s.due.follow(j, at(0))
+	s.due.setNext(j, at(0))
 	for _, c := range change {
 		c(&s)
 	}
@@ -39,13 +39,13 @@ func policy(p any) func(*situation) {
 	}
 }
 
-func held(s *situation) { s.held = &holder{owner: "pod-1", since: at(-1)} }
+func held(s *situation) { s.held = &lockHolder{owner: "pod-1", since: at(-1)} }
 
 func dead(attempt int) func(*situation) {
 	return func(s *situation) {
-		r := run{At: at(-1), Attempt: attempt, Lease: "pod-1/a/b", Key: "job:x"}
-		s.due.Running = []run{r}
-		s.dead = []death{{run: r, why: "its pod died", stuck: true}}
+		r := runRecord{At: at(-1), Attempt: attempt, Lease: "pod-1/a/b", Key: "job:x"}
+		s.due.Running = []runRecord{r}
+		s.dead = []deadRun{{run: r, why: "its pod died", stuck: true}}
 	}
 }
 
@@ -81,8 +81,8 @@ func (p plan) what() string {
 
 func TestDecide(t *testing.T) {
 	each := func(s *situation) { s.due.Each = true }
-	jitter := func(s *situation) { s.job.Jitter = time.Minute; s.due.follow(s.job, at(0)) }
-	paused := func(s *situation) { s.job.Paused = true; s.due.follow(s.job, at(0)) }
+	jitter := func(s *situation) { s.job.Jitter = time.Minute; s.due.setNext(s.job, at(0)) }
+	paused := func(s *situation) { s.job.Paused = true; s.due.setNext(s.job, at(0)) }
 	removed := func(s *situation) { s.exists, s.due.At = false, nil }
 	for _, c := range []struct {
 		name string
@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 		{"missed an hour, once, one runs", situationOf(60.75, policy(MisfireOnce), held), "skip 0×60 missed, wait, next 60"},
 
 		{"still running, skip", situationOf(0, held), "skip 0×1 still, next 1"},
-		{"still running, skip, two at once", situationOf(0.4, held, func(s *situation) { s.due.follow(s.job, at(0)); s.now = at(0.45) }), "skip 0×1 still, next 1"},
+		{"still running, skip, two at once", situationOf(0.4, held, func(s *situation) { s.due.setNext(s.job, at(0)); s.now = at(0.45) }), "skip 0×1 still, next 1"},
 		{"still running, queue", situationOf(0, held, policy(OverlapQueue)), "wait, next 0, queued"},
 		{"still running, in the queue", situationOf(7, held, policy(OverlapQueue), queued), "wait, next 0, queued"},
 		{"queue, and free", situationOf(7.1, policy(OverlapQueue), queued), "claim 0/1, skip 1×7 one, next 8"},
@@ -141,7 +141,7 @@ func TestDecideLeavesStartsThatAreToCome(t *testing.T) {
 	for _, change := range []func(*situation){func(*situation) {}, held, func(s *situation) { queued(s); s.job.Overlap = OverlapQueue }} {
 		s := situationOf(0, change, func(s *situation) {
 			s.job.Jitter, s.now = time.Hour, now
-			s.due.follow(s.job, at(580))
+			s.due.setNext(s.job, at(580))
 			s.due.Start = s.due.At
 		})
 		if p := decide(s); p.due.At == nil || s.job.start(*p.due.At).Before(now.Add(-onTime)) || len(p.records) == 0 {
@@ -197,4 +197,11 @@ func TestSpread(t *testing.T) {
 	if low < 250 || high < 250 {
 		t.Errorf("not spread: %d low, %d high of 1000", low, high)
 	}
+}
+
+func deref(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
 }

@@ -57,7 +57,7 @@ func (w *world) outage(since time.Duration) {
 			if err != nil {
 				return err
 			}
-			d.Value.follow(job.Value, job.Value.cron().Next(tx.Now().Add(-since)))
+			d.Value.setNext(job.Value, job.Value.cron().Next(tx.Now().Add(-since)))
 			if err := putDue(tx, d.Value); err != nil {
 				return err
 			}

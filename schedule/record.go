@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -21,15 +22,15 @@ const (
 // dueRecord is what a pod must know about a job to sleep: when it fires next,
 // what waits, and what runs. One scan of this kind is a pod's whole view.
 type dueRecord struct {
-	Job      string     `json:"job"`
-	At       *time.Time `json:"at,omitempty"`       // the next fire time; none while paused
-	Start    *time.Time `json:"startAt,omitempty"`  // when it may be claimed, where jitter makes that later
-	QueuedAt *time.Time `json:"queuedAt,omitempty"` // since when it waits for the run before it
-	TTL      float64    `json:"ttlSeconds"`         // of the lease
-	Handler  bool       `json:"handler,omitempty"`  // no command: for programs that know the job
-	Each     bool       `json:"each,omitempty"`     // runs may overlap: each has a lock of its own
-	Triggers []trigger  `json:"triggers,omitempty"`
-	Running  []run      `json:"running,omitempty"`
+	Job      string      `json:"job"`
+	At       *time.Time  `json:"at,omitempty"`       // the next fire time; none while paused
+	Start    *time.Time  `json:"startAt,omitempty"`  // when it may be claimed, where jitter makes that later
+	QueuedAt *time.Time  `json:"queuedAt,omitempty"` // since when it waits for the run before it
+	TTL      float64     `json:"ttlSeconds"`         // of the lease
+	Handler  bool        `json:"handler,omitempty"`  // no command: for programs that know the job
+	Each     bool        `json:"each,omitempty"`     // runs may overlap: each has a lock of its own
+	Triggers []trigger   `json:"triggers,omitempty"`
+	Running  []runRecord `json:"running,omitempty"`
 }
 
 // trigger is a fire time that a person asked for.
@@ -38,8 +39,8 @@ type trigger struct {
 	By string    `json:"by"`
 }
 
-// run is a fire time that was claimed and has not ended.
-type run struct {
+// runRecord is a fire time that was claimed and has not ended.
+type runRecord struct {
 	At      time.Time `json:"at"`
 	Attempt int       `json:"attempt"`
 	Lease   string    `json:"lease"`
@@ -80,8 +81,8 @@ func (d dueRecord) start() time.Time {
 	return *d.At
 }
 
-// comes reports whether the next fire time may be claimed.
-func (d dueRecord) comes(now time.Time) bool { return d.At != nil && !now.Before(d.start()) }
+// isDue reports whether the next fire time may be claimed.
+func (d dueRecord) isDue(now time.Time) bool { return d.At != nil && !now.Before(d.start()) }
 
 // dropped are the records of what was to run up to now and never will.
 func (d dueRecord) dropped(j Job, now time.Time, triggers bool, why string) []Fire {
@@ -100,8 +101,8 @@ func (d dueRecord) dropped(j Job, now time.Time, triggers bool, why string) []Fi
 	return p.records
 }
 
-// follow makes at the next fire time.
-func (d *dueRecord) follow(j Job, at time.Time) {
+// setNext makes at the next fire time.
+func (d *dueRecord) setNext(j Job, at time.Time) {
 	d.At, d.Start, d.QueuedAt = nil, nil, nil
 	if at.IsZero() || j.Paused {
 		return
@@ -115,7 +116,7 @@ func (d *dueRecord) follow(j Job, at time.Time) {
 // key is the lock of a run that begins now.
 func (d dueRecord) key(at time.Time) string {
 	if d.Each {
-		return lockPrefix + d.Job + "@" + stamp(at)
+		return lockPrefix + d.Job + "@" + timeKey(at)
 	}
 	return lockPrefix + d.Job
 }
@@ -139,11 +140,11 @@ func (j Job) startIn(c Cron, at time.Time) time.Time {
 	if next := c.Next(at); !next.IsZero() {
 		room = min(room, next.Sub(at))
 	}
-	return at.Add(time.Duration(draw(j.Name, at) % uint64(room)).Truncate(time.Millisecond))
+	return at.Add(time.Duration(fireHash(j.Name, at) % uint64(room)).Truncate(time.Millisecond))
 }
 
-// draw is a number that belongs to a fire time.
-func draw(job string, at time.Time) uint64 {
+// fireHash is a number that belongs to a fire time.
+func fireHash(job string, at time.Time) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(runID(job, at)))
 	x := h.Sum64() // neighbours differ in their last bits only: mix
@@ -203,12 +204,26 @@ func (f Fire) Duration() time.Duration {
 	return f.EndedAt.Sub(*f.ClaimedAt)
 }
 
-// stamp is a fire time in keys and run ids; the order of the text is that of time.
-func stamp(at time.Time) string { return at.UTC().Format("20060102T150405.000Z") }
+// timeKey is a fire time in keys and run ids; the order of the text is that of time.
+func timeKey(at time.Time) string { return at.UTC().Format("20060102T150405.000Z") }
 
-func fireKey(job string, at time.Time) string { return fireKind + job + "/" + stamp(at) }
+// firePrefix is the prefix of the records of a job's fire times; of all jobs for "".
+func firePrefix(job string) string {
+	if job == "" {
+		return fireKind
+	}
+	return fireKind + job + "/"
+}
 
-func runID(job string, at time.Time) string { return job + "@" + stamp(at) }
+// jobOf is the job of a record of a fire time.
+func jobOf(fireKey string) string {
+	job, _, _ := strings.Cut(strings.TrimPrefix(fireKey, fireKind), "/")
+	return job
+}
+
+func fireKey(job string, at time.Time) string { return firePrefix(job) + timeKey(at) }
+
+func runID(job string, at time.Time) string { return job + "@" + timeKey(at) }
 
 func getJob(tx *store.Tx, name string) (store.Entry[Job], error) {
 	e, err := store.Get[Job](tx, jobKind+name)

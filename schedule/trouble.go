@@ -24,7 +24,7 @@ const (
 	jobRest = 12 * time.Second // at a job that cannot be claimed for a reason of its own
 
 	// A pod that could not try in time because it rested has so long for it.
-	excuse = 5 * time.Second
+	restExcuse = 5 * time.Second
 
 	troubleKept = 10 * time.Minute // it may still be why a fire time was missed
 )
@@ -32,7 +32,7 @@ const (
 // again is the trouble after another attempt that failed. The first rest is one to
 // two seconds, and all are far below onTime.
 func (t trouble) again(from, now time.Time, err error, most time.Duration) trouble {
-	if gap := from.Sub(t.last); t.n == 0 && gap > excuse || gap > troubleKept {
+	if gap := from.Sub(t.last); t.n == 0 && gap > restExcuse || gap > troubleKept {
 		t = trouble{began: from}
 	}
 	rest := min(time.Second<<min(t.n, 10), most) + time.Duration(rand.Int64N(int64(time.Second)))
@@ -68,7 +68,7 @@ func oneLine(err error) string {
 // limit is the start before which a fire time counts as missed. A pod that
 // rested when the store came back is not late by its own rest.
 func (s situation) limit() time.Time {
-	if o := s.outage; o != nil && !s.now.Before(o.last) && s.now.Before(o.until.Add(excuse)) {
+	if o := s.outage; o != nil && !s.now.Before(o.last) && s.now.Before(o.until.Add(restExcuse)) {
 		return o.last.Add(-onTime)
 	}
 	return s.now.Add(-onTime)
@@ -80,8 +80,8 @@ func (o *outage) hindered(start time.Time) bool {
 	return o != nil && !start.Add(onTime).Before(o.began) && !start.After(o.last)
 }
 
-// why says what kept pods from the fire times between two starts.
-func (s situation) why(first, last time.Time) string {
+// whyMissed says what kept pods from the fire times between two starts.
+func (s situation) whyMissed(first, last time.Time) string {
 	const nobody = "no pod was there or free"
 	o := s.outage
 	could := func() string {
@@ -96,8 +96,8 @@ func (s situation) why(first, last time.Time) string {
 	return nobody
 }
 
-// said is what the log has said of a trouble.
-type said struct {
+// lastSaid is what the log has said of a trouble.
+type lastSaid struct {
 	text string
 	at   time.Time
 }
@@ -106,11 +106,11 @@ type said struct {
 const tellAgain = 30 * time.Second
 
 // new reports whether the log has not said that lately.
-func (s *said) new(text string, now time.Time) bool {
+func (s *lastSaid) new(text string, now time.Time) bool {
 	if text == s.text && now.Sub(s.at) < tellAgain {
 		return false
 	}
-	*s = said{text, now}
+	*s = lastSaid{text, now}
 	return true
 }
 
@@ -121,16 +121,16 @@ func (p *pod) storeFailed(from time.Time, err error, reading bool) time.Duration
 	p.mu.Lock()
 	if p.trouble.n > 0 && from.Before(p.trouble.last) { // it was under way when the last one failed
 		p.mu.Unlock()
-		return p.rest()
+		return p.restLeft()
 	}
 	p.trouble, p.reading = p.trouble.again(from, now, err, podRest), reading
 	rest := p.trouble.until.Sub(now)
 	say := p.said.new(err.Error(), now)
 	p.mu.Unlock()
 	if say {
-		p.say(Event{Level: LevelWarn, Event: "trouble"}, "The store cannot be used, trying again: %v", err)
+		p.say(LogEntry{Level: LevelWarn, Event: "trouble"}, "The store cannot be used, trying again: %v", err)
 	}
-	time.AfterFunc(rest, p.poke)
+	time.AfterFunc(rest, p.wake)
 	return rest
 }
 
@@ -153,15 +153,15 @@ func (p *pod) storeAnswered(job string, committed bool) {
 	over := p.trouble.n > 0 && (committed || p.reading)
 	took := p.trouble.last.Sub(p.trouble.began)
 	if over {
-		p.trouble.n, p.reading, p.said = 0, false, said{}
+		p.trouble.n, p.reading, p.said = 0, false, lastSaid{}
 	}
 	p.mu.Unlock()
 	if over {
-		p.say(Event{Event: "recovered"}, "The store can be used again, after %s", took.Round(time.Second))
-		p.poke()
+		p.say(LogEntry{Event: "recovered"}, "The store can be used again, after %s", took.Round(time.Second))
+		p.wake()
 	}
 	if f.n > 0 {
-		p.say(Event{Event: "mended", Job: job}, "Job %s can be claimed again", job)
+		p.say(LogEntry{Event: "mended", Job: job}, "Job %s can be claimed again", job)
 	}
 }
 
@@ -178,12 +178,12 @@ func (p *pod) jobFailed(c candidate, from time.Time, err error) {
 	switch {
 	case !say:
 	case errors.As(err, &bad):
-		p.say(Event{Level: LevelWarn, Event: "damaged", Job: c.job}, "%s", bad.warning())
+		p.say(LogEntry{Level: LevelWarn, Event: "damaged", Job: c.job}, "%s", bad.warning())
 	default:
-		p.say(Event{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
+		p.say(LogEntry{Level: LevelWarn, Event: "trouble", Job: c.job}, "%s: %v", c.job, err)
 	}
-	p.perhapsQuiet()
-	time.AfterFunc(f.until.Sub(now), p.poke)
+	p.wakeIfOnce()
+	time.AfterFunc(f.until.Sub(now), p.wake)
 }
 
 // troubleWith is what kept this pod from a job lately.

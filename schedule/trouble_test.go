@@ -53,7 +53,7 @@ func asleep(t *testing.T, pods int, jobs []Job, fn func(*dream)) {
 				s.Handle(j.Name, d.handle)
 			}
 			all.Go(func() {
-				err := s.Run(ctx, &Options{Pod: fmt.Sprintf("pod-%d", i), Log: func(e Event) {
+				err := s.Run(ctx, &Options{Pod: fmt.Sprintf("pod-%d", i), Log: func(e LogEntry) {
 					d.mu.Lock()
 					defer d.mu.Unlock()
 					d.log = append(d.log, fmt.Sprintf("%s %s %s", e.Time.Format("04:05.000"), e.Event, e.Message))

@@ -81,8 +81,8 @@ func (o *schedulerOptions) run(ctx context.Context, s *session.Session) error {
 }
 
 // log prints one line for each event, on stderr.
-func (o *schedulerOptions) log(s *session.Session) func(schedule.Event) {
-	return func(e schedule.Event) {
+func (o *schedulerOptions) log(s *session.Session) func(schedule.LogEntry) {
+	return func(e schedule.LogEntry) {
 		if o.level == "info" && e.Level == schedule.LevelDebug {
 			return
 		}

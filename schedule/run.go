@@ -17,8 +17,8 @@ import (
 // errMaxRun: a run took longer than its job allows.
 var errMaxRun = errors.New("ran longer than max-run")
 
-// turn is one run, from the claim to its last record.
-type turn struct {
+// run is one run, from the claim to its last record.
+type run struct {
 	p     *pod
 	abort context.CancelCauseFunc
 	limit *time.Timer
@@ -26,17 +26,18 @@ type turn struct {
 	began time.Time
 	claimed
 
-	mu    sync.Mutex
-	tried bool // to write down how it ended
-	err   error
-	open  bool // it did not get there: someone has to draw the conclusion
+	mu         sync.Mutex
+	tried      bool // to write how it ended
+	err        error
+	unfinished bool // another pod has to write how it ended
 }
 
-// turn waits for something to do, and runs its command.
-func (p *pod) turn() (retire bool, err error) {
+// runNext waits for a fire time, and runs its command. A slot that is not needed
+// any more retires.
+func (p *pod) runNext() (retire bool, err error) {
 	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
-	t := &turn{p: p, abort: abort}
+	t := &run{p: p, abort: abort}
 	cmds := p.o.Commands
 	res, err := runner.Run(ctx, p.st, runner.Options{
 		Acquire: lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler"},
@@ -48,12 +49,12 @@ func (p *pod) turn() (retire bool, err error) {
 		return errors.Is(err, errRetired), err
 	}
 	t.end(res, err)
-	p.ended(t, true)
+	p.runEnded(t, true)
 	return false, nil
 }
 
-func (t *turn) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
-	c, err := t.p.await(ctx, r)
+func (t *run) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
+	c, err := t.p.nextClaim(ctx, r)
 	if err != nil {
 		return runner.Claim{}, err
 	}
@@ -61,41 +62,45 @@ func (t *turn) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim,
 	return runner.Claim{
 		Lease: c.lease, Command: c.job.Command, Dir: c.job.Dir, Env: t.env(),
 		Finish: func(ctx context.Context, res runner.Result, err error) error {
-			return t.finish(ctx, t.verdict(res.ExitCode, err))
+			return t.finish(ctx, t.outcome(res.ExitCode, err))
 		},
 	}, nil
 }
 
-// begin is what follows a claim.
-func (t *turn) begin(c claimed) {
+// begin notes the claim, logs it and starts the clock of MaxRun.
+func (t *run) begin(c claimed) {
 	t.claimed, t.began = c, time.Now()
 	t.out.begin(c.fire.Job)
 	for _, o := range c.lease.Grant().TookOver {
 		t.say(LevelWarn, "took over", "The pod before has ended: %s (%s)", podOf(o.Owner), o.Why)
 	}
-	t.say(LevelInfo, "acquired", "Acquired lock for task: %s", t.label())
-	t.say(LevelInfo, "running", "Running scheduled task: %s%s", c.fire.Job, t.nth())
+	t.say(LevelInfo, "acquired", "Acquired lock for job: %s", t.label())
+	t.say(LevelInfo, "running", "Running scheduled job: %s%s", c.fire.Job, t.attemptNote())
 	if d := c.job.MaxRun; d > 0 {
 		t.limit = time.AfterFunc(d, func() { t.abort(errMaxRun) })
 	}
 }
 
-func (t *turn) nth() string {
+func (t *run) attemptNote() string {
 	if t.fire.Attempt > 1 {
 		return fmt.Sprintf(" (attempt %d of %d)", t.fire.Attempt, t.job.MaxAttempts)
 	}
 	return ""
 }
 
-func (t *turn) label() string { return label(t.fire.Job, t.fire.At) }
+func (t *run) label() string { return fireLabel(t.fire.Job, t.fire.At) }
 
-func (t *turn) say(level Level, event, format string, args ...any) {
+func (t *run) entry(level Level, event string) LogEntry {
 	f := t.fire
-	t.p.say(Event{Level: level, Event: event, Job: f.Job, FireTime: &f.At, RunID: f.RunID, Attempt: f.Attempt, Token: f.Token}, format, args...)
+	return LogEntry{Level: level, Event: event, Job: f.Job, FireTime: &f.At, RunID: f.RunID, Attempt: f.Attempt, Token: f.Token}
+}
+
+func (t *run) say(level Level, event, format string, args ...any) {
+	t.p.say(t.entry(level, event), format, args...)
 }
 
 // env is what the command finds in its environment.
-func (t *turn) env() []string {
+func (t *run) env() []string {
 	var env []string
 	for name, value := range t.job.Env {
 		env = append(env, name+"="+value)
@@ -110,8 +115,8 @@ func (t *turn) env() []string {
 	)
 }
 
-// verdict is what the end of a command or handler means.
-func (t *turn) verdict(code int, err error) ending {
+// outcome is how the fire time ends, by the end of its command or handler.
+func (t *run) outcome(code int, err error) ending {
 	e := ending{output: t.out.String()}
 	if code >= 0 {
 		e.exit = &code
@@ -137,8 +142,8 @@ func (t *turn) verdict(code int, err error) ending {
 	return e
 }
 
-// finish writes down how it ended, which releases the lock.
-func (t *turn) finish(ctx context.Context, e ending) error {
+// finish writes how the run ended, which releases the lock.
+func (t *run) finish(ctx context.Context, e ending) error {
 	_, err := finish(ctx, t.p.st, t.claimed, e)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,9 +151,9 @@ func (t *turn) finish(ctx context.Context, e ending) error {
 	return err
 }
 
-// end makes sure that the end is written down. Where finish could not, the
-// token decides whether it still counts.
-func (t *turn) end(res runner.Result, err error) {
+// end makes sure that the end is written. If finish could not, the token decides
+// whether it still counts.
+func (t *run) end(res runner.Result, err error) {
 	if t.limit != nil {
 		t.limit.Stop()
 	}
@@ -156,7 +161,7 @@ func (t *turn) end(res runner.Result, err error) {
 	t.mu.Lock()
 	tried, failed := t.tried, t.err
 	t.mu.Unlock()
-	e := t.verdict(res.ExitCode, err)
+	e := t.outcome(res.ExitCode, err)
 	if !tried {
 		failed = store.ErrUnknown
 	}
@@ -170,16 +175,16 @@ func (t *turn) end(res runner.Result, err error) {
 			}
 		}
 	}
-	t.open = e.again || failed != nil
+	t.unfinished = e.again || failed != nil
 	t.report(e, failed)
 }
 
-func (t *turn) report(e ending, err error) {
-	f := t.fire
-	ev := Event{Job: f.Job, FireTime: &f.At, RunID: f.RunID, Attempt: f.Attempt, Token: f.Token, Exit: e.exit, Seconds: time.Since(t.began).Seconds()}
+func (t *run) report(e ending, err error) {
+	ran := time.Since(t.began)
 	say := func(level Level, event, format string, args ...any) {
-		ev.Level, ev.Event = level, event
-		t.p.say(ev, format, args...)
+		entry := t.entry(level, event)
+		entry.Exit, entry.Seconds = e.exit, ran.Seconds()
+		t.p.say(entry, format, args...)
 	}
 	switch {
 	case err != nil:
@@ -188,24 +193,24 @@ func (t *turn) report(e ending, err error) {
 	case e.again:
 		say(LevelWarn, "stopped", "Stopped %s; another pod goes on with it", t.label())
 	case e.state == Done:
-		say(LevelInfo, "done", "Completed scheduled task: %s in %s", f.Job, time.Since(t.began).Round(time.Millisecond))
+		say(LevelInfo, "done", "Completed scheduled job: %s in %s", t.fire.Job, ran.Round(time.Millisecond))
 	default:
-		say(LevelWarn, string(e.state), "Scheduled task %s: %s: %s", e.state, t.label(), e.why)
+		say(LevelWarn, string(e.state), "Scheduled job %s: %s: %s", e.state, t.label(), e.why)
 	}
-	say(LevelDebug, "released", "Released lock for task: %s", t.label())
+	say(LevelDebug, "released", "Released lock for job: %s", t.label())
 }
 
 // handle claims a fire time for a handler and calls it.
 func (p *pod) handle(c candidate) {
 	defer p.work.Done()
-	defer p.leave()
+	defer p.endHandling()
 	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
 	got, err := p.attempt(ctx, c, lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})
 	if err != nil {
 		return
 	}
-	t := &turn{p: p, abort: abort}
+	t := &run{p: p, abort: abort}
 	t.begin(got)
 	err = t.call(got.lease.Context())
 	if cause := context.Cause(got.lease.Context()); cause != nil {
@@ -215,13 +220,13 @@ func (p *pod) handle(c candidate) {
 	if err != nil {
 		code = -1
 	}
-	_ = got.lease.ReleaseWith(ctx, func(ctx context.Context) error { return t.finish(ctx, t.verdict(code, err)) }) // end has the error
+	_ = got.lease.ReleaseWith(ctx, func(ctx context.Context) error { return t.finish(ctx, t.outcome(code, err)) }) // end has the error
 	t.end(runner.Result{ExitCode: code}, err)
-	p.ended(t, false)
+	p.runEnded(t, false)
 }
 
 // call runs the handler; one that panics has failed.
-func (t *turn) call(ctx context.Context) (err error) {
+func (t *run) call(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)

@@ -1,0 +1,288 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// dispatcher hands candidates to those who run them. A slot is a command that has
+// not been chosen yet: its guardian is started already, so that a claim can
+// name it from its first moment and the losers of a race have started nothing
+// for it. Slots stay for a while when they are idle.
+type dispatcher struct {
+	queue chan candidate // for slots
+
+	mu       sync.Mutex
+	reserved map[string]bool      // jobs that are in the queue, or being claimed
+	blocked  map[string]candidate // jobs that wait for a lock, as they were found
+	failed   map[string]failure   // jobs that could not be claimed, for a reason of their own
+	trouble  trouble              // with the store: no job is claimed before its end
+	reading  bool                 // it came of a look
+	said     lastSaid             // about it, in the log
+	slots    int
+	idle     int
+	handling int                // of handlers
+	crowded  bool               // one had to wait for another to end
+	runs     map[string]bool    // leases of what runs here
+	endSleep context.CancelFunc // ends the sleep of the loop
+	woken    bool               // it shall not even begin
+}
+
+// failure is why a job could not be claimed, as it was at a revision. It is
+// tried again later, or when something was written about it.
+type failure struct {
+	rev int64
+	trouble
+}
+
+const (
+	linger = time.Minute // of a slot that has nothing to do, while there are others
+	again  = time.Second // before another attempt at what failed
+)
+
+var (
+	errRetired = errors.New("nothing to do")
+	errResting = errors.New("the store is left alone for now")
+)
+
+func (c *dispatcher) init() {
+	c.queue = make(chan candidate, MaxJobs)
+	c.reserved, c.runs = map[string]bool{}, map[string]bool{}
+	c.blocked, c.failed = map[string]candidate{}, map[string]failure{}
+}
+
+func (c *dispatcher) running() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs)
+}
+
+// quiet reports whether nothing runs or is about to.
+func (c *dispatcher) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs)+len(c.reserved) == 0
+}
+
+func (c *dispatcher) runsHere(lease string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[lease]
+}
+
+func (c *dispatcher) runBegan(lease string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs[lease] = true
+}
+
+// runEnded is told when a run has ended, and whether its slot is free again.
+func (p *pod) runEnded(t *run, slot bool) {
+	p.mu.Lock()
+	delete(p.runs, t.fire.Lease)
+	if slot {
+		p.idle++
+	}
+	p.mu.Unlock()
+	if t.unfinished { // nobody looked at its lock while it was ours
+		p.wake()
+	}
+	p.wakeIfOnce()
+}
+
+// wakeIfOnce makes a pod that runs once look whether it was all: the last
+// change of the store came before it was.
+func (p *pod) wakeIfOnce() {
+	if p.o.Once {
+		p.wake()
+	}
+}
+
+// wake ends the sleep of the loop.
+func (c *dispatcher) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.woken = true; c.endSleep != nil {
+		c.endSleep()
+	}
+}
+
+// isBlocked reports whether the job was found blocked, and nothing was written
+// about it since.
+func (c *dispatcher) isBlocked(job string, rev int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked[job].rev == rev
+}
+
+// whyResting returns why a job is not to be tried again yet, if so.
+func (c *dispatcher) whyResting(job string, rev int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.failed[job]; f.rev == rev && time.Now().Before(f.until) {
+		return f.err
+	}
+	return nil
+}
+
+// restLeft is how long no job is to be claimed.
+func (c *dispatcher) restLeft() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trouble.n == 0 {
+		return 0
+	}
+	return time.Until(c.trouble.until)
+}
+
+// offer passes candidates on to those who can run them.
+func (p *pod) offer(list []candidate) {
+	for _, c := range list {
+		if !p.reserve(c) {
+			continue
+		}
+		if p.handlers[c.job] != nil {
+			if p.beginHandling() {
+				p.work.Add(1)
+				go p.handle(c)
+			} else {
+				p.unreserve(c)
+			}
+			continue
+		}
+		select {
+		case p.queue <- c:
+		default:
+			p.unreserve(c)
+		}
+	}
+	p.addSlot()
+}
+
+// beginHandling reports whether another handler may be called.
+func (p *pod) beginHandling() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handling >= p.o.MaxRunning {
+		p.crowded = true
+		return false
+	}
+	p.handling++
+	return true
+}
+
+// endHandling makes room for another one.
+func (p *pod) endHandling() {
+	p.mu.Lock()
+	p.handling--
+	refused := p.crowded
+	p.crowded = false
+	p.mu.Unlock()
+	if refused {
+		p.wake()
+	}
+}
+
+// reserve marks a job as being looked after.
+func (p *pod) reserve(c candidate) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reserved[c.job] {
+		return false
+	}
+	p.reserved[c.job] = true
+	return true
+}
+
+// unreserve ends that.
+func (p *pod) unreserve(c candidate) {
+	p.mu.Lock()
+	delete(p.reserved, c.job)
+	p.mu.Unlock()
+	p.wakeIfOnce()
+}
+
+// addSlot starts a slot when all that there are have something to do.
+func (p *pod) addSlot() {
+	if p.o.Commands == nil || p.Soft.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == 0 && p.slots < p.o.MaxRunning {
+		p.slots++
+		p.idle++
+		p.work.Add(1)
+		go p.slot()
+	}
+}
+
+// slot runs one command after the other.
+func (p *pod) slot() {
+	defer p.work.Done()
+	for {
+		retire, err := p.runNext()
+		if retire || p.Soft.Err() != nil {
+			p.mu.Lock()
+			p.slots--
+			p.idle--
+			p.mu.Unlock()
+			return
+		}
+		if err != nil {
+			p.say(LogEntry{Level: LevelWarn, Event: "trouble"}, "%v", err)
+			p.pause(again)
+		}
+	}
+}
+
+// nextClaim waits for a candidate and claims it.
+func (p *pod) nextClaim(ctx context.Context, r lease.AcquireRequest) (claimed, error) {
+	var over <-chan time.Time
+	for {
+		if p.hasSpareSlot() {
+			timer := time.NewTimer(linger)
+			defer timer.Stop()
+			over = timer.C
+		}
+		select {
+		case c := <-p.queue:
+			if p.Soft.Err() != nil {
+				return claimed{}, errRetired
+			}
+			p.setBusy(true)
+			got, err := p.attempt(ctx, c, r)
+			if err == nil {
+				p.addSlot()
+				return got, nil
+			}
+			p.setBusy(false)
+		case <-over:
+			if over = nil; p.hasSpareSlot() {
+				return claimed{}, errRetired
+			}
+		case <-p.Soft.Done():
+			return claimed{}, errRetired
+		}
+	}
+}
+
+func (p *pod) setBusy(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if yes {
+		p.idle--
+	} else {
+		p.idle++
+	}
+}
+
+func (p *pod) hasSpareSlot() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idle > 1
+}

@@ -1,0 +1,214 @@
+package schedule
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// view is one look at what is due.
+type view struct {
+	rev   int64
+	ready []candidate   // what may be claimed now
+	sleep time.Duration // until the next one
+	keys  []string      // locks of runs that are not ours
+
+	damaged []*DamagedError // jobs that cannot be looked at
+	trouble error           // with a job that does not fire because of it
+}
+
+// candidate is a job that has something to do.
+type candidate struct {
+	job string
+	key string
+	at  time.Time
+	ttl time.Duration
+	rev int64 // of its due record
+
+	trouble trouble // what kept this pod from claiming it
+}
+
+// loop looks, hands out what is ready, and sleeps until the next fire time or
+// change.
+func (p *pod) loop() error {
+	for looked := false; p.Soft.Err() == nil; {
+		began, quiet := time.Now(), p.quiet() // in this order: what ends after it may leave something to do
+		v, err := p.look()
+		switch {
+		case p.Soft.Err() != nil:
+			return nil
+		case err != nil && (!store.MayPass(err) || !looked && driver.Refusal(err)):
+			return err
+		case err != nil:
+			p.pause(p.storeFailed(began, err, true))
+			continue
+		}
+		looked = true
+		p.storeRead()
+		p.logDamaged(v.damaged)
+		if p.o.Once && len(v.ready) == 0 && quiet {
+			return v.trouble
+		}
+		if p.restLeft() <= 0 {
+			p.offer(v.ready)
+		}
+		p.sleep(v)
+		p.pause(min(breath, v.sleep) - time.Since(began))
+	}
+	return nil
+}
+
+// sleep returns when there may be something to do.
+func (p *pod) sleep(v view) {
+	ctx, cancel := context.WithCancel(p.Soft)
+	defer cancel()
+	p.mu.Lock()
+	if p.endSleep = cancel; p.woken { // while we looked
+		cancel()
+	}
+	p.woken = false
+	p.mu.Unlock()
+	if err := lease.Await(ctx, p.st, v.keys, v.sleep, driver.Guard{Key: dueKind, Rev: v.rev}); err != nil && ctx.Err() == nil {
+		p.pause(time.Second)
+	}
+}
+
+func (p *pod) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-p.Soft.Done():
+	}
+}
+
+// look reads all that is due in one scan, and the locks of what runs.
+func (p *pod) look() (view, error) {
+	var v view
+	err := dues(p.Soft, p.st, driver.Query{}, func(tx *store.Tx, all dueList) error {
+		v = view{rev: tx.Rev(), sleep: longSleep, damaged: all.damaged}
+		if len(all.damaged) > 0 {
+			v.trouble = all.damaged[0]
+		}
+		var dues []store.Entry[dueRecord]
+		for _, d := range all.list {
+			if p.canRun(d.Value) {
+				dues = append(dues, d)
+			}
+		}
+		if err := p.otherRuns(tx, dues, &v); err != nil {
+			return err
+		}
+		return p.pick(tx, dues, &v)
+	})
+	rand.Shuffle(len(v.ready), func(i, j int) { v.ready[i], v.ready[j] = v.ready[j], v.ready[i] }) // pods begin at different ends
+	return v, err
+}
+
+// logDamaged says once of each job that cannot be looked at, and when it can be again.
+func (p *pod) logDamaged(damaged []*DamagedError) {
+	now := map[string]string{}
+	for _, d := range damaged {
+		if now[d.Job] = d.Error(); p.damaged[d.Job] != now[d.Job] {
+			p.say(LogEntry{Level: LevelWarn, Event: "damaged", Job: d.Job}, "%s", d.warning())
+		}
+	}
+	for _, job := range slices.Sorted(maps.Keys(p.damaged)) {
+		if now[job] == "" {
+			p.say(LogEntry{Event: "mended", Job: job}, "Job %s can be read again", job)
+		}
+	}
+	p.damaged = now
+}
+
+// canRun reports whether this pod knows how to run the job.
+func (p *pod) canRun(d dueRecord) bool {
+	return p.handlers[d.Job] != nil || !d.Handler && p.o.Commands != nil
+}
+
+// otherRuns lists the locks of runs on other pods, as many as a wait can watch.
+func (p *pod) otherRuns(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
+	for _, d := range dues {
+		for _, r := range d.Value.Running {
+			if !p.runsHere(r.Lease) {
+				v.keys = append(v.keys, r.Key)
+			}
+		}
+		if p.isBlocked(d.Value.Job, d.Rev) {
+			v.keys = append(v.keys, lockPrefix+d.Value.Job)
+		}
+	}
+	if len(v.keys) > maxWatched {
+		rand.Shuffle(len(v.keys), func(i, j int) { v.keys[i], v.keys[j] = v.keys[j], v.keys[i] })
+		v.keys, v.sleep = v.keys[:maxWatched], time.Second
+	}
+	return lease.WantLook(tx, v.keys...)
+}
+
+// pick tells what can be claimed now from what comes later.
+func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
+	now := clock(tx)
+	dead := map[string]bool{}
+	for _, key := range v.keys {
+		lk, err := lease.Look(tx, key)
+		if err != nil {
+			return err
+		}
+		dead[key] = lk == nil || lk.State != lease.Held
+	}
+	for _, e := range dues {
+		d := e.Value
+		c := candidate{job: d.Job, ttl: span(d.TTL), rev: e.Rev}
+		ready := false
+		for _, r := range d.Running {
+			if dead[r.Key] && !p.runsHere(r.Lease) {
+				ready, c.at, c.key = true, r.At, d.key(r.At)
+			}
+		}
+		waits := p.isBlocked(d.Job, e.Rev) && !unblocked(d, dead)
+		switch {
+		case ready:
+		case len(d.Triggers) > 0:
+			ready, c.at = true, d.Triggers[0].At
+			if waits && d.At != nil && d.QueuedAt == nil { // it is to stand in line once it comes
+				if waits = !d.isDue(now); waits {
+					v.sleep = min(v.sleep, d.start().Sub(now))
+				}
+			}
+		case d.At == nil:
+			continue
+		default:
+			left := d.start().Sub(now)
+			ready, c.at = left <= 0, *d.At
+			if !ready {
+				v.sleep = min(v.sleep, left)
+			}
+		}
+		if ready && !waits {
+			if err := p.whyResting(d.Job, e.Rev); err != nil {
+				v.trouble = orElse(v.trouble, err)
+				continue
+			}
+			c.key = orElse(c.key, d.key(c.at))
+			v.ready = append(v.ready, c)
+		}
+	}
+	return nil
+}
+
+// unblocked reports whether what a blocked job waited for has ended.
+func unblocked(d dueRecord, dead map[string]bool) bool {
+	for _, r := range d.Running {
+		if !d.Each && !dead[r.Key] {
+			return false
+		}
+	}
+	return dead[lockPrefix+d.Job]
+}
