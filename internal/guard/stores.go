@@ -70,14 +70,14 @@ func (w *Writes) storeFiles() (files []string) {
 func (s Store) files(dir string) []string {
 	out := []string{s.Folder}
 	if remote, ok := strings.CutPrefix(s.URL, "git:"); ok {
-		return append(out, gitFolder(absolute(dir, strings.TrimPrefix(remote, "file://"))))
+		return append(out, gitFolder(repo.Absolute(dir, strings.TrimPrefix(remote, "file://"))))
 	}
 	if path := place.DatabaseOf(s.URL); path != "" {
-		path = absolute(dir, path)
+		path = repo.Absolute(dir, path)
 		return append(out, path, path+"-wal", path+"-shm", path+"-journal", path+".d")
 	}
 	if folder := place.FolderOf(s.URL); folder != "" {
-		return append(out, absolute(dir, folder))
+		return append(out, repo.Absolute(dir, folder))
 	}
 	return out
 }

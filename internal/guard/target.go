@@ -23,7 +23,7 @@ type target struct {
 }
 
 func (w *Writes) resolve(t shellwrites.Target) (target, error) {
-	out := target{Target: t, path: absolute(w.Dir, t.Path)}
+	out := target{Target: t, path: repo.Absolute(w.Dir, t.Path)}
 	if t.Pattern {
 		fixed, rest := cutPattern(out.path)
 		out.path = filepath.Clean(fixed)
@@ -38,13 +38,6 @@ func (w *Writes) resolve(t shellwrites.Target) (target, error) {
 	real, err := w.real(dir)
 	out.path = filepath.Join(real, name)
 	return out, err
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
 }
 
 // cutPattern cuts a path before the first part with a wildcard.

@@ -30,7 +30,7 @@ import (
 	"github.com/tasklock/tasklock/internal/shellwrites"
 )
 
-// An Event is what a harness tells its hooks, in one vocabulary.
+// An Event is what a harness says to its hooks, in one vocabulary.
 type Event struct {
 	Harness string
 	Name    string // in the harness's words
@@ -78,7 +78,7 @@ const MaxEvent = 16 << 20
 const MaxCommand = 128 << 10
 
 // hookNames are the events of each harness that mean more than a heartbeat.
-// Stop is none of them: it fires at every turn.
+// Stop is missing because it fires at every turn.
 var hookNames = map[string]map[string]What{
 	"claude":   claudeNames,
 	"codex":    claudeNames,
@@ -96,9 +96,6 @@ var claudeNames = map[string]What{
 	"SessionStart": SessionStart, "PreToolUse": BeforeTool, "PostToolUse": AfterTool,
 	"SubagentStart": AgentStart, "SubagentStop": AgentStop, "SessionEnd": SessionEnd,
 }
-
-// Hooked names the harnesses that have hooks.
-func Hooked() []string { return []string{"claude", "codex", "gemini", "cursor", "pi", "opencode"} }
 
 // Meaning is what an event of that name is, also where its JSON says nothing.
 func Meaning(harness, name string) What { return hookNames[harness][name] }
@@ -122,7 +119,7 @@ type payload struct {
 // ParseEvent reads the JSON that a harness gives its hook of that name.
 func ParseEvent(harness, name string, data []byte) (Event, error) {
 	if _, known := hookNames[harness]; !known {
-		return Event{}, fmt.Errorf("unknown harness %q; known are %s", harness, strings.Join(Hooked(), ", "))
+		return Event{}, fmt.Errorf("unknown harness %q; known are %s", harness, strings.Join(Installable(), ", "))
 	}
 	e := Event{Harness: harness, Name: name, What: Meaning(harness, name)}
 	var p payload

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A File is one file of a project in which a harness finds us. Install and
-// Remove change its text; both are done twice as well as once.
+// A File is one file of a project in which a harness finds us. Install and Remove
+// change its text; both are idempotent.
 type File struct {
 	Path     string // relative to the root of the project
 	What     string // what we put there, for people
@@ -71,8 +71,7 @@ func (f File) leftAlone(err error) error {
 	return fmt.Errorf("%s: %w; it is left as it is", f.Path, err)
 }
 
-// Remove returns the text without what is ours; nil if nothing is left that was
-// not.
+// Remove returns the text without what is ours; nil if only that was in it.
 func (f File) Remove(text []byte) ([]byte, error) {
 	switch {
 	case text == nil:

@@ -7,11 +7,12 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/internal/rewrite"
 )
 
-// shellCall is a command that a tool is about to run: its folder, and the whole
-// input of the tool.
+// shellCall is a command that a tool is about to run: where, and the tool's whole
+// input.
 type shellCall struct {
 	dir   string
 	input json.RawMessage
@@ -28,7 +29,7 @@ func (e Event) Renames() bool {
 // them off there, so that a repository cannot bring its own.
 func (e Event) Hookless() bool { return e.Harness == "gemini" }
 
-// Naming is what a command is to be told.
+// Naming is what a command must know.
 type Naming struct {
 	Owner   string
 	Named   bool                     // calls of tasklock find it without help
@@ -48,7 +49,7 @@ func (e Event) Rename(n Naming) Reply {
 		Command: command, Owner: n.Owner, Named: n.Named, Hooks: n.Hooks, Session: e.Caller().Name(),
 		Guarded: func(dirs []string) bool {
 			for i, dir := range dirs {
-				dirs[i] = join(e.command.dir, fromHome(dir))
+				dirs[i] = repo.Absolute(e.command.dir, fromHome(dir))
 			}
 			return n.Guarded(dirs)
 		},

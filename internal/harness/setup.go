@@ -17,7 +17,7 @@ type Setup struct {
 	Read func(name string) []byte
 }
 
-// Installable names the harnesses that can be set up.
+// Installable names the harnesses that have hooks, and so can be set up.
 func Installable() []string { return []string{"claude", "codex", "gemini", "cursor", "pi", "opencode"} }
 
 // mcpServer is the entry of most harnesses for our MCP server.
@@ -73,73 +73,49 @@ func (s Setup) read(name string) []byte {
 	return s.Read(name)
 }
 
-// module is the text of an extension, which must know how strict it is also
-// where there is no tasklock to ask.
+// module is the text of an extension. It holds how strict it is, because tasklock
+// may be missing when it runs.
 func (s Setup) module(text string) string {
 	return fmt.Sprintf("%s %q\n", wholeMark, "tasklock agents install "+s.Harness) + strings.Replace(text, "STRICT", fmt.Sprint(s.Strict), 1)
 }
 
-// hooked is an event and the tools it is about.
-type hooked struct{ event, matcher string }
+// hooks are the events of a harness that tasklock serves. Of the one before a tool,
+// only those of some tools.
+type hooks struct{ before, tools, events string }
 
 // WorktreeCreate is not among them: a hook there replaces git's own. Stop is
 // not needed: tools and prompts are heartbeats enough.
 var (
-	claudeHooks = []hooked{
-		{"SessionStart", ""},
-		{"PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*"},
-		{"PostToolUse", ""},
-		{"UserPromptSubmit", ""},
-		{"SubagentStart", ""},
-		{"SubagentStop", ""},
-		{"SessionEnd", ""},
-	}
-	codexHooks = []hooked{
-		{"SessionStart", ""},
-		{"PreToolUse", "Bash|apply_patch|mcp__.*"},
-		{"PostToolUse", ""},
-		{"UserPromptSubmit", ""},
-		{"SubagentStart", ""},
-		{"SubagentStop", ""},
-		{"SessionEnd", ""},
-	}
-	geminiHooks = []hooked{{"SessionStart", ""}, {"BeforeTool", "write_file|replace|run_shell_command|mcp_.*"}, {"AfterTool", ""}, {"BeforeAgent", ""}, {"SessionEnd", ""}}
-	cursorHooks = []hooked{
-		{"sessionStart", ""},
-		{"preToolUse", ""},
-		{"beforeShellExecution", ""},
-		{"postToolUse", ""},
-		{"beforeSubmitPrompt", ""},
-		{"subagentStart", ""},
-		{"subagentStop", ""},
-		{"sessionEnd", ""},
-	}
+	claudeHooks = hooks{"PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|Bash|mcp__.*", "SessionStart PreToolUse PostToolUse UserPromptSubmit SubagentStart SubagentStop SessionEnd"}
+	codexHooks  = hooks{"PreToolUse", "Bash|apply_patch|mcp__.*", claudeHooks.events}
+	geminiHooks = hooks{"BeforeTool", "write_file|replace|run_shell_command|mcp_.*", "SessionStart BeforeTool AfterTool BeforeAgent SessionEnd"}
+	cursorHooks = hooks{events: "sessionStart preToolUse beforeShellExecution postToolUse beforeSubmitPrompt subagentStart subagentStop sessionEnd"}
 )
 
 // hookEntries are the events of a harness in its own form. Gemini counts in
 // milliseconds; Claude Code can deny when a hook is too slow.
-func (s Setup) hookEntries(events []hooked) (out []entry) {
-	for _, e := range events {
+func (s Setup) hookEntries(h hooks) (out []entry) {
+	for event := range strings.FieldsSeq(h.events) {
 		value := "{"
-		if e.matcher != "" {
-			value += fmt.Sprintf(`"matcher": %q, `, e.matcher)
+		if event == h.before {
+			value += fmt.Sprintf(`"matcher": %q, `, h.tools)
 		}
-		command := jsonText(s.hookCommand(e.event))
+		command := jsonText(s.hookCommand(event))
 		switch {
 		case s.Harness == "cursor":
 			value = fmt.Sprintf(`{"command": %s}`, command)
 		case s.Harness == "gemini":
 			value += fmt.Sprintf(`"hooks": [{"name": "tasklock", "type": "command", "command": %s, "timeout": 5000}]}`, command)
-		case s.Harness == "claude" && s.denies(e.event):
+		case s.Harness == "claude" && s.denies(event):
 			value += fmt.Sprintf(`"hooks": [{"type": "command", "command": %s, "timeout": 5, "onFailure": "block"}]}`, command)
 		default:
 			seconds := 5
-			if s.Harness == "codex" && Meaning(s.Harness, e.event) == SessionEnd {
+			if s.Harness == "codex" && Meaning(s.Harness, event) == SessionEnd {
 				seconds = 3 // it warns of more at each start
 			}
 			value += fmt.Sprintf(`"hooks": [{"type": "command", "command": %s, "timeout": %d}]}`, command, seconds)
 		}
-		out = append(out, entry{path: []string{"hooks", e.event}, value: value})
+		out = append(out, entry{path: []string{"hooks", event}, value: value})
 	}
 	return out
 }
@@ -149,9 +125,9 @@ func (s Setup) denies(event string) bool { return s.Strict && Meaning(s.Harness,
 // notInstalled is what somebody without tasklock reads, once a session.
 const notInstalled = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
 
-// hookCommand is the shell command of an event. Whoever shares the project and
+// hookCommand is the shell command of an event. Somebody who shares the project and
 // has no tasklock gets one line when a session starts, not an error at every
-// event. It is written so that sh, bash, zsh and fish all understand it.
+// event. sh, bash, zsh and fish all understand the command.
 func (s Setup) hookCommand(event string) string {
 	run := "tasklock hook " + s.Harness + " " + event
 	const found = "command -v tasklock >/dev/null 2>&1 || "
@@ -175,8 +151,8 @@ func jsonText(s string) string { return strings.TrimSpace(string(encode(s))) }
 // has written, and nothing that goes on after them.
 var ourCommand = regexp.MustCompile(`^(command -v tasklock >/dev/null 2>&1 \|\| [^;|]*; )?(exec )?tasklock hook [a-z]+ [A-Za-z]+( \|\| exit 2)?$`)
 
-// oursIn are the hooks of an element that tasklock wrote, and whether it holds
-// none of anybody else. A harness may add a person's hook to our element.
+// oursIn finds the hooks of an element that tasklock wrote. alone: the element holds
+// no others. A harness may add a person's hook to our element.
 func oursIn(raw json.RawMessage) (mine []int, alone bool) {
 	type handler struct {
 		Command string
@@ -200,7 +176,7 @@ func oursIn(raw json.RawMessage) (mine []int, alone bool) {
 	return mine, len(mine) == len(e.Hooks) && (len(mine) > 0 || is(e.handler))
 }
 
-// withoutOthers is an element with the hooks of it that are ours.
+// withoutOthers is an element without the hooks that are not ours.
 func withoutOthers(raw json.RawMessage) json.RawMessage {
 	mine, alone := oursIn(raw)
 	var e map[string]json.RawMessage

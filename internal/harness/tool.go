@@ -3,11 +3,11 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/repo"
 	"github.com/tasklock/tasklock/internal/shellwrites"
 )
 
@@ -64,7 +64,7 @@ func toolName(tool string) string {
 func (in toolInput) folder(dir string) string {
 	for _, w := range []word{in.Directory, in.DirPath, in.Workdir, in.WorkingDir, in.Dir} {
 		if w != "" {
-			return join(dir, string(w))
+			return repo.Absolute(dir, string(w))
 		}
 	}
 	return dir
@@ -88,7 +88,7 @@ func (e *Event) tool(in toolInput, dir string) error {
 	}
 	for _, w := range []word{in.FilePath, in.NotebookPath, in.TargetFile, in.AbsolutePath, in.Path, in.Source, in.Destination} {
 		if w != "" {
-			e.Targets = append(e.Targets, shellwrites.Target{Path: join(dir, string(w))})
+			e.Targets = append(e.Targets, shellwrites.Target{Path: repo.Absolute(dir, string(w))})
 		}
 	}
 	return nil
@@ -105,12 +105,4 @@ func (e *Event) shell(line, dir string) {
 	}
 	r := shellwrites.Read(line, dir, shellwrites.View{Git: shellwrites.AskGit(context.Background(), GitTime)})
 	e.Targets, e.Calls, e.Unsure = r.Targets, r.Calls, r.Unsure
-}
-
-// join is where a path leads from a folder.
-func join(dir, path string) string {
-	if filepath.IsAbs(path) || dir == "" {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

@@ -67,7 +67,7 @@ func ancestors(visit func(pid int, words []string) bool) error {
 }
 
 // harnessOf names the harness that a process is, by the name of its program or of
-// the script that an interpreter runs; it is empty if the process is none. The
+// the script that an interpreter runs; empty: the process is not a harness. The
 // words are the name that the system shows, and the command line.
 func harnessOf(words []string) string {
 	for _, w := range words[:min(len(words), 2)] {

@@ -13,7 +13,7 @@
 // A caller without an id of its own (a cron job, an agent whose harness gives
 // its commands none) gets what comes next in the chain, at worst a random name
 // that the next command does not have. [Identity.Warning] then says what to do.
-// Subagents that share their parent's environment cannot be told apart here: the
+// Identify cannot tell apart subagents that share their parent's environment: the
 // hook before a tool puts their names into their commands (package rewrite).
 //
 // # Failure

@@ -8,14 +8,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Archives and files that are cut or pressed.
 
 // untar is what an archive holds: false where it cannot be read.
 func (s *shell) untar(file string) (names []string, ok bool) {
-	path := join(s.dir, file)
+	path := repo.Absolute(s.dir, file)
 	fi, err := os.Stat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() > 16<<20 {
 		return nil, false
@@ -65,7 +68,7 @@ func (s *shell) tar(_ string, args []string) {
 	}
 	in := *s
 	if dirs := values(args, 'C', "--directory"); len(dirs) > 0 {
-		in.dir = join(s.dir, dirs[len(dirs)-1])
+		in.dir = repo.Absolute(s.dir, dirs[len(dirs)-1])
 	}
 	var names []string
 	ok := false
@@ -76,7 +79,7 @@ func (s *shell) tar(_ string, args []string) {
 	for _, n := range values(args, 0, "--strip-components") {
 		strip = max(0, int(n[min(0, len(n)-1)]-'0'))
 	}
-	if len(files) == 0 || !exists(join(s.dir, files[0])) {
+	if len(files) == 0 || !repo.Exists(repo.Absolute(s.dir, files[0])) {
 		return // from a pipe, or made before: nobody knows what is in it
 	}
 	in.extract(names, ok, strip, operands(args, "-f", "-C", "--file", "--directory", "--strip-components"), files)
@@ -101,7 +104,7 @@ func (s *shell) extract(names []string, ok bool, strip int, members, archives []
 	wanted := func(name string) bool {
 		some := false
 		for _, m := range members {
-			if contains(archives, m) {
+			if slices.Contains(archives, m) {
 				continue
 			}
 			some = true
@@ -129,10 +132,10 @@ func (s *shell) unzip(_ string, args []string) {
 	}
 	in := *s
 	if dirs := values(args, 'd', ""); len(dirs) > 0 {
-		in.dir = join(s.dir, dirs[0])
+		in.dir = repo.Absolute(s.dir, dirs[0])
 	}
-	path := join(s.dir, ops[0])
-	if !exists(path) {
+	path := repo.Absolute(s.dir, ops[0])
+	if !repo.Exists(path) {
 		path += ".zip"
 	}
 	r, err := zip.OpenReader(path)
@@ -142,7 +145,7 @@ func (s *shell) unzip(_ string, args []string) {
 	defer func() { _ = r.Close() }()
 	var names []string
 	for _, f := range r.File {
-		if strings.HasSuffix(f.Name, "/") || hasFlag(args, 'n') && exists(join(in.dir, f.Name)) {
+		if strings.HasSuffix(f.Name, "/") || hasFlag(args, 'n') && repo.Exists(repo.Absolute(in.dir, f.Name)) {
 			continue
 		}
 		name := f.Name

@@ -12,7 +12,7 @@ import (
 )
 
 // AskGit is a [View.Git] that runs git, each time for at most limit, and for ten
-// times as long together. Whatever the repository's configuration says, git runs no
+// times limit together. Whatever the repository's configuration says, git runs no
 // other program for that (no hook, filter, monitor of the file system, program for
 // diffs or signatures), takes no lock, and asks no other machine: a person has not
 // yet allowed the command that is judged.

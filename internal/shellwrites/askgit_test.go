@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // A command is judged before a person has allowed it, in whichever repository it
@@ -19,18 +21,18 @@ func TestAskGitRunsNothingOfTheRepository(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
-	repo, ran := filepath.Join(dir, "repo"), filepath.Join(dir, "ran")
+	hostile, ran := filepath.Join(dir, "repo"), filepath.Join(dir, "ran")
 	program := filepath.Join(dir, "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$*\" >>'"+ran+"'\ncat\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	sh := func(script string) {
-		cmd := bash(repo, dir, "set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a P="+program+"\n"+script)
+		cmd := bash(hostile, dir, "set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a P="+program+"\n"+script)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %s%v", script, out, err)
 		}
 	}
-	if err := os.Mkdir(repo, 0o700); err != nil {
+	if err := os.Mkdir(hostile, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	sh(`git init -q -b main; echo '* filter=x diff=x' >.gitattributes; echo a >a; echo b >b; git add .; git commit -qm 1
@@ -61,12 +63,12 @@ git diff --name-only --textconv -Gmore | xargs rm
 git diff --name-only --textc -Gmore | xargs rm
 git diff --name-only --outpu=written | xargs rm
 `) {
-		r := Read(strings.TrimSpace(line), repo, View{Git: AskGit(context.Background(), time.Minute), Time: time.Minute})
+		r := Read(strings.TrimSpace(line), hostile, View{Git: AskGit(context.Background(), time.Minute), Time: time.Minute})
 		if by, err := os.ReadFile(ran); err == nil {
 			t.Errorf("%s: the repository's program ran: %s", strings.TrimSpace(line), by)
 			_ = os.Remove(ran)
 		}
-		if exists(filepath.Join(repo, "written")) {
+		if repo.Exists(filepath.Join(hostile, "written")) {
 			t.Fatalf("%s: git wrote a file", line)
 		}
 		if len(r.Targets) == 0 && !strings.HasPrefix(line, "git x") && !strings.HasPrefix(line, "git clean") && !strings.Contains(line, "-Gmore") {
@@ -74,7 +76,7 @@ git diff --name-only --outpu=written | xargs rm
 		}
 	}
 	sh(`git config "filter.x=y.clean" "$P"; echo '* filter=x=y' >.gitattributes`)
-	if r := Read("git checkout .", repo, View{Git: AskGit(context.Background(), time.Minute), Time: time.Minute}); len(r.Targets) != 1 || !r.Targets[0].Tree {
+	if r := Read("git checkout .", hostile, View{Git: AskGit(context.Background(), time.Minute), Time: time.Minute}); len(r.Targets) != 1 || !r.Targets[0].Tree {
 		t.Errorf("a filter that cannot be switched off: %v", r.Targets)
 	}
 	if by, err := os.ReadFile(ran); err == nil {

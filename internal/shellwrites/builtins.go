@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // What belongs to the shell itself: folders, scripts, parameters.
@@ -38,7 +40,7 @@ func (s *shell) changeDir(name string, args []string) string {
 	case ops[0] == "-":
 		s.dir = s.Get("OLDPWD").String()
 	default:
-		s.dir = join(s.dir, ops[0])
+		s.dir = repo.Absolute(s.dir, ops[0])
 	}
 	if name == "pushd" {
 		s.dirs = append(slices.Clip(s.dirs), was)
@@ -128,7 +130,7 @@ func (s *shell) follow(path string) string {
 	if root == "" {
 		root = s.dir
 	}
-	if rel, err := filepath.Rel(root, join(s.dir, path)); err != nil || !filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(root, repo.Absolute(s.dir, path)); err != nil || !filepath.IsLocal(rel) {
 		return unknown
 	}
 	src := s.file(path)
@@ -141,7 +143,7 @@ func (s *shell) follow(path string) string {
 // rootOf is the nearest folder with a repository, at or above dir.
 func rootOf(dir string) string {
 	for filepath.IsAbs(dir) {
-		if exists(filepath.Join(dir, ".git")) {
+		if repo.Exists(filepath.Join(dir, ".git")) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
@@ -192,10 +194,17 @@ func (s *shell) read(name string, args []string) string {
 	return ""
 }
 
+func (s *shell) trap(_ string, args []string) string {
+	if ops := operands(args); len(ops) > 1 {
+		s.sub().script(ops[0])
+	}
+	return ""
+}
+
 // tasklock notes its own calls, and follows what it runs.
 func (s *shell) tasklock(_ string, args []string) string {
 	s.r.Calls = append(s.r.Calls, args)
-	if rest, ok := afterDashes(args); ok && contains(args, "run") {
+	if rest, ok := afterDashes(args); ok && slices.Contains(args, "run") {
 		return s.call(rest)
 	}
 	return unknown

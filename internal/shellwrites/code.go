@@ -2,76 +2,19 @@ package shellwrites
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
 // Code in other languages on the command line: a path that stands in it and is
-// opened for writing, removed or moved. It distinguishes strings and comments from code;
-// nothing is computed but names that were given a text.
-
-// language is what tells one from another.
-type language struct {
-	comment  string
-	quotes   string // that begin a text
-	triple   bool
-	newline  bool                // ends a statement
-	writes   map[string]position // functions by their last name
-	commands []string            // functions that run a command line
-	method   []string            // of a path object: Path("x").write_text(…)
-	path     []string            // what makes a path object
-	open     []string            // functions with a mode
-}
-
-// position says which arguments are written: the first, the second, both.
-type position int
-
-const (
-	first position = 1 << iota
-	second
-)
-
-var (
-	awkWords = language{comment: "#", quotes: `"`, newline: true}
-	python   = language{
-		comment: "#", quotes: `'"`, triple: true, newline: true,
-		open: []string{"open"}, path: []string{"Path", "PosixPath"},
-		method: []string{"write_text", "write_bytes", "unlink", "touch", "rename", "replace", "mkdir", "rmdir", "chmod", "symlink_to"},
-		writes: map[string]position{
-			"remove": first, "unlink": first, "rename": first | second, "replace": first | second, "rmdir": first, "makedirs": first, "mkdir": first, "truncate": first, "chmod": first,
-			"rmtree": first, "copy": second, "copy2": second, "copyfile": second, "copytree": second, "move": first | second, "symlink": second,
-		},
-		commands: []string{"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput"},
-	}
-	javascript = language{
-		comment: "//", quotes: "'\"`",
-		open: []string{"openSync", "open"},
-		writes: map[string]position{
-			"writeFileSync": first, "writeFile": first, "appendFileSync": first, "appendFile": first, "createWriteStream": first, "unlinkSync": first, "unlink": first,
-			"rmSync": first, "rm": first, "rmdirSync": first, "renameSync": first | second, "rename": first | second, "copyFileSync": second, "copyFile": second, "cpSync": second,
-			"mkdirSync": first, "truncateSync": first, "chmodSync": first, "symlinkSync": second, "writeTextFileSync": first, "writeTextFile": first, "removeSync": first,
-		},
-		commands: []string{"execSync", "exec"},
-	}
-	perlCode = language{
-		comment: "#", quotes: `'"`,
-		writes:   map[string]position{"unlink": first, "rename": first | second, "rmdir": first, "mkdir": first, "truncate": first, "rmtree": first, "copy": second, "move": first | second},
-		commands: []string{"system"}, open: []string{"open"},
-	}
-	rubyCode = language{
-		comment: "#", quotes: `'"`, newline: true,
-		writes: map[string]position{
-			"write": first, "binwrite": first, "delete": first, "unlink": first, "rename": first | second, "rm": first, "rm_f": first, "rm_rf": first, "rm_r": first,
-			"mv": first | second, "cp": second, "cp_r": second, "touch": first, "mkdir": first, "mkdir_p": first, "truncate": first,
-		},
-		commands: []string{"system"}, open: []string{"open", "new"},
-	}
-)
+// opened for writing, removed or moved. The reader knows strings and comments from
+// code; it computes nothing but names that were given a text.
 
 // code reads what an interpreter is given: behind a flag, or on standard input.
 func (s *shell) code(l language, args []string, flags ...string) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
-		if contains(flags, a) || len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, flags[0][1:]) && l.triple {
+		if slices.Contains(flags, a) || len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, flags[0][1:]) && l.triple {
 			if i+1 < len(args) {
 				s.codeText(l, args[i+1])
 			}
@@ -166,7 +109,7 @@ func (l language) object(toks []token, i int, texts map[string]string) (path str
 	if at(toks, i).kind == 'a' && at(toks, i+1).text == "." { // pathlib.Path
 		i += 2
 	}
-	if !contains(l.path, at(toks, i).text) || at(toks, i).kind != 'a' || at(toks, i+1).text != "(" || at(toks, i+3).text != ")" {
+	if !slices.Contains(l.path, at(toks, i).text) || at(toks, i).kind != 'a' || at(toks, i+1).text != "(" || at(toks, i+3).text != ")" {
 		return "", 0
 	}
 	p, ok := value(at(toks, i+2), texts)
@@ -205,7 +148,7 @@ func (s *shell) methods(l language, toks []token, i int, path string) {
 		if mode := at(toks, i+3); mode.kind == '"' && writing(mode.text) {
 			s.write(path)
 		}
-	case contains(l.method, name):
+	case slices.Contains(l.method, name):
 		s.write(path)
 		if to := at(toks, i+3); (name == "rename" || name == "replace") && to.kind == '"' {
 			s.write(to.text)
@@ -236,7 +179,7 @@ func (s *shell) calls(l language, toks []token, i int, texts map[string]string) 
 		return unknown
 	}
 	switch {
-	case contains(l.open, name):
+	case slices.Contains(l.open, name):
 		s.opens(l, name, of, method, args)
 	case l.triple && method && of.kind != 'a': // "x".replace(…)
 	case l.triple && (name == "replace" || name == "remove" || name == "copy" || name == "rename") && (!method || of.text != "os" && of.text != "shutil"):
@@ -250,7 +193,7 @@ func (s *shell) calls(l language, toks []token, i int, texts map[string]string) 
 		if p&second != 0 {
 			s.tree(arg(1))
 		}
-		if contains(l.commands, name) {
+		if slices.Contains(l.commands, name) {
 			s.runs(toks, from, arg(0), args)
 		}
 	}
@@ -269,7 +212,7 @@ func (s *shell) changes(name, path string) {
 
 // opens notes a file that is opened with a mode for writing.
 func (s *shell) opens(l language, name string, of token, method bool, args []string) {
-	if l.triple && method && !contains([]string{"io", "codecs", "gzip", "builtins", "os"}, of.text) || l.newline && !l.triple && of.text != "File" && of.text != "IO" {
+	if l.triple && method && !slices.Contains([]string{"io", "codecs", "gzip", "builtins", "os"}, of.text) || l.newline && !l.triple && of.text != "File" && of.text != "IO" {
 		return
 	}
 	for n, a := range args {
@@ -295,9 +238,6 @@ func (s *shell) opens(l language, name string, of token, method bool, args []str
 
 // runs follows a command that code runs: a line, or its words in a list.
 func (s *shell) runs(toks []token, from int, line string, args []string) {
-	if s.r.depth >= maxDepth {
-		return
-	}
 	if at(toks, from).text == "[" {
 		var words []string
 		for i := from + 1; i < len(toks) && at(toks, i).text != "]"; i++ {
@@ -309,14 +249,12 @@ func (s *shell) runs(toks []token, from int, line string, args []string) {
 			}
 		}
 		if len(words) > 0 {
-			s.r.depth++
-			s.sub().call(words)
-			s.r.depth--
+			s.r.nested(func() string { return s.sub().call(words) })
 		}
 		return
 	}
 	if len(args) > 1 && known(args[1]) && !strings.Contains(line, " ") && !strings.Contains(args[1], "=") { // system("rm", "x")
-		s.sub().call(args)
+		s.r.nested(func() string { return s.sub().call(args) })
 		return
 	}
 	if known(line) {

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Programs that put files somewhere.
@@ -35,11 +37,11 @@ func (s *shell) copies(name string, args []string) {
 	if name == "rsync" && hasPrefix(args, "--delete") {
 		s.add(to, Target{Tree: true, Gone: true})
 	}
-	into := strings.HasSuffix(to, "/") || isDir(join(s.dir, to)) && !has(args, "-T", "--no-target-directory") && !(name == "ln" && hasFlag(args, 'n'))
+	into := strings.HasSuffix(to, "/") || repo.IsDir(repo.Absolute(s.dir, to)) && !has(args, "-T", "--no-target-directory") && !(name == "ln" && hasFlag(args, 'n'))
 	for _, from := range ops {
 		place := to
 		if into && !(name == "rsync" && strings.HasSuffix(from, "/")) && filepath.Base(from) != "." {
-			place = join(to, filepath.Base(from))
+			place = repo.Absolute(to, filepath.Base(from))
 		}
 		s.copied(name, from, place, args)
 	}
@@ -56,15 +58,15 @@ func hasPrefix(args []string, prefix string) bool {
 
 // same reports whether a file would be moved to itself.
 func (s *shell) same(from []string, to string) bool {
-	return len(from) == 1 && join(s.dir, from[0]) == join(s.dir, to)
+	return len(from) == 1 && repo.Absolute(s.dir, from[0]) == repo.Absolute(s.dir, to)
 }
 
 // copied notes what one source becomes: of a folder each file in it.
 func (s *shell) copied(name, from, place string, args []string) {
 	keeps := hasFlag(args, 'n') || has(args, "--no-clobber", "--ignore-existing", "--update=none")
-	source := join(s.dir, from)
+	source := repo.Absolute(s.dir, from)
 	note := func(place string) {
-		if !keeps || !exists(join(s.dir, place)) {
+		if !keeps || !repo.Exists(repo.Absolute(s.dir, place)) {
 			s.add(place, Target{Gone: name == "mv"}) // which replaces a link that is there
 		}
 	}
@@ -72,7 +74,7 @@ func (s *shell) copied(name, from, place string, args []string) {
 		s.add(place, Target{Gone: true})
 		return
 	}
-	if strings.Contains(from, anyName) || strings.Contains(from, anyPath) || !known(from) || !isDir(source) {
+	if strings.Contains(from, anyName) || strings.Contains(from, anyPath) || !known(from) || !repo.IsDir(source) {
 		note(place)
 		return
 	}
@@ -88,7 +90,7 @@ func (s *shell) copied(name, from, place string, args []string) {
 		s.tree(place)
 		return
 	}
-	if !exists(join(s.dir, place)) {
+	if !repo.Exists(repo.Absolute(s.dir, place)) {
 		s.write(place)
 	}
 	for _, f := range files {

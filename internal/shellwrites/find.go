@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Which names a command prints, and commands that are run on names.
@@ -62,19 +64,20 @@ type finder struct {
 	printsSome bool
 }
 
-// action is -delete or -exec with the names that come to it.
+// An action is -print, -delete or -exec with the names that come to it.
 type action struct {
-	kind  string
-	cmd   []string
-	all   bool // -exec … +
-	names []string
+	prints  bool
+	deletes bool
+	cmd     []string // of -exec
+	all     bool     // -exec … +
+	names   []string
 }
 
 type test func(f *finder) bool
 
 func (s *shell) find(_ string, args []string) string {
 	f := &finder{s: s, args: args, most: 1 << 30, dir: s.dir}
-	for len(args) > 0 && contains([]string{"-L", "-H", "-P", "-E"}, args[0]) {
+	for len(args) > 0 && slices.Contains([]string{"-L", "-H", "-P", "-E"}, args[0]) {
 		args = args[1:]
 	}
 	n := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") || a == "!" || a == "(" })
@@ -90,7 +93,7 @@ func (s *shell) find(_ string, args []string) string {
 		}
 	}
 	expr := f.or()
-	printed := &action{kind: "print"}
+	printed := &action{prints: true}
 	if !f.printsSome {
 		inner := expr
 		expr = func(f *finder) bool {
@@ -104,7 +107,7 @@ func (s *shell) find(_ string, args []string) string {
 	var rest []string
 	for _, root := range f.roots {
 		if stop := f.look(root, expr); stop != "" {
-			rest = append(rest, unseen(root, join(f.dir, root), stop, f.name)...)
+			rest = append(rest, unseen(root, repo.Absolute(f.dir, root), stop, f.name)...)
 		}
 	}
 	for _, a := range append(f.acts, printed) {
@@ -115,7 +118,7 @@ func (s *shell) find(_ string, args []string) string {
 	}
 	out := printed
 	for _, a := range f.acts {
-		if a.kind == "print" {
+		if a.prints {
 			out = a
 		}
 	}
@@ -127,7 +130,7 @@ func (s *shell) find(_ string, args []string) string {
 
 // look visits one root.
 func (f *finder) look(root string, expr test) (stop string) {
-	real := join(f.dir, root)
+	real := repo.Absolute(f.dir, root)
 	return f.s.walk(real, func(path string, d fs.DirEntry) error {
 		rel, _ := filepath.Rel(real, path)
 		depth := 0
@@ -151,7 +154,7 @@ func (f *finder) act(a *action) {
 	in := f.s.sub()
 	in.in = unknown
 	switch {
-	case a.kind == "-delete":
+	case a.deletes:
 		for _, n := range a.names {
 			in.add(n, Target{Gone: true, There: true})
 		}
@@ -248,7 +251,7 @@ func (f *finder) primary(word string) test {
 			return err == nil && fi.Size() == 0
 		}
 	case "-newer":
-		than, err := os.Stat(join(f.dir, f.next()))
+		than, err := os.Stat(repo.Absolute(f.dir, f.next()))
 		return func(f *finder) bool {
 			fi, no := f.entry.Info()
 			return err != nil || no != nil || fi.ModTime().After(than.ModTime())
@@ -275,10 +278,12 @@ func (f *finder) primary(word string) test {
 	case "-printf":
 		f.next()
 		f.printsSome = true
-	case "-delete", "-print", "-print0":
-		return f.action(&action{kind: strings.TrimSuffix(strings.TrimPrefix(word, "-p"), "0")})
+	case "-print", "-print0":
+		return f.action(&action{prints: true})
+	case "-delete":
+		return f.action(&action{deletes: true})
 	case "-exec", "-execdir", "-ok", "-okdir":
-		a := &action{kind: word}
+		a := &action{}
 		for w := f.next(); w != "" && w != ";"; w = f.next() {
 			if w == "+" {
 				a.all = true
@@ -293,9 +298,6 @@ func (f *finder) primary(word string) test {
 
 func (f *finder) action(a *action) test {
 	f.printsSome = true
-	if a.kind == "rint" {
-		a.kind = "print"
-	}
 	f.acts = append(f.acts, a)
 	return func(f *finder) bool {
 		a.names = append(a.names, f.path)

@@ -5,9 +5,7 @@ import (
 	"strings"
 )
 
-// The arguments of programs: flags, their values, and the other words.
-
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
+// The words of a command line: flags, their values, and the others.
 
 // operands returns the words that are neither flags nor the values of those
 // that take one.
@@ -16,7 +14,7 @@ func operands(args []string, valued ...string) (out []string) {
 		switch a := args[i]; {
 		case a == "--":
 			return append(out, args[i+1:]...)
-		case contains(valued, a):
+		case slices.Contains(valued, a):
 			i++
 		case strings.HasPrefix(a, "-") && a != "-":
 		default:

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // More of git: patches, the index, what it prints, what users call it.
@@ -25,7 +27,7 @@ func (g *gitCall) apply() {
 		in.dir = g.root
 	}
 	if d := values(g.args, 0, "--directory"); len(d) > 0 {
-		in.dir = join(g.root, d[0])
+		in.dir = repo.Absolute(g.root, d[0])
 	}
 	files := operands(g.args, "-p", "--directory", "--exclude", "--include", "-C")
 	if len(files) == 0 {
@@ -195,7 +197,7 @@ func (g *gitCall) revParse() string {
 
 // alias follows what a user has called so.
 func (g *gitCall) alias() string {
-	if g.r.view.Git == nil || g.root == "" || g.r.depth >= maxDepth || strings.Trim(g.verb, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
+	if g.r.view.Git == nil || g.root == "" || strings.Trim(g.verb, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
 		return unknown
 	}
 	out, err := g.r.view.Git(g.root, "config", "--get", "alias."+g.verb)
@@ -203,12 +205,12 @@ func (g *gitCall) alias() string {
 	if err != nil || out == "" {
 		return unknown
 	}
-	g.r.depth++
-	defer func() { g.r.depth-- }()
-	if cmd, ok := strings.CutPrefix(out, "!"); ok {
-		in := g.sub()
-		in.dir, in.params = g.root, g.args
-		return in.script(cmd + ` "$@"`)
-	}
-	return g.shell.git("", append(split(out, false), g.args...))
+	return g.r.nested(func() string {
+		if cmd, ok := strings.CutPrefix(out, "!"); ok {
+			in := g.sub()
+			in.dir, in.params = g.root, g.args
+			return in.script(cmd + ` "$@"`)
+		}
+		return g.shell.git("", append(split(out, false), g.args...))
+	})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Commands that are run on names, and searches that print them.
@@ -49,7 +51,7 @@ func (s *shell) xargs(_ string, args []string) string {
 		if !strings.HasPrefix(flag, "--") && len(flag) > 2 {
 			name, value, attached = flag[:2], flag[2:], true
 		}
-		if !attached && contains([]string{"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace"}, name) && len(args) > 0 {
+		if !attached && slices.Contains([]string{"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace"}, name) && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		switch name {
@@ -183,7 +185,7 @@ func (s *shell) grep(name string, args []string) string {
 	}
 	if name == "rg" || name == "git grep" {
 		if names, ok := s.ofGit(ops, name == "rg"); ok {
-			names = slices.DeleteFunc(names, func(n string) bool { return !s.wants(w, join(s.dir, n)) })
+			names = slices.DeleteFunc(names, func(n string) bool { return !s.wants(w, repo.Absolute(s.dir, n)) })
 			return strings.Join(s.existing(names), "\n") + "\n"
 		}
 	}
@@ -244,10 +246,10 @@ func (s *shell) searched(roots []string, w *wanted, only string) string {
 	var out []string
 	for _, root := range roots {
 		root = strings.TrimPrefix(root, "./")
-		real := join(s.dir, root)
+		real := repo.Absolute(s.dir, root)
 		stop := s.walk(real, func(path string, d fs.DirEntry) error {
 			switch {
-			case d.IsDir() && contains(w.without, d.Name()):
+			case d.IsDir() && slices.Contains(w.without, d.Name()):
 				return fs.SkipDir
 			case !d.IsDir() && s.wants(w, path):
 				rel, _ := filepath.Rel(real, path)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Patched returns the files that a patch in the form of Codex names.
@@ -12,7 +14,7 @@ func Patched(text, dir string) (out []Target) {
 	for line := range strings.Lines(text) {
 		for _, head := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(line), head); ok && name != "" {
-				out = append(out, Target{Path: join(dir, name)})
+				out = append(out, Target{Path: repo.Absolute(dir, name)})
 			}
 		}
 	}
@@ -67,7 +69,7 @@ func (s *shell) patch(_ string, args []string) {
 	ops := operands(args, "-i", "-o", "-d", "-r", "-p", "-F", "-D", "-B", "-z", "--input", "--output", "--directory")
 	in := *s
 	if d := values(args, 'd', "--directory"); len(d) > 0 {
-		in.dir = join(s.dir, d[0])
+		in.dir = repo.Absolute(s.dir, d[0])
 	}
 	diff := s.in
 	if files := values(args, 'i', "--input"); len(files) > 0 {
@@ -89,7 +91,7 @@ func (s *shell) patch(_ string, args []string) {
 		if strip < 0 { // it looks for the name in all lengths
 			n = filepath.Base(n)
 		}
-		if exists(join(in.dir, n)) || strings.Contains(diff, "/dev/null") {
+		if repo.Exists(repo.Absolute(in.dir, n)) || strings.Contains(diff, "/dev/null") {
 			in.write(n)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Programs whose output others read.
@@ -72,11 +74,11 @@ func (s *shell) ls(_ string, args []string) string {
 		if !known(p) || !known(s.dir) {
 			return unknown
 		}
-		if !isDir(join(s.dir, p)) || hasFlag(args, 'd') {
+		if !repo.IsDir(repo.Absolute(s.dir, p)) || hasFlag(args, 'd') {
 			out.WriteString(p + "\n")
 			continue
 		}
-		list, _ := os.ReadDir(join(s.dir, p))
+		list, _ := os.ReadDir(repo.Absolute(s.dir, p))
 		if len(list) > maxFields {
 			return unknown
 		}

@@ -8,16 +8,26 @@ import (
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // script follows the text of a script in this shell and returns what it prints.
 func (s *shell) script(src string) string {
-	if s.r.depth >= maxDepth || !s.r.shallow(src) {
+	if !s.r.shallow(src) {
 		return unknown
 	}
-	s.r.depth++
-	defer func() { s.r.depth-- }()
-	return s.stmts(s.r.parse(src))
+	return s.r.nested(func() string { return s.stmts(s.r.parse(src)) })
+}
+
+// nested follows a script, function or substitution in another one, up to a depth.
+func (r *reader) nested(follow func() string) string {
+	if r.depth >= maxDepth {
+		return unknown
+	}
+	r.depth++
+	defer func() { r.depth-- }()
+	return follow()
 }
 
 // maxNesting bounds brackets in brackets, of which a parser needs stack for each.
@@ -237,8 +247,8 @@ var runners = map[string][]string{
 	"hatch": {"run"}, "rye": {"run"}, "bundle": {"exec"},
 }
 
-// runs is how many words of a runner stand before the program; 0: it is none.
-// yarn and pnpm need no verb, but have verbs that are called like programs.
+// runs is how many words of a runner stand before the program; 0: the command is not
+// a runner. yarn and pnpm need no verb, but have verbs that are called like programs.
 func runs(args []string) int {
 	name := base(args[0])
 	if len(args) < 2 || runners[name] == nil {
@@ -246,7 +256,7 @@ func runs(args []string) int {
 	}
 	_, formats := formatters[args[1]]
 	switch {
-	case contains(runners[name], args[1]):
+	case slices.Contains(runners[name], args[1]):
 		return 2
 	case formats && (name == "yarn" || name == "pnpm"):
 		return 1
@@ -283,14 +293,10 @@ func (s *shell) call(args []string) string {
 
 // function runs the body of a function with its arguments.
 func (s *shell) function(body *syntax.Stmt, args []string) string {
-	if s.r.depth >= maxDepth {
-		return unknown
-	}
-	s.r.depth++
 	was := s.params
+	defer func() { s.params = was }()
 	s.params = args[1:]
-	defer func() { s.params, s.r.depth = was, s.r.depth-1 }()
-	return s.stmt(body)
+	return s.r.nested(func() string { return s.stmt(body) })
 }
 
 // env skips flags and variables of the program env.
@@ -302,7 +308,7 @@ func (s *shell) env(args []string) (*shell, []string) {
 		case assigns && !strings.HasPrefix(name, "-"):
 			in.vars[name] = text(value)
 		case (args[0] == "-C" || args[0] == "--chdir") && len(args) > 1:
-			in.dir = join(in.dir, args[1])
+			in.dir = repo.Absolute(in.dir, args[1])
 			args = args[1:]
 		case args[0] == "-u" || args[0] == "--unset":
 			args = args[min(1, len(args)-1):]
@@ -320,7 +326,7 @@ func base(program string) string { return strings.TrimSuffix(filepath.Base(progr
 func carried(args, valued []string) []string {
 	for len(args) > 0 && (strings.HasPrefix(args[0], "-") || isAmount(args[0])) {
 		n := 1
-		if contains(valued, args[0]) {
+		if slices.Contains(valued, args[0]) {
 			n = min(2, len(args))
 		}
 		args = args[n:]
@@ -328,8 +334,8 @@ func carried(args, valued []string) []string {
 	return args
 }
 
-// isAmount reports whether a word is a number or a time, like 5 or 0.5m; sh, of
-// which both letters are units, is none.
+// isAmount reports whether a word is a number or a time, like 5 or 0.5m. sh is not a
+// time, although both its letters are units.
 func isAmount(s string) bool {
 	return strings.IndexAny(s, "0123456789.") == 0 && strings.Trim(s, "0123456789.smhd") == "" && s != "." && s != ".."
 }

@@ -11,7 +11,7 @@
 //
 // It is a careful guess. What only the running command knows is left out: a
 // variable from elsewhere, the output of most programs, what a program writes
-// without being told on its command line. testdata/lines.txt has what is known to
+// that its command line does not name. testdata/lines.txt lists what is known to
 // pass.
 //
 // # Failure
@@ -25,6 +25,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // A Target is something that is about to be written or removed.
@@ -141,7 +143,7 @@ func (s *shell) add(path string, t Target) {
 		return
 	}
 	t.There = t.There || s.r.there[path]
-	path = join(s.dir, path)
+	path = repo.Absolute(s.dir, path)
 	if !known(path) || s.r.over() || strings.HasPrefix(path, "/dev/") {
 		return
 	}
@@ -168,34 +170,22 @@ func (s *shell) tree(paths ...string) {
 	}
 }
 
-// gone notes what is removed. A pattern that matched nothing names no file.
+// gone notes what is taken away. A pattern that matched nothing names no file.
 func (s *shell) gone(paths ...string) {
 	for _, p := range paths {
-		if strings.ContainsAny(p, "*?[") && !exists(join(s.dir, p)) {
+		if strings.ContainsAny(p, "*?[") && !repo.Exists(repo.Absolute(s.dir, p)) {
 			continue
 		}
 		s.add(p, Target{Tree: true, Gone: true})
 	}
 }
 
-// join is where a path leads from a folder.
-func join(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
-}
-
-func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
-
-func isDir(path string) bool { fi, err := os.Stat(path); return err == nil && fi.IsDir() }
-
 // file is the text of a small file, and unknown where it cannot be had.
 func (s *shell) file(path string) string {
 	if !known(path) || path == "" {
 		return unknown
 	}
-	path = join(s.dir, path)
+	path = repo.Absolute(s.dir, path)
 	fi, err := os.Stat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxFile || !known(path) {
 		return unknown

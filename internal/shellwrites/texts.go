@@ -2,6 +2,7 @@ package shellwrites
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -185,7 +186,7 @@ func (s *shell) editor(name string, args []string) {
 		a := rest[0]
 		rest = rest[1:]
 		switch {
-		case contains(valued, a) || strings.HasSuffix(a, "c") && len(a) > 2 && a[0] == '-' && a[1] != '-': // -sc
+		case slices.Contains(valued, a) || strings.HasSuffix(a, "c") && len(a) > 2 && a[0] == '-' && a[1] != '-': // -sc
 			if len(rest) > 0 {
 				if a == "-S" || a == "-s" {
 					commands = append(commands, s.content(rest[0]))

@@ -45,14 +45,19 @@ func text(s string) expand.Variable {
 // Get is the value of a variable, unknown where only the running shell has it.
 func (s *shell) Get(name string) expand.Variable {
 	v := s.lookup(name)
+	if s.r.room -= size(v); s.r.room < 0 {
+		return text(unknown)
+	}
+	return v
+}
+
+// size is how much text a variable holds.
+func size(v expand.Variable) int {
 	n := len(v.Str)
 	for _, e := range v.List {
 		n += len(e)
 	}
-	if s.r.room -= n; s.r.room < 0 {
-		return text(unknown)
-	}
-	return v
+	return n
 }
 
 func (s *shell) lookup(name string) expand.Variable {
@@ -94,11 +99,7 @@ func (s *shell) lookup(name string) expand.Variable {
 func (s *shell) Each(func(string, expand.Variable) bool) {}
 
 func (s *shell) Set(name string, v expand.Variable) error {
-	n := len(v.Str)
-	for _, e := range v.List {
-		n += len(e)
-	}
-	if n > maxValue {
+	if size(v) > maxValue {
 		v = text(unknown)
 	}
 	s.vars[name] = v
@@ -134,14 +135,9 @@ const procMark = "\uF8F3"
 
 // output runs statements in a shell of their own and returns what they print.
 func (s *shell) output(stmts []*syntax.Stmt) string {
-	if s.r.depth >= maxDepth {
-		return unknown
-	}
-	s.r.depth++
-	defer func() { s.r.depth-- }()
 	in := s.sub()
 	in.soft = nil
-	out := in.stmts(stmts)
+	out := s.r.nested(func() string { return in.stmts(stmts) })
 	if len(out) > maxFile {
 		return unknown
 	}
