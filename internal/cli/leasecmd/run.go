@@ -17,6 +17,7 @@ import (
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/runner"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/task"
 )
 
 type runOptions struct {
@@ -175,4 +176,25 @@ func isStart(err error) bool {
 func isSignal(err error) bool {
 	var e *runner.SignalError
 	return errors.As(err, &e)
+}
+
+// reported tells a loss from success: a command under run that completes its
+// task, or reports on it in another way, gives the lock back with that. The
+// task remembers by which token.
+func reported(ctx context.Context, st *store.Store, g lease.Grant, err error) bool {
+	if !errors.Is(err, lease.ErrLost) {
+		return false
+	}
+	found := false
+	for _, k := range g.Keys {
+		if kind, _ := lease.KindOf(k.Key); kind != lease.Task {
+			continue
+		}
+		i, err := task.Show(ctx, st, k.Key)
+		if err != nil || i.ID != k.Key || i.LastVerb == "" || i.LastToken != k.Token {
+			return false
+		}
+		found = true
+	}
+	return found
 }

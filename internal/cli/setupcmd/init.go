@@ -11,10 +11,8 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/config"
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 func NewInit(s *session.Session) *cobra.Command {
@@ -113,66 +111,4 @@ func initStore(ctx context.Context, s *session.Session) error {
 			p.Line("Next: %s", s.CommandLine("acquire", "TASK"))
 		}
 	})
-}
-
-// raiseResult is what init --raise did.
-type raiseResult struct {
-	Store    string `json:"store"`
-	Revision int64  `json:"revision"` // 0 with --dry-run
-}
-
-// raiseRevision lifts the revision. A store that remembers how far it was does so
-// itself: it refuses everything else.
-func raiseRevision(ctx context.Context, s *session.Session) error {
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
-	url, _, err := cfg.Where()
-	if err != nil {
-		return err
-	}
-	r := raiseResult{Store: config.WithoutPassword(url)}
-	switch {
-	case !config.IsGit(url):
-		r.Revision, err = raiseHere(ctx, s, url)
-	case !s.DryRun:
-		err = session.ChangeGit(ctx, cfg, url, func(store *gitstore.Store) (err error) {
-			r.Revision, err = store.Raise(ctx)
-			return err
-		})
-	}
-	if err == nil && !s.DryRun {
-		err = retoken(ctx, s, url, r.Revision)
-	}
-	if err != nil {
-		return cfg.Blame(err)
-	}
-	return s.Answer(r, func(p *term.Printer) {
-		if s.DryRun {
-			p.Line("Would lift the revision of %s by more than 2^32.", r.Store)
-			return
-		}
-		p.Line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
-		p.Line("Whoever still works under a lock from before does not know: stop those commands before others take their keys.")
-	})
-}
-
-// retoken refuses the tokens of locks that are still held from before.
-func retoken(ctx context.Context, s *session.Session, url string, before int64) error {
-	d, err := s.OpenStore(ctx, url, session.Opens(s.Cfg))
-	if err != nil {
-		return err
-	}
-	return lease.Retoken(ctx, s.NewStore(url, d), before)
-}
-
-func raiseHere(ctx context.Context, s *session.Session, url string) (int64, error) {
-	o := session.Opens(s.Cfg)
-	o.Raise = true
-	d, err := s.OpenStore(ctx, url, o)
-	if err != nil || s.DryRun {
-		return 0, err
-	}
-	return s.NewStore(url, d).Raise(ctx)
 }

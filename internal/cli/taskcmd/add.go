@@ -121,20 +121,3 @@ func added(s *session.Session, out task.AddResult) error {
 		}
 	})
 }
-
-// descriptionFlags take a long text from the line or from a file.
-type descriptionFlags struct{ text, file string }
-
-func (o *descriptionFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.text, "description", "", "what is to be done")
-	cmd.Flags().StringVar(&o.file, "description-file", "", "the same from a `FILE`; - is stdin")
-	cmd.MarkFlagsMutuallyExclusive("description", "description-file")
-}
-
-func (o *descriptionFlags) read(s *session.Session, cmd *cobra.Command) (text string, given bool, err error) {
-	if !cmd.Flags().Changed("description-file") {
-		return o.text, cmd.Flags().Changed("description"), nil
-	}
-	data, err := s.ReadFile(o.file, task.MaxDescription)
-	return string(data), true, err
-}

@@ -2,10 +2,9 @@ package taskcmd
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -217,35 +216,29 @@ func (o *claimOptions) holdTasks(ctx context.Context, s *session.Session, st *st
 	return session.Tried(titles.explain(err), append(retry, "--attach"))
 }
 
-// titles are those of the tasks that a command is about, by id. They are read
-// once, when somebody turns out to be in the way.
-type titles func() map[string]string
-
-func titlesOf(ctx context.Context, st *store.Store, refs []string) titles {
-	return sync.OnceValue(func() map[string]string {
-		found := map[string]string{}
-		for _, ref := range refs {
-			if i, err := task.Show(ctx, st, ref); err == nil {
-				found[i.ID] = i.Title
-			}
-		}
-		return found
-	})
+// printClaimedTask prints a claim, and to whoever reads it here what is to be done.
+func printClaimedTask(s *session.Session, p *term.Printer, t task.Task, g lease.Grant, made *madeWorktree) {
+	printClaimed(p, s.Did("Claimed", "Would claim"), t, g, s.DryRun)
+	printWorktree(p, made)
+	agent := s.Identity().Agent
+	if agent && !s.DryRun {
+		p.Line("When it is done: %s", s.CommandLine("tasks", "complete", t.ID, "--token", strconv.FormatInt(tokenOf(g, t.ID), 10), "--next"))
+	}
+	if agent || p.Wide {
+		taskText(s, p, t)
+	}
 }
 
-// lockedText says who is in the way, with the title of the task.
-func (t titles) lockedText(h *lease.HeldError) string {
-	if title := t()[h.Key]; title != "" {
-		return view.LockedAs(`Task "`+term.Short(title, 80)+`"`, h)
+// taskText prints the text of a task: it is what the caller asked for, an order for
+// its work.
+func taskText(s *session.Session, p *term.Printer, t task.Task) {
+	if t.Description == "" && taskName(t) == t.ID+` "`+t.Title+`"` {
+		return // it is all in the line above
 	}
-	return view.LockedText(h)
-}
-
-// explain lets a refusal speak of the title of the task.
-func (t titles) explain(err error) error {
-	var held *lease.HeldError
-	if errors.As(err, &held) {
-		return &session.Attempt{Err: err, Message: t.lockedText(held)}
+	text, left := t.Text()
+	p.Line("")
+	p.Text(text)
+	if left > 0 {
+		p.Line("… and %d bytes more: %s", left, s.CommandLine("tasks", "show", t.ID))
 	}
-	return err
 }

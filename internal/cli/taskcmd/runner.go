@@ -1,21 +1,14 @@
 package taskcmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
-	"github.com/tasklock/tasklock/task"
 )
 
 func NewRunner(s *session.Session) *cobra.Command {
@@ -23,129 +16,20 @@ func NewRunner(s *session.Session) *cobra.Command {
 		newRunnerStartCmd(s), newRunnerListCmd(s), newRunnerStopCmd(s), newRunnerWakeupCmd(s))
 }
 
-type runnerStartOptions struct {
-	name, section, label string
-	idle                 string
-	max, retries         int
-	ttl, maxHold, grace  session.DurationFlag
-	noStdin, keepOutput  bool
-}
-
-func newRunnerStartCmd(s *session.Session) *cobra.Command {
-	o := &runnerStartOptions{}
-	cmd := &cobra.Command{
-		Use:   "start [flags] -- COMMAND [ARG...]",
-		Short: "Run a command for one ready task after the other",
-		Long: `Take the next task, run the command while the task is locked, and complete the
-task if the command exits with 0. Otherwise the task goes back, --retries times,
-and then is failed. A command that runs longer than --max-hold is stopped and
-counts as failed. Then comes the next task; when nothing is ready the runner ends,
-or with --idle wait stays.
-
-The command gets the task as JSON on stdin, in TASKLOCK_TASK_ID,
-TASKLOCK_TASK_TITLE, TASKLOCK_TASK_SECTION, TASKLOCK_ATTEMPT besides the
-variables of run, and wherever an argument has {id}, {title}, {section},
-{attempt} or {token}. stdout belongs to the command; the log goes to stderr, with
---json as one object a line.
-
-In an exclusive section one runner works at a time and keeps it until nothing
-there is ready. Ctrl+C, SIGTERM and runner stop let the task in hand go on for
---grace and then give it back; a second signal stops it at once.`,
-		Example: `  tasklock runner start -- ./work.sh {id}
-  tasklock runner start --section Backend --retries 2 --max-hold 30m --idle wait -- claude -p {title}`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); dash != 0 || len(args) == 0 {
-				return session.Usagef("needs a command after --: tasklock runner start -- COMMAND")
-			}
-			return nil
-		},
-		RunE: s.Run(func(ctx context.Context, args []string) error { return o.run(ctx, s, args) }),
-	}
-	o.ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL}
-	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
-	o.grace = session.DurationFlag{Max: lease.MaxTTL}
-	f := cmd.Flags()
-	f.StringVar(&o.name, "id", "", "name of the runner; default: a random one")
-	f.StringVar(&o.section, "section", "", "only tasks of this section")
-	f.StringVar(&o.label, "label", "", "only tasks with this label")
-	f.StringVar(&o.idle, "idle", "exit", "when nothing is ready: exit or wait")
-	f.IntVar(&o.max, "max", 0, "end after so many runs of the command; 0: no bound")
-	f.IntVar(&o.retries, "retries", 0, "a task that fails goes back so many times")
-	f.Var(&o.ttl, "ttl", "a lock ends after so long without a sign of life")
-	f.Var(&o.maxHold, "max-hold", "stop a command that runs longer")
-	f.Var(&o.grace, "grace", "how long the task in hand may go on when the runner is to stop (default 10s)")
-	f.BoolVar(&o.noStdin, "no-stdin", false, "no task on the command's stdin")
-	f.BoolVar(&o.keepOutput, "keep-output", false, "the last lines of stdout, 1 KB at most, become the task's result")
-	_ = cmd.RegisterFlagCompletionFunc("idle", cobra.FixedCompletions([]string{"exit", "wait"}, cobra.ShellCompDirectiveNoFileComp))
-	return completeFlags(s, cmd)
-}
-
-func (o *runnerStartOptions) run(ctx context.Context, s *session.Session, command []string) error {
-	switch {
-	case o.idle != "exit" && o.idle != "wait":
-		return session.Usagef("--idle: must be exit or wait, not %q", term.Short(o.idle, 40))
-	case o.max < 0:
-		return session.Usagef("--max: must not be negative")
-	case o.retries < 0:
-		return session.Usagef("--retries: must not be negative")
-	}
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
-	_, named := cfg.Store()
-	st, err := s.Store(ctx, !named) // a name that is mistyped must not look like a list without tasks
-	if err != nil {
-		return err
-	}
-	if s.DryRun {
-		return o.dryRun(ctx, s, st, command)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	w := worker.Options{
-		Owner: s.Identity().Owner, Name: o.name, Section: o.section, Label: o.label,
-		Command: command, Dir: s.Dir, Env: s.LeaseEnviron(ctx), NoStdin: o.noStdin, Stdout: s.Stdout, Stderr: s.Stderr, KeepOutput: o.keepOutput,
-		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.Value, MaxHold: o.maxHold.Value,
-		Grace: o.grace.Value, Signals: true, Guardian: []string{self, session.GuardianVerb}, Log: func(e worker.LogEntry) { runnerLog(s, e) },
-	}
-	if !o.ttl.Given {
-		w.TTL = cfg.Times().Attached
-	}
-	if o.grace.Given && o.grace.Value == 0 {
-		w.Grace = time.Nanosecond // 0 is the default there
-	}
-	_, err = worker.Work(ctx, st, w)
-	return err
-}
-
-// runnerLog prints one line of the log, on stderr: stdout is the command's.
-func runnerLog(s *session.Session, e worker.LogEntry) {
-	if !s.JSON {
-		s.Note("[%s] %s", e.Runner, e.Message)
-		return
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if !s.Quiet && enc.Encode(e) == nil {
-		_, _ = s.Stderr.Write(term.Escape(b.Bytes()))
-	}
-}
-
-func (o *runnerStartOptions) dryRun(ctx context.Context, s *session.Session, st *store.Store, command []string) error {
-	out, err := task.Next(ctx, st, task.NextRequest{Section: o.section, Label: o.label, Acquire: lease.AcquireRequest{Owner: s.Identity().Owner}})
-	if err != nil {
-		return err
-	}
-	return s.Answer(map[string]any{"task": newTaskData(out.Task), "command": command}, func(p *term.Printer) {
-		p.Line("%s %s first.", term.Yellow.Of("Would take"), taskName(out.Task))
-		words := make([]string, len(command))
-		for i, c := range command {
-			words[i] = term.ShellQuote(c)
+func runnerNames(s *session.Session) cobra.CompletionFunc {
+	return s.Completion(1, func(ctx context.Context, st *store.Store) (names []string, err error) {
+		out, err := worker.List(ctx, st)
+		for _, r := range out.Runners {
+			names = append(names, r.Name)
 		}
-		p.Line("Would run: %s", strings.Join(words, " "))
+		return names, err
 	})
+}
+
+// didOrWould is the verb of something that was done, or would be.
+func didOrWould(p *term.Printer, done, would string, dry bool) term.Text {
+	if dry {
+		return term.Yellow.Of(would)
+	}
+	return term.Green.Of(done)
 }

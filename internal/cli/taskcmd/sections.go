@@ -2,7 +2,6 @@ package taskcmd
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,71 +55,6 @@ func newSectionInfo(s task.SectionInfo) sectionInfo {
 	return i
 }
 
-func newSectionsListCmd(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the sections: what is in them, who works there",
-		Long: `List the sections in the order of next, what is in them and who works there. In a
-pipe the fields are separated by tabs: name, priority, shared or exclusive, open
-tasks, all tasks, locked by, state, depends on. --quiet prints the names alone.`,
-		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
-			out, err := task.Sections(ctx, st, "")
-			if err != nil {
-				return err
-			}
-			if s.Quiet && !s.JSON {
-				p := s.Printer()
-				for _, section := range out.Sections {
-					p.Line("%s", section.Name)
-				}
-				return p.Flush()
-			}
-			list := make([]sectionInfo, len(out.Sections))
-			for i, section := range out.Sections {
-				list[i] = newSectionInfo(section)
-			}
-			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) {
-				p.Wide = p.Wide || s.Identity().Agent
-				shown := list
-				if s.Identity().Agent && len(shown) > session.AgentLimit {
-					shown = shown[:session.AgentLimit]
-					defer s.Note("%d of %d sections; --json has all.", len(shown), len(list))
-				}
-				if len(list) == 0 && p.Wide {
-					p.Line("No sections.")
-					return
-				}
-				printSections(p, shown)
-			})
-		}),
-	}
-}
-
-func printSections(p *term.Printer, list []sectionInfo) {
-	var rows [][]term.Text
-	for _, s := range list {
-		total := 0
-		for _, n := range s.Tasks {
-			total += n
-		}
-		look := term.Normal
-		if s.Skipped {
-			look = term.Faint
-		}
-		priority := priorityName(s.Priority)
-		if !p.Wide {
-			priority = strconv.Itoa(s.Priority)
-		}
-		rows = append(rows, term.Row(term.Strong.Of(s.Name), priority, s.kind(), s.Open, total, term.Yellow.Of(s.LockedBy), look.Of(s.state()), strings.Join(s.DependsOn, ",")))
-	}
-	p.Table([]string{"SECTION", "PRIORITY", "KIND", "OPEN", "TASKS", "LOCKED BY", "STATE", "DEPENDS ON"}, rows)
-}
-
 func (s sectionInfo) kind() string {
 	if s.Shared {
 		return "shared"
@@ -140,41 +74,20 @@ func (s sectionInfo) state() string {
 	return "open"
 }
 
-func newSectionsShowCmd(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use:               "show SECTION",
-		Short:             "Show everything about one section",
-		Args:              oneSection,
-		ValidArgsFunction: sectionNames(s, 1),
-		RunE: s.Run(func(ctx context.Context, names []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
-			out, err := task.Sections(ctx, st, names[0])
-			if err != nil {
-				return err
-			}
-			section := newSectionInfo(out.Sections[0])
-			return s.Answer(map[string]any{"section": section}, func(p *term.Printer) { printSection(p, section) })
-		}),
+// setSection makes or changes a section, and says so.
+func setSection(ctx context.Context, s *session.Session, r task.SectionRequest, text func(*term.Printer, task.Section)) error {
+	id, err := s.Caller()
+	if err != nil {
+		return err
 	}
-}
-
-func printSection(p *term.Printer, s sectionInfo) {
-	rows := [][2]string{{"section", s.Name}, {"state", s.state()}, {"kind", s.kind()}, {"priority", priorityName(s.Priority)}}
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, [2]string{name, value})
-		}
+	st, err := s.Store(ctx, r.New)
+	if err != nil {
+		return err
 	}
-	add("depends on", strings.Join(s.DependsOn, ", "))
-	add("locked by", s.LockedBy)
-	for _, status := range task.Statuses {
-		if n := s.Tasks[status]; n > 0 {
-			add(string(status), strconv.Itoa(n))
-		}
+	r.By, r.DryRun = id.Owner, s.DryRun
+	section, err := task.SetSection(ctx, st, r)
+	if err != nil {
+		return err
 	}
-	add("created", p.When(s.CreatedAt))
-	p.Fields(rows)
+	return s.Answer(map[string]any{"section": newSectionData(section)}, func(p *term.Printer) { text(p, section) })
 }

@@ -9,33 +9,6 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-func newTasksDeleteCmd(s *session.Session) *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete TASK...",
-		Short: "Remove tasks for good, all or none",
-		Long: `Remove tasks for good. What someone works on (exit 6) or others depend on (exit 11)
-is refused. To keep a record, archive them.`,
-		Example:           `  tasklock tasks delete t7 t8`,
-		Args:              someTasks,
-		ValidArgsFunction: taskIDs(s),
-		RunE: s.Run(func(ctx context.Context, refs []string) error {
-			id, err := s.Caller()
-			if err != nil {
-				return err
-			}
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
-			out, err := task.Delete(ctx, st, task.RemoveRequest{Tasks: refs, By: id.Owner, DryRun: s.DryRun})
-			if err != nil {
-				return err
-			}
-			return changed(s, out, "Deleted", "Would delete")
-		}),
-	}
-}
-
 func newTasksArchiveCmd(s *session.Session) *cobra.Command {
 	closed, force := false, false
 	cmd := &cobra.Command{

@@ -2,7 +2,6 @@ package taskcmd
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -88,29 +87,27 @@ func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.
 	})
 }
 
-// printClaimedTask prints a claim, and to whoever reads it here what is to be done.
-func printClaimedTask(s *session.Session, p *term.Printer, t task.Task, g lease.Grant, made *madeWorktree) {
-	printClaimed(p, s.Did("Claimed", "Would claim"), t, g, s.DryRun)
-	printWorktree(p, made)
-	agent := s.Identity().Agent
-	if agent && !s.DryRun {
-		p.Line("When it is done: %s", s.CommandLine("tasks", "complete", t.ID, "--token", strconv.FormatInt(tokenOf(g, t.ID), 10), "--next"))
-	}
-	if agent || p.Wide {
-		taskText(s, p, t)
-	}
-}
+func newTasksCompleteCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{}
+	cmd := &cobra.Command{
+		Use:   "complete TASK...",
+		Short: "Tasks are done; what waited for them may go on",
+		Long: `Say that tasks are done, and what came of it. Their locks are free afterwards, and
+tasks that waited for them may go on. What another owner works on is refused
+(exit 5). With --token only while that claim is in force: after a take-over it is
+refused (exit 7) and changes nothing; repeated, it succeeds again.
 
-// taskText prints the text of a task: it is what the caller asked for, an order for
-// its work.
-func taskText(s *session.Session, p *term.Printer, t task.Task) {
-	if t.Description == "" && taskName(t) == t.ID+` "`+t.Title+`"` {
-		return // it is all in the line above
+--next claims the next task in the same commit, as next --claim would: both happen
+or neither. If the completion is refused, nothing is claimed. If no task is ready,
+the completion stands, the exit code is 0 and data.next in JSON is null. --quiet
+prints the id of the claimed task alone, or nothing.`,
+		Example: `  tasklock tasks complete t1 --token "$TOKEN" --summary "fixed" --commit 4f2a1c0 --test TestParse
+  tasklock tasks complete t1 --next
+  ID=$(tasklock next --claim -q); while [ "$ID" ]; do work-on "$ID"; ID=$(tasklock tasks complete "$ID" --next -q); done`,
 	}
-	text, left := t.Text()
-	p.Line("")
-	p.Text(text)
-	if left > 0 {
-		p.Line("… and %d bytes more: %s", left, s.CommandLine("tasks", "show", t.ID))
-	}
+	o.nextFlags(cmd)
+	o.reasonFlag(cmd, "why, for the history")
+	o.resultFlags(cmd)
+	o.removeFlag(cmd)
+	return verbCmd(s, task.Complete, o, cmd, "Completed", "Would complete", task.InProgress, task.Pending, task.Review, task.Blocked)
 }

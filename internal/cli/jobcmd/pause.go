@@ -1,0 +1,23 @@
+package jobcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
+)
+
+func newJobsPauseCmd(s *session.Session) *cobra.Command {
+	return jobCmd(s, "pause", "Keep a job from firing until it is resumed", `Keep a job from firing until it is resumed. What runs goes on; trigger still works.`,
+		func(ctx context.Context, st *store.Store, r schedule.ChangeRequest) error {
+			out, err := schedule.Pause(ctx, st, r)
+			if err != nil {
+				return err
+			}
+			return s.Answer(out, func(p *term.Printer) { p.Line("%s job %s.", s.Did("Paused", "Would pause"), out.Name) })
+		})
+}

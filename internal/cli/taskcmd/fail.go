@@ -1,0 +1,24 @@
+package taskcmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newTasksFailCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{}
+	cmd := &cobra.Command{
+		Use:   "fail TASK...",
+		Short: "Tasks could not be done; what waits for them goes on waiting",
+		Long: `Say that tasks could not be done, and why. Their locks are free afterwards; tasks
+that wait for them go on waiting. reset makes them pending again. --token as in
+complete.`,
+		Example: `  tasklock tasks fail t1 --token "$TOKEN" --reason "the API is gone"`,
+	}
+	o.reasonFlag(cmd, "what went wrong")
+	o.resultFlags(cmd)
+	o.removeFlag(cmd)
+	return verbCmd(s, task.Fail, o, cmd, "Failed", "Would fail", task.InProgress, task.Pending, task.Review)
+}

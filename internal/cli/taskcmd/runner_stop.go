@@ -1,0 +1,53 @@
+package taskcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/worker"
+)
+
+func newRunnerStopCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop [NAME]",
+		Short: "Ask a runner, or all of them, to stop",
+		Long: `Ask a runner to stop, wherever it runs; without a name all of them. It finishes the
+task in hand if that ends within its --grace, and else gives it back.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return session.Usagef("takes at most one name, got %d", len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: runnerNames(s),
+		RunE: s.Run(func(ctx context.Context, args []string) error {
+			r := worker.StopRequest{By: s.Identity().Owner, DryRun: s.DryRun}
+			if len(args) > 0 {
+				r.Name = args[0]
+			}
+			return stopRunners(ctx, s, r)
+		}),
+	}
+}
+
+func stopRunners(ctx context.Context, s *session.Session, r worker.StopRequest) error {
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := worker.Stop(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	return s.Answer(out, func(p *term.Printer) {
+		for _, name := range out.Asked {
+			p.Line("%s %s to stop.", didOrWould(p, "Asked", "Would ask", s.DryRun), name)
+		}
+		if len(out.Asked) == 0 {
+			p.Line("No runners.")
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package taskcmd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/worker"
+)
+
+func newRunnerWakeupCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "wakeup",
+		Short: "Give back the tasks of dead and silent workers, and wake idle runners",
+		Long: `Give back the tasks whose worker is dead or silent for longer than its lock lasts,
+and let every runner look for work again. None of this is ever needed: whoever
+looks for work takes such tasks over.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return wakeRunners(ctx, s) }),
+	}
+}
+
+type wakeupData struct {
+	Recovered []taskInfo `json:"recovered"`
+	Woken     []string   `json:"woken"`
+}
+
+func wakeRunners(ctx context.Context, s *session.Session) error {
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := worker.Wakeup(ctx, st, worker.WakeupRequest{By: s.Identity().Owner, DryRun: s.DryRun})
+	if err != nil {
+		return err
+	}
+	data := wakeupData{Recovered: []taskInfo{}, Woken: out.Woken}
+	for _, t := range out.Recovered {
+		data.Recovered = append(data.Recovered, newTaskInfo(t))
+	}
+	return s.Answer(data, func(p *term.Printer) {
+		for _, t := range out.Recovered {
+			p.Line("%s %s of %s (%s).", didOrWould(p, "Recovered", "Would recover", s.DryRun), taskName(t.Task), term.Short(t.ClaimedBy, 60), string(t.Lock.State))
+		}
+		if len(out.Recovered) == 0 {
+			p.Line("Nothing to recover.")
+		}
+		if len(out.Woken) > 0 {
+			p.Line("%s %s.", didOrWould(p, "Woke", "Would wake", s.DryRun), strings.Join(out.Woken, ", "))
+		}
+	})
+}

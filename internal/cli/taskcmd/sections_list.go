@@ -1,0 +1,78 @@
+package taskcmd
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/task"
+)
+
+func newSectionsListCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the sections: what is in them, who works there",
+		Long: `List the sections in the order of next, what is in them and who works there. In a
+pipe the fields are separated by tabs: name, priority, shared or exclusive, open
+tasks, all tasks, locked by, state, depends on. --quiet prints the names alone.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error {
+			st, err := s.Store(ctx, false)
+			if err != nil {
+				return err
+			}
+			out, err := task.Sections(ctx, st, "")
+			if err != nil {
+				return err
+			}
+			if s.Quiet && !s.JSON {
+				p := s.Printer()
+				for _, section := range out.Sections {
+					p.Line("%s", section.Name)
+				}
+				return p.Flush()
+			}
+			list := make([]sectionInfo, len(out.Sections))
+			for i, section := range out.Sections {
+				list[i] = newSectionInfo(section)
+			}
+			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) {
+				p.Wide = p.Wide || s.Identity().Agent
+				shown := list
+				if s.Identity().Agent && len(shown) > session.AgentLimit {
+					shown = shown[:session.AgentLimit]
+					defer s.Note("%d of %d sections; --json has all.", len(shown), len(list))
+				}
+				if len(list) == 0 && p.Wide {
+					p.Line("No sections.")
+					return
+				}
+				printSections(p, shown)
+			})
+		}),
+	}
+}
+
+func printSections(p *term.Printer, list []sectionInfo) {
+	var rows [][]term.Text
+	for _, s := range list {
+		total := 0
+		for _, n := range s.Tasks {
+			total += n
+		}
+		look := term.Normal
+		if s.Skipped {
+			look = term.Faint
+		}
+		priority := priorityName(s.Priority)
+		if !p.Wide {
+			priority = strconv.Itoa(s.Priority)
+		}
+		rows = append(rows, term.Row(term.Strong.Of(s.Name), priority, s.kind(), s.Open, total, term.Yellow.Of(s.LockedBy), look.Of(s.state()), strings.Join(s.DependsOn, ",")))
+	}
+	p.Table([]string{"SECTION", "PRIORITY", "KIND", "OPEN", "TASKS", "LOCKED BY", "STATE", "DEPENDS ON"}, rows)
+}
