@@ -87,6 +87,20 @@ func eachFolder(t *testing.T, test func(t *testing.T, b backend)) {
 	}
 }
 
+// open opens a store, and makes it first where there is none.
+func open(ctx context.Context, url string) (driver.Store, error) {
+	return driver.Open(ctx, url, &driver.OpenOptions{Create: true})
+}
+
+// problems are what a driver finds wrong with its store.
+func problems(url, _ string) []string {
+	r, err := driver.Inspect(context.Background(), url)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return r.Problems
+}
+
 // openURL opens a store of any backend.
 func openURL(ctx context.Context, url string) (driver.Store, error) {
 	scheme, _, _ := strings.Cut(url, ":")

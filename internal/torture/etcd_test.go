@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -17,28 +16,19 @@ import (
 	"github.com/tasklock/tasklock/internal/etcdtest"
 	"github.com/tasklock/tasklock/internal/pgtest"
 	"github.com/tasklock/tasklock/internal/proxy"
-	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
 )
 
 // etcd runs on one member that all tests share, each under a prefix of its own.
 var etcd = backend{
 	name: "etcd", scheme: "etcd",
-	open: func(ctx context.Context, url string) (driver.Store, error) {
-		return etcdstore.Open(ctx, url, &etcdstore.Options{Create: true})
-	},
+	open:   open,
 	create: func(t testing.TB, _ string) string { return newPlace(t, sharedEtcd(t)) },
-	damage: func(url, _ string) []string {
-		r, err := etcdstore.Inspect(context.Background(), url)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		return r.Problems
-	},
-	race:  raceEtcd,
-	ttl:   3 * time.Second,
-	bugs:  []planted{{"mod_revision_token", func(c *Config) { c.KillEvery, c.PauseEvery, c.Rounds = 0, 0, 15 }}},
-	brief: brief{modes: []Mode{Library}, bugs: []string{"mod_revision_token"}},
+	damage: problems,
+	race:   raceEtcd,
+	ttl:    3 * time.Second,
+	bugs:   []planted{{"mod_revision_token", func(c *Config) { c.KillEvery, c.PauseEvery, c.Rounds = 0, 0, 15 }}},
+	brief:  brief{modes: []Mode{Library}, bugs: []string{"mod_revision_token"}},
 }
 
 // raceEtcd: etcd counts leases in whole seconds, and takes its time to end them.

@@ -3,29 +3,18 @@
 package torture
 
 import (
-	"context"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/filestore"
+	_ "github.com/tasklock/tasklock/store/filestore"
 )
 
 var files = backend{
 	name: "files", scheme: "file",
-	open: func(ctx context.Context, url string) (driver.Store, error) {
-		return filestore.Open(ctx, strings.TrimPrefix(url, "file:"), &filestore.Options{Create: true})
-	},
-	at:    func(dir string) string { return "file:" + filepath.Join(dir, "store") },
-	files: []string{"journal", "state", "records", "spare", "gate", "wake", ".gitignore"},
-	damage: func(url, _ string) []string {
-		r, err := filestore.Inspect(context.Background(), strings.TrimPrefix(url, "file:"))
-		if err != nil {
-			return []string{err.Error()}
-		}
-		return r.Problems
-	},
+	open:   open,
+	at:     func(dir string) string { return "file:" + filepath.Join(dir, "store") },
+	files:  []string{"journal", "state", "records", "spare", "gate", "wake", ".gitignore"},
+	damage: problems,
 	race: func(c *Config) {
 		switch {
 		case full():

@@ -18,18 +18,12 @@ var postgres = backend{
 	name: "postgres", scheme: "postgres",
 	open:   openPostgres,
 	create: func(t testing.TB, _ string) string { return pgtest.Shared(t).Place() },
-	damage: func(url, _ string) []string {
-		r, err := pgstore.Inspect(context.Background(), url)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		return r.Problems
-	},
-	race:  racePostgres,
-	ttl:   2 * time.Second,
-	tasks: 3,
-	bugs:  []planted{{"sequence_revision", func(c *Config) { c.Tries = 50 }}},
-	brief: brief{modes: []Mode{Library}, bugs: []string{"sequence_revision"}},
+	damage: problems,
+	race:   racePostgres,
+	ttl:    2 * time.Second,
+	tasks:  3,
+	bugs:   []planted{{"sequence_revision", func(c *Config) { c.Tries = 50 }}},
+	brief:  brief{modes: []Mode{Library}, bugs: []string{"sequence_revision"}},
 }
 
 // openPostgres opens a store; who comes while the server is away comes again.

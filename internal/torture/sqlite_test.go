@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -11,24 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasklock/tasklock/store/driver"
-	"github.com/tasklock/tasklock/store/sqlitestore"
+	_ "github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 var sqlite = backend{
 	name: "sqlite", scheme: "sqlite",
-	open: func(ctx context.Context, url string) (driver.Store, error) {
-		return sqlitestore.Open(ctx, strings.TrimPrefix(url, "sqlite:"), &sqlitestore.Options{Create: true})
-	},
-	at:    func(dir string) string { return "sqlite:" + filepath.Join(dir, "store", "tasklock.db") },
-	files: []string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "tasklock.db.d", ".gitignore"},
-	damage: func(url, _ string) []string {
-		r, err := sqlitestore.Inspect(context.Background(), strings.TrimPrefix(url, "sqlite:"))
-		if err != nil {
-			return []string{err.Error()}
-		}
-		return r.Problems
-	},
+	open:      open,
+	at:        func(dir string) string { return "sqlite:" + filepath.Join(dir, "store", "tasklock.db") },
+	files:     []string{"tasklock.db", "tasklock.db-wal", "tasklock.db-shm", "tasklock.db.d", ".gitignore"},
+	damage:    problems,
 	ttl:       time.Second,
 	tasks:     12,
 	stepClock: stepSQLite,
