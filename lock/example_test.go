@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/lock"
@@ -88,6 +89,44 @@ func ExampleLease_Token() {
 
 	fmt.Println(second.Token() > first.Token())
 	// Output: true
+}
+
+// Work that obeys the context of its lease ends with the lease. The cause tells
+// whether the lease was lost or released.
+func ExampleLease_Context() {
+	ctx, st := context.Background(), store.New(memstore.New())
+	l, _ := lock.New(st, nil).Acquire(ctx, "deploy", nil)
+
+	work := l.Context()
+	fmt.Println(work.Err())
+	_ = l.Release(ctx)
+	fmt.Println(work.Err(), errors.Is(context.Cause(work), lock.ErrLost))
+	// Output:
+	// <nil>
+	// context canceled false
+}
+
+// Two workers take two keys in opposite order. The inner call gets the context of
+// the outer one, so the store sees that waiting would never end.
+func ExampleDeadlockError() {
+	ctx, st := context.Background(), store.New(memstore.New())
+	locker := lock.New(st, nil)
+	var both sync.WaitGroup
+	both.Add(2)
+	work := func(first, second string) error {
+		return locker.WithLock(ctx, first, nil, func(ctx context.Context, _ *lock.Lease) error {
+			both.Done()
+			both.Wait()
+			return locker.WithLock(ctx, second, nil, func(context.Context, *lock.Lease) error { return nil })
+		})
+	}
+	results := make(chan error, 2)
+	go func() { results <- work("a", "b") }()
+	go func() { results <- work("b", "a") }()
+
+	var deadlock *lock.DeadlockError
+	fmt.Println(errors.As(<-results, &deadlock), len(deadlock.Chain), <-results)
+	// Output: true 2 <nil>
 }
 
 // A write in the same store counts only while its lease does: both are one

@@ -148,10 +148,11 @@ func Fence(tx *store.Tx, key string, token int64) error { return lease.Fence(tx,
 var ErrLost = lease.ErrLost
 
 type (
-	// HeldError says who holds the key, since when and for what.
+	// HeldError says who holds the key, on which machine and in which process,
+	// since when, until when, and for what reason.
 	HeldError = lease.HeldError
-	// DeadlockError names holders who wait for each other.
+	// DeadlockError names holders who wait for each other, in its Chain.
 	DeadlockError = lease.CycleError
-	// DeadlockLink is one of them.
+	// DeadlockLink is one of them: Owner waits for Key, which the next one holds.
 	DeadlockLink = lease.CycleLink
 )
