@@ -209,7 +209,7 @@ func TestTimesOfGit(t *testing.T) {
 		}
 		_, err = lock.New(st, nil).TryAcquire(t.Context(), "a", nil)
 		var held *lock.HeldError
-		if !errors.As(err, &held) || held.Until.Sub(held.Since).Round(time.Minute) != want {
+		if !errors.As(err, &held) || held.ExpiresAt.Sub(held.AcquiredAt).Round(time.Minute) != want {
 			t.Errorf("%s: %+v, want %s", url, held, want)
 		}
 		if err := errors.Join(l.Release(t.Context()), st.Close()); err != nil {

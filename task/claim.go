@@ -147,10 +147,9 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 
 // siblings refuses a task that another child of the lock's owner claimed.
 func siblings(t Task, lk *lease.Info) error {
-	return &lease.HeldError{
-		Key: t.ID, Owner: t.ClaimedBy, Lease: lk.LeaseID, Token: lk.Token, Since: *t.ClaimedAt, Until: lk.ExpiresAt.Time,
-		LastSeen: lk.HeartbeatAt, Host: lk.Host, PID: lk.PID, Reason: lk.Reason, Worktree: t.Worktree,
-	}
+	held := &lease.HeldError{Info: *lk}
+	held.Key, held.Owner, held.AcquiredAt, held.Worktree = t.ID, t.ClaimedBy, *t.ClaimedAt, t.Worktree
+	return held
 }
 
 // resolve turns what a person calls tasks into ids, once, before the claim:

@@ -18,7 +18,7 @@ func TestEndlessNeverExpires(t *testing.T) {
 			t.Errorf("expires %s", g.ExpiresAt)
 		}
 		time.Sleep(20 * 365 * 24 * time.Hour)
-		if h := w.refused("bob", "a"); !h.Until.IsZero() || !strings.HasSuffix(h.Error(), "held by alice with no end") {
+		if h := w.refused("bob", "a"); !h.ExpiresAt.IsZero() || !strings.HasSuffix(h.Error(), "held by alice with no end") {
 			t.Errorf("%v", h)
 		}
 		text, err := json.Marshal(w.check("a").Lock)

@@ -20,18 +20,8 @@ var ErrQueueFull = errors.New("queue full")
 // HeldError says who is in the way. It is an answer, not a failure: another
 // owner holds the key, or waits for it longer than the caller.
 type HeldError struct {
-	Key      string    // what is held
-	Asked    string    // what was asked for: another path, if Key overlaps it
-	Owner    string    // who holds it; empty when the key is free but others wait for it
-	Lease    string    // of the holder
-	Token    int64     // of the holder
-	Since    time.Time // when it was taken
-	Until    time.Time // when the lease ends unless it is renewed; zero: it has no end
-	LastSeen time.Time // last heartbeat
-	Host     string
-	PID      int
-	Reason   string
-	Worktree string
+	Info           // of the lock in the way; without an owner when the key is free but others wait for it
+	Asked   string // the key that was asked for: another path, if Key overlaps it
 
 	Ahead    int           // how many wait for it before the caller
 	Position int           // place in the queue, 1 is next; 0: the caller is not queued
@@ -49,10 +39,10 @@ func (e *HeldError) Error() string {
 }
 
 func (e *HeldError) until() string {
-	if e.Until.IsZero() {
+	if e.ExpiresAt.IsZero() {
 		return "with no end"
 	}
-	return "until " + stamp(e.Until)
+	return "until " + stamp(e.ExpiresAt.Time)
 }
 
 // CycleError names a circle of owners who wait for each other. The youngest

@@ -26,11 +26,7 @@ func (a *acquisition) blockedByHolder(tx *store.Tx, key string, lk store.Entry[l
 func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) *blocker {
 	l := ls.Value
 	b := &blocker{
-		held: HeldError{
-			Key: lk.Value.Key, Asked: key, Owner: lk.Value.Owner, Lease: lk.Value.Lease, Token: lk.Rev,
-			Since: lk.Value.Since, Until: endsAfter(ls.Time, l.ttl()).Time, LastSeen: ls.Time.UTC(),
-			Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree,
-		},
+		held:   HeldError{Info: newInfo(lk, ls, queueRecord{}), Asked: key},
 		guards: []driver.Guard{{Key: lk.Key, Rev: lk.Rev}, {Key: ls.Key, Rev: ls.Rev}},
 		lease:  l,
 		ends:   l.ttl() - ls.Age,
@@ -43,12 +39,12 @@ func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord])
 
 // blockedByTicket describes who waits longer for a key that nobody holds.
 func (a *acquisition) blockedByTicket(tx *store.Tx, key string) (*blocker, error) {
-	b := &blocker{held: HeldError{Key: key, Asked: key}}
+	b := &blocker{held: HeldError{Info: Info{Key: key}, Asked: key}}
 	t, err := a.ticketAhead(tx, key, &b.held)
 	if err != nil || t == nil {
 		return nil, err
 	}
-	b.held.LastSeen = t.Time.UTC()
+	b.held.HeartbeatAt = t.Time.UTC()
 	b.waitOn(*t)
 	return b, nil
 }
@@ -79,7 +75,7 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 	} else {
 		place = len(tickets)
 	}
-	held.Ahead = q.Value.liveBefore(place)
+	held.Ahead, held.Waiters = q.Value.liveBefore(place), q.Value.live()
 	for end, n := place, 8; end > 0; end, n = max(0, end-n), 2*n {
 		chunk := tickets[max(0, end-n):end]
 		if err := tx.Want(leaseKeys(chunk)...); err != nil {

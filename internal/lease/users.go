@@ -134,7 +134,7 @@ func (a *acquisition) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecor
 			continue
 		}
 		b := heldBy(key, lk, u)
-		b.held.Owner, b.held.Lease, b.held.Since = v.Owner, name, v.Since
+		b.held.Owner, b.held.LeaseID, b.held.AcquiredAt = v.Owner, name, v.Since
 		blockers = append(blockers, *b)
 	}
 	return blockers, victims, err

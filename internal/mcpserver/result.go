@@ -162,7 +162,7 @@ func (s *Server) inTheWay(h *lease.HeldError) Result {
 	var key, owner string
 	r.Key, key = name(h.Key)
 	r.Holder, owner = name(h.Owner)
-	r.ExpiresInSeconds = secondsUntil(h.Until)
+	r.ExpiresInSeconds = secondsUntil(h.ExpiresAt.Time)
 	if s.ours(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}

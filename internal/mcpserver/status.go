@@ -88,7 +88,7 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 		return r, nil
 	}
 	l := c.Lock
-	r := s.inTheWay(&lease.HeldError{Key: l.Key, Owner: l.Owner, Until: l.ExpiresAt.Time, Reason: l.Reason, Ahead: l.Waiters})
+	r := s.inTheWay(&lease.HeldError{Info: *l, Ahead: l.Waiters})
 	r.Token, r.Next = l.Token, ""
 	return r, nil
 }

@@ -23,10 +23,10 @@ func Held(h *lease.HeldError) map[string]any {
 		}
 	}
 	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
-	put("lockedAt", h.Since, !h.Since.IsZero())
-	put("expiresAt", lease.Expiry{Time: h.Until}, h.Owner != "" || !h.Until.IsZero())
-	put("lastSeen", h.LastSeen, !h.LastSeen.IsZero())
-	put("leaseId", h.Lease, h.Lease != "")
+	put("lockedAt", h.AcquiredAt, !h.AcquiredAt.IsZero())
+	put("expiresAt", h.ExpiresAt, h.Owner != "" || !h.ExpiresAt.IsZero())
+	put("lastSeen", h.HeartbeatAt, !h.HeartbeatAt.IsZero())
+	put("leaseId", h.LeaseID, h.LeaseID != "")
 	put("token", h.Token, h.Token != 0)
 	put("host", h.Host, h.Host != "")
 	put("pid", h.PID, h.PID != 0)

@@ -132,10 +132,10 @@ func (w *Wait) facts() string {
 		f = append(f, "held by "+term.Short(h.Owner, 40))
 	}
 	switch {
-	case h.Until.IsZero() && h.Owner != "":
+	case h.ExpiresAt.IsZero() && h.Owner != "":
 		f = append(f, view.NoEnd)
-	case !h.Until.IsZero():
-		f = append(f, "expires in "+term.Rough(h.Until.Sub(w.a.Now())))
+	case !h.ExpiresAt.IsZero():
+		f = append(f, "expires in "+term.Rough(h.ExpiresAt.Sub(w.a.Now())))
 	}
 	return strings.Join(append(f, w.checking()...), ", ")
 }
@@ -151,7 +151,9 @@ func (w *Wait) checking() []string {
 
 // plain is the same for a pipe.
 func (w *Wait) plain() string {
-	s := w.Who(&lease.HeldError{Key: w.held.Key, Asked: w.held.Asked, Owner: w.held.Owner, Ahead: w.held.Ahead, Position: w.held.Position})
+	now := w.held
+	now.Waited = 0
+	s := w.Who(&now)
 	if waited := time.Since(w.started); waited < time.Second {
 		s += ". Waiting up to " + term.Exact(w.wait)
 	} else {
@@ -161,10 +163,10 @@ func (w *Wait) plain() string {
 		s += fmt.Sprintf(", place %d in the queue", w.held.Position)
 	}
 	switch {
-	case w.held.Until.IsZero() && w.held.Owner != "":
+	case w.held.ExpiresAt.IsZero() && w.held.Owner != "":
 		s += ", the lock has no end"
-	case !w.held.Until.IsZero():
-		s += ", lock expires at " + term.Stamp(w.held.Until)
+	case !w.held.ExpiresAt.IsZero():
+		s += ", lock expires at " + term.Stamp(w.held.ExpiresAt.Time)
 	}
 	for _, c := range w.checking() {
 		s += ", " + c

@@ -105,10 +105,7 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.Held
 			return nil, err
 		}
 		if l := c.Lock; c.Locked {
-			return &lease.HeldError{
-				Key: l.Key, Owner: l.Owner, Lease: l.LeaseID, Token: l.Token, Since: l.AcquiredAt, Until: l.ExpiresAt.Time,
-				LastSeen: l.HeartbeatAt, Host: l.Host, PID: l.PID, Reason: l.Reason, Worktree: l.Worktree, Ahead: l.Waiters,
-			}, nil
+			return &lease.HeldError{Info: *l, Ahead: l.Waiters}, nil
 		}
 	}
 	return nil, nil
@@ -119,7 +116,7 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.Held
 func pause(ctx context.Context, st *store.Store, h *lease.HeldError, atMost time.Duration) error {
 	wctx, cancel := context.WithTimeout(ctx, min(atMost, 2*time.Second))
 	defer cancel()
-	err := st.Wait(wctx, []driver.Guard{lease.Info{Key: h.Key, Token: h.Token}.Guard()})
+	err := st.Wait(wctx, []driver.Guard{h.Guard()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -49,16 +49,16 @@ func ahead(h *lease.HeldError) string {
 func PrintHeld(p *term.Printer, prefix, text string, h *lease.HeldError) {
 	var facts []string
 	switch {
-	case h.Until.IsZero() && h.Owner != "":
+	case h.ExpiresAt.IsZero() && h.Owner != "":
 		facts = append(facts, "Lock has no end")
-	case !h.Until.IsZero():
-		facts = append(facts, "Lock expires at: "+term.Stamp(h.Until)+" ("+p.Relative(h.Until)+")")
+	case !h.ExpiresAt.IsZero():
+		facts = append(facts, "Lock expires at: "+term.Stamp(h.ExpiresAt.Time)+" ("+p.Relative(h.ExpiresAt.Time)+")")
 	}
-	if !h.Since.IsZero() {
-		facts = append(facts, "held since "+term.Stamp(h.Since)+" ("+p.Relative(h.Since)+")")
+	if !h.AcquiredAt.IsZero() {
+		facts = append(facts, "held since "+term.Stamp(h.AcquiredAt)+" ("+p.Relative(h.AcquiredAt)+")")
 	}
-	if !h.LastSeen.IsZero() {
-		seen := "last heartbeat " + p.Relative(h.LastSeen)
+	if !h.HeartbeatAt.IsZero() {
+		seen := "last heartbeat " + p.Relative(h.HeartbeatAt)
 		if h.Host != "" {
 			seen += " on " + term.Short(h.Host, 60)
 		}
