@@ -87,7 +87,7 @@ func claimWorker(path, owner string) {
 		if err != nil {
 			return err
 		}
-		_, err = task.Do(ctx, st, task.DoRequest{Verb: task.Complete, Tasks: []string{got.Task.ID}, Owner: owner, Token: got.Grant.Token})
+		_, err = task.ChangeStatus(ctx, st, task.StatusRequest{Verb: task.Complete, Tasks: []string{got.Task.ID}, Owner: owner, Token: got.Grant.Token})
 		return err
 	})
 }

@@ -24,7 +24,7 @@ type Options struct {
 // A Locker takes locks in one store. Many goroutines may share it: their leases
 // are independent of each other. A call that gets the context of a lease is part
 // of the work under that lease: it uses what the lease holds, and if waiting
-// would close a circle of waiters, the youngest of them gets a [*DeadlockError].
+// would close a deadlock, the youngest of them gets a [*DeadlockError].
 // Nobody sees a circle through leases with independent contexts.
 type Locker struct {
 	st  *store.Store
@@ -152,7 +152,7 @@ type (
 	// since when, until when, and for what reason.
 	HeldError = lease.HeldError
 	// DeadlockError names holders who wait for each other, in its Chain.
-	DeadlockError = lease.CycleError
+	DeadlockError = lease.DeadlockError
 	// DeadlockLink is one of them: Owner waits for Key, which the next one holds.
-	DeadlockLink = lease.CycleLink
+	DeadlockLink = lease.DeadlockLink
 )

@@ -72,7 +72,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	var p plan
 	out := claimed{key: key}
 	r.Keys, r.Need, r.Reason = []string{key}, need(c.job).Keys, "job "+c.job
-	r.Within = func(tx *store.Tx, _ string) (string, error) {
+	r.OuterKey = func(tx *store.Tx, _ string) (string, error) {
 		var err error
 		if s, err = readSituation(tx, c); err != nil {
 			return "", err

@@ -116,7 +116,7 @@ func (p Past) put(tx *store.Tx, by string, earlier []Task) (t Task, made bool, e
 	}
 	claimed := lk != nil && lk.State == lease.Held && lk.Owner == p.HeldBy
 	if claimed {
-		n.Section = "" // it enters the section with its lock, which was taken with that of the section: see [WithinNew]
+		n.Section = "" // it enters the section with its lock, which was taken with that of the section: see [OuterKeyNew]
 	}
 	if t, made, err = add(tx, n, by, earlier); err != nil {
 		return t, false, err
@@ -218,15 +218,15 @@ func (r AdoptRequest) log(tx *store.Tx, added []Task) error {
 	return nil
 }
 
-// WithinNew is [Within] for a task that is about to be added to a section.
-func WithinNew(section string) func(tx *store.Tx, key string) (string, error) {
+// OuterKeyNew is [Within] for a task that is about to be added to a section.
+func OuterKeyNew(section string) func(tx *store.Tx, key string) (string, error) {
 	return func(tx *store.Tx, key string) (string, error) {
 		t, err := getTask(tx, key)
 		if err != nil || t.Exists() || section == "" {
 			if err != nil {
 				return "", err
 			}
-			return Within(tx, key)
+			return OuterKey(tx, key)
 		}
 		s, err := getSection(tx, section)
 		if err != nil || s.Value.Shared {

@@ -16,7 +16,7 @@ func TestAdopt(t *testing.T) {
 	w.must(ignore(task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "UI/Web", New: true})))
 	w.must(ignore(task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "UI", New: true})))
 	acquire := lease.AcquireRequest{
-		Keys: []string{"t5"}, Owner: "runner-1", ID: "import-1", Worktree: "/w", Within: task.WithinNew("UI/Web"),
+		Keys: []string{"t5"}, Owner: "runner-1", ID: "import-1", Worktree: "/w", OuterKey: task.OuterKeyNew("UI/Web"),
 		Origin: &lease.Origin{Host: "elsewhere", PID: host.Self().PID, Since: since},
 	}
 	w.must(ignore(lease.Acquire(w.ctx, w.st, acquire)))

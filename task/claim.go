@@ -9,10 +9,10 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Within names the section lock around a task's lock: whoever locks a task of
-// an exclusive section locks the section too. It is the Within of every
+// OuterKey names the section lock around a task's lock: whoever locks a task of
+// an exclusive section locks the section too. It is the OuterKey of every
 // [AcquireRequest] that a user makes.
-func Within(tx *store.Tx, key string) (string, error) {
+func OuterKey(tx *store.Tx, key string) (string, error) {
 	if kind, _ := lease.KindOf(key); kind != lease.Task {
 		return "", nil
 	}
@@ -52,7 +52,7 @@ func ClaimTasks(ctx context.Context, st *store.Store, r ClaimRequest) (ClaimResu
 	var out ClaimResult
 	a := r.Acquire
 	a.Keys, a.Exact = ids, true
-	a.Within, a.Then = claimHooks(ids, &out.Tasks, a.Owner, a.Worktree)
+	a.OuterKey, a.Then = claimHooks(ids, &out.Tasks, a.Owner, a.Worktree)
 	out.Grant, err = lease.Acquire(ctx, st, a)
 	if err != nil {
 		return ClaimResult{}, err
@@ -69,7 +69,7 @@ func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *L
 	var claimed []Task
 	a := r.Acquire
 	a.Keys, a.Exact = ids, true
-	a.Within, a.Then = claimHooks(ids, &claimed, "", a.Worktree)
+	a.OuterKey, a.Then = claimHooks(ids, &claimed, "", a.Worktree)
 	lease, err := lease.Hold(ctx, st, a)
 	return claimed, lease, err
 }
@@ -77,9 +77,9 @@ func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *L
 // claimHooks makes an acquisition a claim: before it waits it sees whether the
 // tasks can be claimed at all, and with the grant it writes the status.
 func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
-	within func(*store.Tx, string) (string, error), then func(*store.Tx, *lease.Grant) error,
+	outer func(*store.Tx, string) (string, error), then func(*store.Tx, *lease.Grant) error,
 ) {
-	within = func(tx *store.Tx, key string) (string, error) {
+	outer = func(tx *store.Tx, key string) (string, error) {
 		t, err := mustTask(tx, key)
 		if err != nil {
 			return "", err
@@ -87,7 +87,7 @@ func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 		if err := claimable(tx, t); err != nil {
 			return "", err
 		}
-		return Within(tx, key)
+		return OuterKey(tx, key)
 	}
 	then = func(tx *store.Tx, g *lease.Grant) error {
 		*claimed = nil
@@ -100,7 +100,7 @@ func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 		}
 		return withTexts(tx, pointersTo(*claimed)...)
 	}
-	return within, then
+	return outer, then
 }
 
 // claimable refuses a task whose state or dependencies do not allow a claim.
@@ -129,7 +129,7 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	}
 	t := before.clone()
 	if t.Status == InProgress && t.ClaimLease == lk.LeaseID {
-		if !lease.Uses(owner, t.ClaimedBy) && !lease.Uses(t.ClaimedBy, owner) {
+		if !lease.MayUse(owner, t.ClaimedBy) && !lease.MayUse(t.ClaimedBy, owner) {
 			return Task{}, siblings(t, lk) // both use the lock of their parent
 		}
 		return t, nil // claimed before: the same request again, or re-entrant

@@ -162,7 +162,7 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lease.Held && !lease.Uses(r.Owner, lk.Owner) {
+		if lk != nil && lk.State == lease.Held && !lease.MayUse(r.Owner, lk.Owner) {
 			return &lease.OwnerError{Key: before.ID, Owner: lk.Owner, Caller: r.Owner}
 		}
 		t := before.clone()

@@ -10,8 +10,8 @@ import (
 
 // first is what a claim of the next task does in its commit before it takes it.
 type first struct {
-	DoRequest
-	out DoResult
+	StatusRequest
+	out ChangeResult
 	err error // of the last run: the request itself was refused
 }
 
@@ -25,47 +25,47 @@ func (f *first) do(tx *store.Tx) error {
 
 func (f *first) refused() bool { return f != nil && f.err != nil }
 
-// DoAndNext carries out a verb and claims the next task in the same commit: both
+// ChangeAndNext carries out a verb and claims the next task in the same commit: both
 // happen or none of them. What the verb makes ready may be the next task. If
 // nothing is ready, the verb is carried out alone and next is nil. The request must
 // not wait.
 //
 // With an id in n.Acquire the whole can be repeated: it gives the same task again.
-func DoAndNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, err error) {
+func ChangeAndNext(ctx context.Context, st *store.Store, d StatusRequest, n NextRequest) (done ChangeResult, next *NextResult, err error) {
 	return (&selection{NextRequest: n}).after(ctx, st, d)
 }
 
-// DoAndHoldNext is DoAndNext for a process that renews its claim itself; see
+// ChangeAndHoldNext is ChangeAndNext for a process that renews its claim itself; see
 // [HoldNext].
-func DoAndHoldNext(ctx context.Context, st *store.Store, d DoRequest, n NextRequest) (done DoResult, next *NextResult, lease *Lease, err error) {
+func ChangeAndHoldNext(ctx context.Context, st *store.Store, d StatusRequest, n NextRequest) (done ChangeResult, next *NextResult, lease *Lease, err error) {
 	run := selection{NextRequest: n, hold: true}
 	done, next, err = run.after(ctx, st, d)
 	return done, next, run.lease, err
 }
 
-func (r *selection) after(ctx context.Context, st *store.Store, d DoRequest) (DoResult, *NextResult, error) {
+func (r *selection) after(ctx context.Context, st *store.Store, d StatusRequest) (ChangeResult, *NextResult, error) {
 	if err := d.check(); err != nil {
-		return DoResult{}, nil, err
+		return ChangeResult{}, nil, err
 	}
 	if r.Wait != 0 {
-		return DoResult{}, nil, &lease.InvalidError{What: "wait", Rule: "does not go with a claim that is part of another commit"}
+		return ChangeResult{}, nil, &lease.InvalidError{What: "wait", Rule: "does not go with a claim that is part of another commit"}
 	}
 	r.Claim, r.Acquire.DryRun = true, d.DryRun
 	for {
-		f := &first{DoRequest: d}
+		f := &first{StatusRequest: d}
 		r.first = f
 		out, err := r.next(ctx, st)
 		var long *bulky
 		switch {
 		case errors.As(err, &long) && !d.DryRun:
 			if err := long.slim(ctx, st); err != nil {
-				return DoResult{}, nil, err
+				return ChangeResult{}, nil, err
 			}
 		case errors.Is(err, ErrNothingReady) && !f.refused():
-			done, err := Do(ctx, st, d)
+			done, err := ChangeStatus(ctx, st, d)
 			return done, nil, err
 		case err != nil:
-			return DoResult{}, nil, err
+			return ChangeResult{}, nil, err
 		case r.first == nil: // an earlier call did both
 			done, err := asTheyAre(ctx, st, d.Tasks)
 			return done, &out, err
@@ -76,8 +76,8 @@ func (r *selection) after(ctx context.Context, st *store.Store, d DoRequest) (Do
 }
 
 // asTheyAre answers a request that was carried out before.
-func asTheyAre(ctx context.Context, st *store.Store, refs []string) (DoResult, error) {
-	out := DoResult{Repeated: true}
+func asTheyAre(ctx context.Context, st *store.Store, refs []string) (ChangeResult, error) {
+	out := ChangeResult{Repeated: true}
 	err := st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) (err error) {
 		if out.Tasks, err = findAll(tx, refs); err != nil {
 			return err

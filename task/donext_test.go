@@ -16,8 +16,8 @@ import (
 
 // doNext completes a task and returns what was claimed in its place, or nil.
 func (w *world) doNext(owner string, token int64, id string) (*task.NextResult, error) {
-	d := task.DoRequest{Verb: task.Complete, Tasks: []string{id}, Owner: owner, Token: token}
-	_, next, err := task.DoAndNext(w.ctx, w.st, d, task.NextRequest{Acquire: lease.AcquireRequest{Owner: owner}})
+	d := task.StatusRequest{Verb: task.Complete, Tasks: []string{id}, Owner: owner, Token: token}
+	_, next, err := task.ChangeAndNext(w.ctx, w.st, d, task.NextRequest{Acquire: lease.AcquireRequest{Owner: owner}})
 	return next, err
 }
 
@@ -83,15 +83,15 @@ func TestDoAndNextRefused(t *testing.T) {
 		"not yours": func() error { _, err := w.doNext("A", 0, "a"); return err },
 		"no task":   func() error { _, err := w.doNext("A", 0, "z"); return err },
 		"a wait": func() error {
-			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Wait: 1, Acquire: lease.AcquireRequest{Owner: "A"}})
+			_, _, err := task.ChangeAndNext(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Wait: 1, Acquire: lease.AcquireRequest{Owner: "A"}})
 			return err
 		},
 		"no section": func() error {
-			_, _, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Section: "none", Acquire: lease.AcquireRequest{Owner: "A"}})
+			_, _, err := task.ChangeAndNext(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A"}, task.NextRequest{Section: "none", Acquire: lease.AcquireRequest{Owner: "A"}})
 			return err
 		},
 		"dry": func() error {
-			_, next, err := task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A", DryRun: true}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A"}})
+			_, next, err := task.ChangeAndNext(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"b"}, Owner: "A", DryRun: true}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A"}})
 			if err != nil || next == nil || next.Task.ID != "c" {
 				t.Errorf("%+v, %v", next, err)
 			}
@@ -132,8 +132,8 @@ func TestDoAndNextOnce(t *testing.T) {
 	w := newWorld(t)
 	w.add(in("", "a"), in("", "b"), in("", "c"))
 	w.claim("A", "a")
-	ask := func() (task.DoResult, *task.NextResult, error) {
-		return task.DoAndNext(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A", ID: "r1"}})
+	ask := func() (task.ChangeResult, *task.NextResult, error) {
+		return task.ChangeAndNext(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}, task.NextRequest{Acquire: lease.AcquireRequest{Owner: "A", ID: "r1"}})
 	}
 	for i := range 3 {
 		done, next, err := ask()

@@ -24,9 +24,9 @@ func TestValidation(t *testing.T) {
 		_, err := task.Edit(w.ctx, w.st, r)
 		return err
 	}
-	do := func(r task.DoRequest) error {
+	do := func(r task.StatusRequest) error {
 		r.Tasks = []string{"a"}
-		_, err := task.Do(w.ctx, w.st, r)
+		_, err := task.ChangeStatus(w.ctx, w.st, r)
 		return err
 	}
 	long := strings.Repeat("x", 40<<10)
@@ -51,15 +51,15 @@ func TestValidation(t *testing.T) {
 		"51 labels":          func() error { return add(task.New{Title: "a", Labels: make([]string, 51)}) },
 		"201 dependencies":   func() error { return add(task.New{Title: "a", DependsOn: make([]string, 201)}) },
 		"empty title later":  func() error { return edit(task.EditRequest{Title: ptr("")}) },
-		"no such verb":       func() error { return do(task.DoRequest{Verb: "finish", Owner: "A"}) },
-		"no verb":            func() error { return do(task.DoRequest{Owner: "A"}) },
-		"claim by Do":        func() error { return do(task.DoRequest{Verb: task.Claim, Owner: "A"}) },
-		"reset by Do":        func() error { return do(task.DoRequest{Verb: task.Reset, Owner: "A"}) },
-		"huge reason":        func() error { return do(task.DoRequest{Verb: task.Block, Owner: "A", Reason: long}) },
-		"reason not UTF-8":   func() error { return do(task.DoRequest{Verb: task.Block, Owner: "A", Reason: "\xff"}) },
-		"reason with NUL":    func() error { return do(task.DoRequest{Verb: task.Block, Owner: "A", Reason: "\x00"}) },
+		"no such verb":       func() error { return do(task.StatusRequest{Verb: "finish", Owner: "A"}) },
+		"no verb":            func() error { return do(task.StatusRequest{Owner: "A"}) },
+		"claim by Do":        func() error { return do(task.StatusRequest{Verb: task.Claim, Owner: "A"}) },
+		"reset by Do":        func() error { return do(task.StatusRequest{Verb: task.Reset, Owner: "A"}) },
+		"huge reason":        func() error { return do(task.StatusRequest{Verb: task.Block, Owner: "A", Reason: long}) },
+		"reason not UTF-8":   func() error { return do(task.StatusRequest{Verb: task.Block, Owner: "A", Reason: "\xff"}) },
+		"reason with NUL":    func() error { return do(task.StatusRequest{Verb: task.Block, Owner: "A", Reason: "\x00"}) },
 		"huge result": func() error {
-			return do(task.DoRequest{Verb: task.Complete, Owner: "A", Result: &task.Result{Commits: []string{long}}})
+			return do(task.StatusRequest{Verb: task.Complete, Owner: "A", Result: &task.Result{Commits: []string{long}}})
 		},
 		"no owner":         func() error { _, err := w.tryClaim("", "a"); return err },
 		"no task":          func() error { _, err := w.tryClaim("A"); return err },
@@ -108,7 +108,7 @@ func TestDryRun(t *testing.T) {
 		equal(w, "sections", added.Sections, []string{"new"})
 		_, err = task.ClaimTasks(w.ctx, w.st, task.ClaimRequest{Tasks: []string{"a"}, Acquire: lease.AcquireRequest{Owner: "A", DryRun: true}})
 		w.must(err)
-		out, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a", "c"}, Owner: "A", DryRun: true})
+		out, err := task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a", "c"}, Owner: "A", DryRun: true})
 		w.must(err)
 		equal(w, "status", out.Tasks[0].Status, task.Completed)
 		_, err = w.reset(task.ResetRequest{Tasks: []string{"c"}, Force: true, DryRun: true})

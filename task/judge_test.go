@@ -217,7 +217,7 @@ func (r *records) judgeSections() {
 		switch {
 		case !ok:
 			r.fault("%s is locked by %s, and nobody has its section %s", id, lk.Owner, t.Section)
-		case !lease.Uses(lk.Owner, sec.Owner):
+		case !lease.MayUse(lk.Owner, sec.Owner):
 			r.fault("%s is locked by %s, its section %s by %s", id, lk.Owner, t.Section, sec.Owner)
 		case sec.Lease != lk.Lease && !slices.Contains(r.leases[lk.Lease].Uses, sec.Lease) && r.leases[lk.Lease].Owner != "":
 			r.fault("%s is locked by %s, its section by %s, and the one does not use the other", id, lk.Lease, sec.Lease)
@@ -281,7 +281,7 @@ func (r *records) judgeNames() {
 			}
 			for older := range b.Older {
 				own, both := r.locks[b.ID]
-				if lk, held := r.locks[older]; held && both && knows(b.Older, older, lk.Lease) && !lease.Uses(own.Owner, lk.Owner) && !lease.Uses(lk.Owner, own.Owner) {
+				if lk, held := r.locks[older]; held && both && knows(b.Older, older, lk.Lease) && !lease.MayUse(own.Owner, lk.Owner) && !lease.MayUse(lk.Owner, own.Owner) {
 					r.fault("%s is locked by %s, and as %s by %s", b.ID, own.Owner, older, lk.Owner)
 				}
 			}

@@ -47,7 +47,7 @@ type ListRequest struct {
 	Caller   string // who asks: a section that someone else holds is not ready for them
 	Stalled  bool
 	Archived bool          // from the archive instead
-	Older    time.Duration // in progress and without a sign of life for so long
+	Older    time.Duration // in progress, and no heartbeat for this long
 }
 
 // ListResult holds tasks: by section order, priority and age.
@@ -113,7 +113,7 @@ func (r ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[
 		waits, err := s.waits(tx)
 		missing = cmp.Or(missing, err)
 		lk := find1(locks, sectionLock(s.Name))
-		held := lk != nil && !s.Shared && lk.State == lease.Held && !lease.Uses(r.Caller, lk.Owner)
+		held := lk != nil && !s.Shared && lk.State == lease.Held && !lease.MayUse(r.Caller, lk.Owner)
 		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
 	}
 	return rank, closed, missing
@@ -124,7 +124,7 @@ func (r ListRequest) matches(i Info, now time.Time) bool {
 	case len(r.Status) > 0 && !slices.Contains(r.Status, i.Status),
 		r.Section != "" && i.Section != r.Section,
 		r.Label != "" && !slices.Contains(i.Labels, r.Label),
-		r.Owner != "" && (i.ClaimedBy == "" || !lease.Uses(i.ClaimedBy, r.Owner)),
+		r.Owner != "" && (i.ClaimedBy == "" || !lease.MayUse(i.ClaimedBy, r.Owner)),
 		r.Ready && !i.Ready,
 		r.Stalled && !i.Stalled,
 		r.Older > 0 && !(i.Status == InProgress && now.Sub(i.Lock.HeartbeatAt) > r.Older):

@@ -336,7 +336,7 @@ func TestGuardsOfNames(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		f := &frugal{Store: w.mem, t: t}
 		st := store.New(f)
-		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "new", Keys: names, Within: task.Within})
+		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "new", Keys: names, OuterKey: task.OuterKey})
 		w.must(err)
 		_, err = lease.Renew(w.ctx, st, lease.RenewRequest{Owner: "new", Keys: names})
 		w.must(err)
@@ -368,7 +368,7 @@ func TestALockReadsNoList(t *testing.T) {
 	st := store.New(c)
 	for _, key := range []string{"plain", "t17", "18", "task 1.19"} {
 		*c = counting{Store: w.mem}
-		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "a", Keys: []string{key}, Within: task.Within})
+		_, err := lease.Acquire(w.ctx, st, lease.AcquireRequest{Owner: "a", Keys: []string{key}, OuterKey: task.OuterKey})
 		w.must(err)
 		_, err = lease.Release(w.ctx, st, lease.ReleaseRequest{Owner: "a", Keys: []string{key}})
 		w.must(err)

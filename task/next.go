@@ -50,7 +50,7 @@ func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, erro
 // selection is the run of a [NextRequest].
 type selection struct {
 	NextRequest
-	first *first       // see DoAndNext
+	first *first       // see ChangeAndNext
 	hold  bool         // see HoldNext
 	lease *lease.Lease // what HoldNext took
 
@@ -184,7 +184,7 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 		a.Need = append(a.Need, lease.NeedLook(sectionLock(section)).Keys...)
 	}
 	var claimed []Task
-	a.Within, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
+	a.OuterKey, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
 	if r.first != nil {
 		a.First, a.Need = r.first.do, append(a.Need, needFind(r.first.Tasks)...)
 	}
@@ -292,7 +292,7 @@ func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) 
 	switch {
 	case lk == nil || lk.State != lease.Held:
 		r.apart[s.Name] = true
-	case !lease.Uses(r.Acquire.Owner, lk.Owner):
+	case !lease.MayUse(r.Acquire.Owner, lk.Owner):
 		return lk, nil
 	}
 	return nil, nil

@@ -133,7 +133,7 @@ func (p *property) do() (string, error) {
 		}
 	}
 	want := p.model.do(verb, owner, id, token)
-	_, err := task.Do(ctx, p.st, task.DoRequest{Verb: verb, Tasks: []string{id}, Owner: owner, Token: token})
+	_, err := task.ChangeStatus(ctx, p.st, task.StatusRequest{Verb: verb, Tasks: []string{id}, Owner: owner, Token: token})
 	return want, err
 }
 
@@ -181,7 +181,7 @@ func (p *property) keys() []string {
 func (p *property) acquire() (string, error) {
 	owner, keys := p.owner(), p.keys()
 	r := p.request(owner)
-	r.Keys, r.Within = keys, task.Within
+	r.Keys, r.OuterKey = keys, task.OuterKey
 	g, err := lease.Acquire(ctx, p.st, r)
 	want := p.model.acquire(owner+"/"+r.ID, owner, keys)
 	p.granted(g)

@@ -24,7 +24,7 @@ type RemoveRequest struct {
 
 // Delete removes tasks for good. What someone holds or others depend on is
 // refused.
-func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
+func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult, error) {
 	return r.run(ctx, st, "delete", func(tx *store.Tx, t Task, all []string) error {
 		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
@@ -42,7 +42,7 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, er
 
 // Archive moves closed tasks out of the working set and frees the locks of
 // exactly those. What someone else holds is refused, unless by force.
-func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, error) {
+func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult, error) {
 	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, all []string) error {
 		if t.Status.Open() {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "is " + string(t.Status) + ": only completed, failed and skipped tasks are archived"}
@@ -54,7 +54,7 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, e
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lease.Held && !lease.Uses(r.By, lk.Owner) && !r.Force {
+		if lk != nil && lk.State == lease.Held && !lease.MayUse(r.By, lk.Owner) && !r.Force {
 			return &BusyError{Holders: []lease.Info{*lk}}
 		}
 		t.release()
@@ -63,10 +63,10 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (DoResult, e
 }
 
 // run takes tasks out of the working set after each has been dealt with.
-func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (DoResult, error) {
-	var out DoResult
+func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (ChangeResult, error) {
+	var out ChangeResult
 	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
-		out = DoResult{Tasks: []Task{}}
+		out = ChangeResult{Tasks: []Task{}}
 		found, err := r.find(tx)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (r RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err err
 			if err != nil {
 				return nil, err
 			}
-			if lk == nil || lk.State != lease.Held || lease.Uses(r.By, lk.Owner) || r.Force {
+			if lk == nil || lk.State != lease.Held || lease.MayUse(r.By, lk.Owner) || r.Force {
 				out = append(out, t)
 			}
 		}

@@ -26,13 +26,13 @@ type BusyError = lease.BusyError
 
 // ResetTasks makes tasks pending again. The tasks to reset are found inside
 // the transaction, so none is missed and a reader never sees half of it.
-func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult, error) {
+func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (ChangeResult, error) {
 	if err := checkReason(r.Reason, nil); err != nil {
-		return DoResult{}, err
+		return ChangeResult{}, err
 	}
-	var out DoResult
+	var out ChangeResult
 	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
-		out = DoResult{}
+		out = ChangeResult{}
 		found, err := r.meant(tx)
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (DoResult,
 		return withTexts(tx, pointersTo(out.Tasks)...)
 	})
 	if err != nil {
-		return DoResult{}, err
+		return ChangeResult{}, err
 	}
 	return out, nil
 }

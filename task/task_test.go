@@ -32,7 +32,7 @@ func next(st *store.Store, owner string) (task.NextResult, error) {
 }
 
 func do(st *store.Store, verb task.Verb, owner, id string, token int64) error {
-	_, err := task.Do(ctx, st, task.DoRequest{Verb: verb, Tasks: []string{id}, Owner: owner, Token: token})
+	_, err := task.ChangeStatus(ctx, st, task.StatusRequest{Verb: verb, Tasks: []string{id}, Owner: owner, Token: token})
 	return err
 }
 

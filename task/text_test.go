@@ -77,7 +77,7 @@ func TestLongText(t *testing.T) {
 	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A"}})
 	w.must(err)
 	equal(w, "text of the claim", out.Task.Description, long("x"))
-	did, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"})
+	did, err := task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"})
 	w.must(err)
 	equal(w, "text of the completion", did.Tasks[0].Description, long("x"))
 	all, err := task.List(w.ctx, w.st, task.ListRequest{})

@@ -13,8 +13,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// DoRequest changes the status of tasks, all of them or none.
-type DoRequest struct {
+// StatusRequest changes the status of tasks, all of them or none.
+type StatusRequest struct {
 	Verb  Verb
 	Tasks []string // ids, beginnings of ids, or titles
 	Owner string
@@ -28,8 +28,8 @@ type DoRequest struct {
 	DryRun bool
 }
 
-// DoResult holds the tasks as they are now.
-type DoResult struct {
+// ChangeResult holds the tasks as they are now.
+type ChangeResult struct {
 	Tasks    []Task `json:"tasks"`
 	Repeated bool   `json:"repeated,omitempty"` // it was done before, with the same token
 }
@@ -38,21 +38,21 @@ type DoResult struct {
 // can be changed by its holder only: with an old token the error is
 // lock.ErrLost, from someone else an [*OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
-func Do(ctx context.Context, st *store.Store, r DoRequest) (out DoResult, err error) {
+func ChangeStatus(ctx context.Context, st *store.Store, r StatusRequest) (out ChangeResult, err error) {
 	if err := r.check(); err != nil {
-		return DoResult{}, err
+		return ChangeResult{}, err
 	}
 	_, err = update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) (err error) {
 		out, err = r.all(tx)
 		return err
 	})
 	if err != nil {
-		return DoResult{}, err
+		return ChangeResult{}, err
 	}
 	return out, nil
 }
 
-func (r DoRequest) check() error {
+func (r StatusRequest) check() error {
 	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
 		return &lease.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
 	}
@@ -63,7 +63,7 @@ func (r DoRequest) check() error {
 }
 
 // all changes the tasks of the request.
-func (r DoRequest) all(tx *store.Tx) (out DoResult, err error) {
+func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 	found, err := findAll(tx, r.Tasks)
 	if err != nil {
 		return out, err
@@ -110,7 +110,7 @@ func wantChange(tx *store.Tx, found []Task) error {
 	return cmp.Or(tx.Want(around...), lease.WantEnd(tx, idsOf(found)...))
 }
 
-func (r DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
+func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
 	if r.Token != 0 && before.LastToken == r.Token && before.LastVerb == r.Verb {
 		tx.Affirm()
 		return before, true, nil
@@ -148,7 +148,7 @@ func (r DoRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error
 }
 
 // may says whether the caller may change the task, and by which token.
-func (r DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
+func (r StatusRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 	switch {
 	case r.Token != 0:
 		return r.Token, lease.FenceLease(tx, t.ID, r.Token, r.Lease)
@@ -163,7 +163,7 @@ func (r DoRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) {
 }
 
 // describe fills in what the verb leaves behind.
-func (r DoRequest) describe(tx *store.Tx, t *Task) {
+func (r StatusRequest) describe(tx *store.Tx, t *Task) {
 	t.BlockedReason = ""
 	switch r.Verb {
 	case Block:

@@ -203,7 +203,7 @@ func TestResultsStay(t *testing.T) {
 	w := newWorld(t)
 	w.add(in("", "a"))
 	result := &task.Result{Summary: "done", Commits: []string{"abc"}, Tests: []string{"go test"}}
-	_, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Submit, Tasks: []string{"a"}, Owner: "A", Result: result})
+	_, err := task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Submit, Tasks: []string{"a"}, Owner: "A", Result: result})
 	w.must(err)
 	w.must(w.do(task.Complete, "reviewer", 0, "a")) // who has nothing to add
 	equal(w, "result", w.show("a").Result, result)
@@ -239,7 +239,7 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 // What an operation answers is the task as it is in the store.
 func TestAnswersAreTheRecords(t *testing.T) {
 	bubble(t, func(w *world) {
-		one := func(out task.DoResult, err error) (task.Task, error) {
+		one := func(out task.ChangeResult, err error) (task.Task, error) {
 			w.must(err)
 			return out.Tasks[0], nil
 		}
@@ -264,7 +264,7 @@ func TestAnswersAreTheRecords(t *testing.T) {
 				return task.Edit(w.ctx, w.st, task.EditRequest{Task: "a", Owner: "A", Title: ptr("b")})
 			}},
 			{"complete", func() (task.Task, error) {
-				return one(task.Do(w.ctx, w.st, task.DoRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}))
+				return one(task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"}))
 			}},
 			{"reset", func() (task.Task, error) {
 				return one(task.ResetTasks(w.ctx, w.st, task.ResetRequest{Tasks: []string{"a"}, By: "A"}))

@@ -148,7 +148,7 @@ func (w *world) acquire(owner string, keys ...string) lease.Grant {
 }
 
 func (w *world) tryAcquire(r lease.AcquireRequest) (lease.Grant, error) {
-	r.Within = task.Within
+	r.OuterKey = task.OuterKey
 	return lease.Acquire(w.ctx, w.st, r)
 }
 
@@ -178,7 +178,7 @@ func (w *world) breakKey(key string) {
 }
 
 func (w *world) do(verb task.Verb, owner string, token int64, ids ...string) error {
-	_, err := task.Do(w.ctx, w.st, task.DoRequest{Verb: verb, Tasks: ids, Owner: owner, Token: token})
+	_, err := task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: verb, Tasks: ids, Owner: owner, Token: token})
 	return err
 }
 

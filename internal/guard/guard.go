@@ -183,7 +183,7 @@ func (w *Writes) occupied(ctx context.Context) (*Denial, error) {
 
 // mine reports whether the caller may use what an owner holds.
 func (w *Writes) mine(owner string) bool {
-	return slices.ContainsFunc(w.Owners, func(o string) bool { return lease.Uses(o, owner) || lease.Serves(owner, o) })
+	return slices.ContainsFunc(w.Owners, func(o string) bool { return lease.MayUse(o, owner) || lease.Serves(owner, o) })
 }
 
 // forced is the first command of tasklock that takes something from its holder.

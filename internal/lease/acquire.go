@@ -16,7 +16,7 @@ import (
 // The error is a [*HeldError] when someone else is in the way and the time to
 // wait is over. The caller's place in the queue then stays for 30 seconds, and
 // for another 5 minutes lets others pass but not push it back: the same call
-// again goes on from there. A [*CycleError] says that waiting cannot end.
+// again goes on from there. A [*DeadlockError] says that waiting cannot end.
 func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, error) {
 	a, err := newAcquisition(r, false)
 	if err != nil {
@@ -80,7 +80,7 @@ func newAcquisition(r AcquireRequest, user bool) (a *acquisition, err error) {
 		return nil, err
 	}
 	if r.Times == (Times{}) {
-		r.Times = Near
+		r.Times = DefaultTimes
 	}
 	a = &acquisition{req: r, ttl: r.TTL, user: user, call: NewID(), now: clocks, fresh: r.ID}
 	if !a.requested() {
@@ -121,7 +121,7 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 			return g, nil
 		}
 		if err == nil && wait > 0 && !last {
-			err = a.circle(ctx, st)
+			err = a.deadlock(ctx, st)
 		}
 		if err != nil {
 			if a.joined != "" || errors.Is(err, store.ErrUnknown) && !a.requested() {

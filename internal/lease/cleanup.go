@@ -13,7 +13,7 @@ import (
 // CleanupRequest frees what nobody can be working under.
 type CleanupRequest struct {
 	By     string        // who cleans up, for the audit
-	Silent time.Duration // also break leases without a sign of life for so long; 0: only expired and dead ones
+	Silent time.Duration // also break leases that had no heartbeat for this long; 0: only expired and dead ones
 	DryRun bool
 }
 

@@ -33,7 +33,7 @@ func (e Expiry) sooner(other Expiry) Expiry {
 	return e
 }
 
-// endsAfter is the end of a lease that lasts so long from a moment on.
+// endsAfter is the end of a lease that lasts a ttl from t on.
 func endsAfter(t time.Time, ttl time.Duration) Expiry {
 	if ttl >= Endless {
 		return Expiry{}

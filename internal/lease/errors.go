@@ -20,8 +20,8 @@ var ErrQueueFull = errors.New("queue full")
 // HeldError says who is in the way. It is an answer, not a failure: another
 // owner holds the key, or waits for it longer than the caller.
 type HeldError struct {
-	Info           // of the lock in the way; without an owner when the key is free but others wait for it
-	Asked   string // the key that was asked for: another path, if Key overlaps it
+	Info         // of the lock in the way; without an owner when the key is free but others wait for it
+	Asked string // the key that was asked for: another path, if Key overlaps it
 
 	Ahead    int           // how many wait for it before the caller
 	Position int           // place in the queue, 1 is next; 0: the caller is not queued
@@ -42,20 +42,20 @@ func (e *HeldError) until() string {
 	if e.ExpiresAt.IsZero() {
 		return "with no end"
 	}
-	return "until " + stamp(e.ExpiresAt.Time)
+	return "until " + utc(e.ExpiresAt.Time)
 }
 
-// CycleError names a circle of owners who wait for each other. The youngest
+// DeadlockError names owners who wait for each other. The youngest
 // waiter in it gets the error; the others go on waiting.
-type CycleError struct {
-	Chain []CycleLink // the first is the caller; the last waits for the caller
+type DeadlockError struct {
+	Chain []DeadlockLink // the first is the caller; the last waits for the caller
 }
 
-// CycleLink: Owner waits for Key, which the next one in the chain holds or
+// DeadlockLink: Owner waits for Key, which the next one in the chain holds or
 // waits for longer.
-type CycleLink struct{ Owner, Key string }
+type DeadlockLink struct{ Owner, Key string }
 
-func (e *CycleError) Error() string {
+func (e *DeadlockError) Error() string {
 	var b strings.Builder
 	b.WriteString("waiting would never end: ")
 	for i, l := range e.Chain {
@@ -141,4 +141,4 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.What + ": " + e.Rule }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

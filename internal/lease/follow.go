@@ -15,8 +15,8 @@ import (
 )
 
 // An attached holder looks at its locks about once a second, together with all
-// others of its process: see [store.Store.Follow]. What ends its lease is told
-// by that, and not by the next heartbeat, which may be minutes away.
+// others of its process: see [store.Store.Follow]. It learns from
+// that what ended its lease: the next heartbeat may be minutes away.
 
 // followed are the records that show whether the lease is lost.
 func (l *Lease) followed() iter.Seq[string] {

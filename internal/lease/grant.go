@@ -130,11 +130,11 @@ func (a *acquisition) putLease(tx *store.Tx, g *Grant, using []string) error {
 	}
 	l.Keys, l.Since = append(own.Value.Keys, a.taken...), a.since(g.AcquiredAt)
 	l.Using = append(own.Value.Using, without(using, own.Value.Using)...)
-	if l.Outer, l.Uses = maps.Clone(own.Value.Outer), own.Value.Uses; own.Value.holds() {
+	if l.OuterKeys, l.Uses = maps.Clone(own.Value.OuterKeys), own.Value.Uses; own.Value.holds() {
 		l.Auto = own.Value.Auto
 	}
 	l.UsedBy, l.Direct = own.Value.UsedBy, own.Value.Direct
-	if err := a.embed(tx, &l); err != nil {
+	if err := a.linkOuterKeys(tx, &l); err != nil {
 		return err
 	}
 	if err := a.enter(tx, &l, using); err != nil {

@@ -29,7 +29,7 @@ type Lease struct {
 	held  holding
 	limit time.Duration // max hold
 	full  time.Duration // the ttl without it
-	leave func()        // nobody is told of a loss any more
+	leave func()        // stops looking for a loss
 
 	granted time.Duration // the ttl at first
 
@@ -68,7 +68,7 @@ func hold(ctx context.Context, st *store.Store, r AcquireRequest, now func() hos
 	}
 	r.Owner += "/" + r.Holder
 	if r.Times == (Times{}) {
-		r.Times = Near
+		r.Times = DefaultTimes
 	}
 	if r.TTL == 0 {
 		r.TTL = r.Times.Attached
@@ -111,7 +111,7 @@ func (l *Lease) Token() int64 { return l.grant.Token }
 // Owner is the child under whose name the lease is held.
 func (l *Lease) Owner() string { return l.grant.Owner }
 
-// TTL is how long the store waits for a sign of life.
+// TTL is how long the store waits for a heartbeat.
 func (l *Lease) TTL() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,7 +52,7 @@ type CheckRequest struct {
 	Latest int64  // if set: was the key granted to nobody later than this token?
 	Lease  string // if set: does this lease hold the key? Its full name, or the id of a lease of Owner
 	Owner  string // with Lease
-	Mine   string // if set: does this owner, a parent of it, or a server of theirs hold the key?
+	HeldBy string // if set: does this owner, a parent of it, or a server of theirs hold the key?
 }
 
 // CheckResult: Locked means that others are kept out. The lock on a path may be
@@ -63,7 +63,7 @@ type CheckResult struct {
 	Lock   *Info  `json:"lock"`
 }
 
-// Check tells whether a key is held. With Token, Latest, Lease or Mine, a key
+// Check tells whether a key is held. With Token, Latest, Lease or HeldBy, a key
 // that is not held so is [ErrLost]. A token stays in force until a later grant,
 // also past its ttl; what is mine is so only as long as others are kept out.
 func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, error) {
@@ -71,8 +71,8 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 	if err != nil {
 		return CheckResult{}, err
 	}
-	if r.Mine != "" {
-		if err := CheckOwner(r.Mine); err != nil {
+	if r.HeldBy != "" {
+		if err := CheckOwner(r.HeldBy); err != nil {
 			return CheckResult{}, err
 		}
 	}
@@ -88,7 +88,7 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		out = CheckResult{Key: key}
 		info, err := Look(tx, key)
 		if err == nil && (info == nil || info.State != Held) && !r.fences() {
-			info, err = lookAround(tx, key, r.Mine, info)
+			info, err = lookAround(tx, key, r.HeldBy, info)
 		}
 		if err != nil {
 			return err
@@ -96,18 +96,18 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		if out.Lock = info; info != nil {
 			out.Locked = info.State == Held
 		}
-		if r.fences() || r.Mine != "" { // who is told yes goes on
+		if r.fences() || r.HeldBy != "" { // a caller goes on after a yes
 			tx.Affirm()
 		}
-		return r.judge(tx, key, info)
+		return r.heldAsAsked(tx, key, info)
 	})
 	return out, err
 }
 
 func (r CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
 
-// judge says whether the key is held as the request asks.
-func (r CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
+// heldAsAsked refuses a key that is not held as the request asks.
+func (r CheckRequest) heldAsAsked(tx *store.Tx, key string, info *Info) error {
 	switch {
 	case r.fences():
 		lk, err := getLock(tx, key)
@@ -115,16 +115,16 @@ func (r CheckRequest) judge(tx *store.Tx, key string, info *Info) error {
 			return err
 		}
 		return fenced(lk, key, r.Token, r.Latest, r.Lease)
-	case r.Mine == "" || info != nil && info.State == Held && has(info.Owner, r.Mine):
+	case r.HeldBy == "" || info != nil && info.State == Held && holdsFor(info.Owner, r.HeldBy):
 		return nil
 	case info == nil:
-		return NotHeld(tx, key, r.Mine)
-	case has(info.Owner, r.Mine):
+		return NotHeld(tx, key, r.HeldBy)
+	case holdsFor(info.Owner, r.HeldBy):
 		return &LostError{Key: key, Why: string(info.State) + ", and not renewed since"}
 	case info.Key != key: // a path that overlaps it
-		return &LostError{Key: key, Owner: info.Owner, Now: info.Token, Never: r.Mine}
+		return &LostError{Key: key, Owner: info.Owner, Now: info.Token, Never: r.HeldBy}
 	}
-	return NotHeld(tx, key, r.Mine)
+	return NotHeld(tx, key, r.HeldBy)
 }
 
 // Look returns the lock on a key, or nil, and guards it.

@@ -29,10 +29,10 @@ func TestCheck(t *testing.T) {
 			{"the token in force", lease.CheckRequest{Token: g.Token}, false},
 			{"an old token", lease.CheckRequest{Token: g.Token - 1}, true},
 			{"a future token", lease.CheckRequest{Token: g.Token + 1}, true},
-			{"mine", lease.CheckRequest{Mine: "alice"}, false},
-			{"my parent's", lease.CheckRequest{Mine: "alice/sub"}, false},
-			{"someone else's", lease.CheckRequest{Mine: "bob"}, true},
-			{"of a name that begins alike", lease.CheckRequest{Mine: "alice2"}, true},
+			{"mine", lease.CheckRequest{HeldBy: "alice"}, false},
+			{"my parent's", lease.CheckRequest{HeldBy: "alice/sub"}, false},
+			{"someone else's", lease.CheckRequest{HeldBy: "bob"}, true},
+			{"of a name that begins alike", lease.CheckRequest{HeldBy: "alice2"}, true},
 		} {
 			c.r.Key = "a"
 			out, err := lease.Check(w.ctx, w.st, c.r)
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		if lost.Owner != "bob" || lost.Token != g.Token || lost.Now <= g.Token {
 			t.Errorf("%+v", lost)
 		}
-		_, err = lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "free", Mine: "alice"})
+		_, err = lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "free", HeldBy: "alice"})
 		w.want(err, lease.ErrLost)
 		_, err = lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "free", Token: 1})
 		w.want(err, lease.ErrLost)

@@ -120,7 +120,7 @@ func cost(l leaseRecord) int {
 	if locks > MaxKeys {
 		locks = 0 // see lockOf
 	}
-	return 2 + locks + len(l.Using) + len(l.Outer) + 3*len(l.Uses) + len(l.WaitsFor)
+	return 2 + locks + len(l.Using) + len(l.OuterKeys) + 3*len(l.Uses) + len(l.WaitsFor)
 }
 
 // wantLeases reads at once what the end of leases looks at: their locks, the

@@ -213,7 +213,7 @@ func TestSectionWithManyClaims(t *testing.T) {
 	claim := func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"section:s"}, TTL: time.Hour})
 		for _, key := range named("t%03d", n) {
-			w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{key}, TTL: time.Hour, Within: inSection})
+			w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{key}, TTL: time.Hour, OuterKey: inSection})
 		}
 	}
 	bubble(t, func(w *world) {
@@ -267,8 +267,8 @@ func TestKeysAroundCount(t *testing.T) {
 			return "", nil
 		}
 		half := lease.MaxKeys / 2
-		w.grant(lease.AcquireRequest{Owner: "alice", Keys: named("k%d", half), Within: each})
-		_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: "bob", Keys: named("b%d", half+1), Within: each})
+		w.grant(lease.AcquireRequest{Owner: "alice", Keys: named("k%d", half), OuterKey: each})
+		_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: "bob", Keys: named("b%d", half+1), OuterKey: each})
 		as[*lease.InvalidError](w, err)
 	})
 }

@@ -47,11 +47,11 @@ func KindOf(key string) (Kind, string) {
 	return Task, key
 }
 
-// DefaultTTL is how long a lease on the key lasts without a sign of life, unless
+// DefaultTTL is how long a lease on the key lasts without a heartbeat, unless
 // its store is far away.
-func DefaultTTL(key string) time.Duration { return Near.Of(key) }
+func DefaultTTL(key string) time.Duration { return DefaultTimes.Of(key) }
 
-// Times are how long leases last without a sign of life, where nobody says
+// Times are how long leases last without a heartbeat, where nobody says
 // otherwise.
 type Times struct {
 	Task, Section, Job, Path time.Duration // of plain holders, by the kind of the key
@@ -59,19 +59,19 @@ type Times struct {
 	Ticket                   time.Duration // waiters
 }
 
-// The two tables. Far is for a store that is asked through git, where a sign of
-// life costs a push and clocks differ by minutes.
+// The two tables. SlowTimes is for a store in git, where a heartbeat costs a push
+// and clocks differ by minutes.
 var (
-	Near = Times{Task: 60 * time.Minute, Section: 120 * time.Minute, Job: 5 * time.Minute, Path: 60 * time.Minute, Attached: 5 * time.Minute, Ticket: 30 * time.Second}
-	Far  = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Path: 12 * time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
+	DefaultTimes = Times{Task: 60 * time.Minute, Section: 120 * time.Minute, Job: 5 * time.Minute, Path: 60 * time.Minute, Attached: 5 * time.Minute, Ticket: 30 * time.Second}
+	SlowTimes    = Times{Task: 12 * time.Hour, Section: 12 * time.Hour, Job: time.Hour, Path: 12 * time.Hour, Attached: time.Hour, Ticket: 10 * time.Minute}
 )
 
 // TimesOf are the times of stores whose URL has this scheme.
 func TimesOf(scheme string) Times {
 	if scheme == "git" {
-		return Far
+		return SlowTimes
 	}
-	return Near
+	return DefaultTimes
 }
 
 // Of is the time of plain holders of a key.

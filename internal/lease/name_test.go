@@ -163,7 +163,7 @@ func TestInvalidInput(t *testing.T) {
 			_, show := lease.Show(w.ctx, w.st, "-x")
 			_, brk := lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"a"}, Reason: strings.Repeat("x", 4097)})
 			_, id := lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"a"}, ID: "x/y"})
-			_, mine := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "a", Mine: "alice/"})
+			_, mine := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "a", HeldBy: "alice/"})
 			_, history := lease.History(w.ctx, w.st, lease.HistoryRequest{Key: ".."})
 			_, clean := lease.Cleanup(w.ctx, w.st, lease.CleanupRequest{By: "root", Silent: -1})
 			for _, err := range []error{release, renew, check, show, brk, id, mine, history, clean} {

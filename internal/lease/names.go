@@ -295,7 +295,7 @@ func mayBear(tx *store.Tx, id string, older map[string]string, fresh []string) e
 		case lk == nil || lk.State != Held:
 		case name == id:
 			own = lk
-		case len(older) > maxOlder, own != nil && slices.Contains(fresh, name) && !usable(own.Owner, lk.Owner) && !usable(lk.Owner, own.Owner):
+		case len(older) > maxOlder, own != nil && slices.Contains(fresh, name) && !MayUse(lk.Owner, own.Owner) && !MayUse(own.Owner, lk.Owner):
 			holders = append(holders, *lk)
 		}
 	}

@@ -45,7 +45,7 @@ func NotHeld(tx *store.Tx, key, caller string) error {
 	if err != nil {
 		return err
 	}
-	had, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) && usable(e.Owner, caller) })
+	had, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) && MayUse(caller, e.Owner) })
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func unless(had Event, caller string) string {
 // of its children did: it may have meant another one.
 func (r *release) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
 	had, err := past(tx, func(e Event) bool {
-		return slices.Contains(e.Keys, key) && (usable(e.Owner, r.Owner) || descends(e.Owner, r.Owner))
+		return slices.Contains(e.Keys, key) && (MayUse(r.Owner, e.Owner) || descends(e.Owner, r.Owner))
 	})
 	if err == nil && had.Event == "" {
 		out.Never = append(out.Never, key)

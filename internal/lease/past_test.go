@@ -74,7 +74,7 @@ func TestMineIsInForce(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"a", "path:src"}, TTL: time.Minute})
 		mine := func(key string) error {
-			_, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: key, Mine: "alice"})
+			_, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: key, HeldBy: "alice"})
 			return err
 		}
 		w.must(mine("a"))

@@ -111,7 +111,7 @@ func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []
 		return nil, nil, err
 	}
 	for _, lk := range locks {
-		if usable(lk.Value.Owner, a.req.Owner) { // but somebody else may work under it
+		if MayUse(a.req.Owner, lk.Value.Owner) { // but somebody else may work under it
 			others, over, err := a.usersOf(tx, key, lk, false)
 			if err != nil {
 				return nil, nil, err
@@ -206,7 +206,7 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 			if err != nil {
 				return nil, err
 			}
-			if t.Key == mine.Key || !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held || usable(t.Value.Owner, owner) ||
+			if t.Key == mine.Key || !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held || MayUse(owner, t.Value.Owner) ||
 				mine.Value.ticket() && !younger(mine, t) {
 				continue
 			}
@@ -245,7 +245,7 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 			return err
 		}
 		for _, lk := range locks {
-			if slices.ContainsFunc(r.Owners, func(o string) bool { return has(lk.Value.Owner, o) }) {
+			if slices.ContainsFunc(r.Owners, func(o string) bool { return holdsFor(lk.Value.Owner, o) }) {
 				continue
 			}
 			info, err := Look(tx, lk.Value.Key)
@@ -279,7 +279,7 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 		}
 		switch {
 		case info == nil || info.State != Held:
-		case owner == "" || !has(info.Owner, owner):
+		case owner == "" || !holdsFor(info.Owner, owner):
 			exact = info
 		case !isPath(key) || covers(info.Key, key):
 			return info, nil

@@ -62,10 +62,10 @@ func TestPathsInTheFamily(t *testing.T) {
 		w.release("s", "path:src/**")
 		w.refused("t", "path:src/web/y")
 		w.acquire("t", "path:src/other")
-		if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "path:src/web/x/y", Mine: "s/a"}); err != nil {
+		if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "path:src/web/x/y", HeldBy: "s/a"}); err != nil {
 			t.Error(err)
 		}
-		if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "path:src/**", Mine: "s/a"}); !errors.Is(err, lease.ErrLost) {
+		if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "path:src/**", HeldBy: "s/a"}); !errors.Is(err, lease.ErrLost) {
 			t.Errorf("half of a path is not held: %v", err)
 		}
 	})
@@ -142,7 +142,7 @@ func TestPathCircles(t *testing.T) {
 		w.acquire("a", "path:src/a")
 		w.acquire("b", "path:src/b")
 		first := w.wait("a", "path:src/b/x")
-		e := as[*lease.CycleError](w, w.wait("b", "path:src/a/y").err)
+		e := as[*lease.DeadlockError](w, w.wait("b", "path:src/a/y").err)
 		equal(w, "chain", chain(e), "b waits for path:src/a/y, a waits for path:src/b/x")
 		w.release("b", "path:src/b")
 		w.served(first)
@@ -152,7 +152,7 @@ func TestPathCircles(t *testing.T) {
 		w.acquire("c", "deploy")
 		all := w.wait("b", "path:src/**")
 		behind := w.wait("c", "path:src/c")
-		e := as[*lease.CycleError](w, w.wait("a", "deploy").err)
+		e := as[*lease.DeadlockError](w, w.wait("a", "deploy").err)
 		equal(w, "chain", chain(e), "a waits for deploy, c waits for path:src/c, b waits for path:src/**")
 		w.stop(behind, all)
 	})

@@ -167,7 +167,7 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 			return false, err
 		}
 		for _, lk := range append(around, lk) {
-			if !lk.Exists() || !usable(lk.Value.Owner, owner) {
+			if !lk.Exists() || !MayUse(owner, lk.Value.Owner) {
 				continue
 			}
 			if roomToDrop(tx) { // it must not be lost meanwhile

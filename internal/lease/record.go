@@ -48,17 +48,17 @@ type leaseRecord struct {
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
 	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
-	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see cycle.go
+	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see deadlock.go
 	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
 	Left         bool      `json:"left,omitempty"`      // given back while in use: the process is that of a user
 
-	// See users.go and within.go.
-	Using  []string          `json:"using,omitempty"`  // keys of other leases that this one works under
-	Outer  map[string]string `json:"outer,omitempty"`  // key → the key around it
-	Auto   []string          `json:"auto,omitempty"`   // keys that were taken, or are waited for, only as such
-	Uses   []string          `json:"uses,omitempty"`   // leases that hold one for this lease
-	UsedBy []string          `json:"usedBy,omitempty"` // leases for which this one does
-	Direct []string          `json:"direct,omitempty"` // those of them that are using a key of it
+	// See users.go and outer.go.
+	Using     []string          `json:"using,omitempty"`  // keys of other leases that this one works under
+	OuterKeys map[string]string `json:"outer,omitempty"`  // key → the key around it
+	Auto      []string          `json:"auto,omitempty"`   // keys that were taken, or are waited for, only as such
+	Uses      []string          `json:"uses,omitempty"`   // leases that hold one for this lease
+	UsedBy    []string          `json:"usedBy,omitempty"` // leases for which this one does
+	Direct    []string          `json:"direct,omitempty"` // those of them that are using a key of it
 
 	kept bool // one of UsedBy is in force
 }
@@ -185,18 +185,20 @@ func (l leaseRecord) watchable() bool {
 	return l.PID != 0 && l.Process.Life() != host.Unknown
 }
 
-// usable reports whether caller may use what owner holds: it is the owner, or
-// one of its children.
-func usable(owner, caller string) bool {
+// MayUse reports whether caller may use what owner holds: it is the owner, or a
+// child of it.
+func MayUse(caller, owner string) bool {
 	if fault.Bug("reentrant_by_user") {
 		return root(owner) == root(caller)
 	}
 	return descends(caller, owner)
 }
 
-// has reports whether what holder has locked is the caller's: it may use it, also
-// where a server holds it for the caller.
-func has(holder, caller string) bool { return usable(holder, caller) || Serves(holder, caller) }
+// holdsFor reports whether the caller may use what holder has locked, also where
+// a server holds it for the caller.
+func holdsFor(holder, caller string) bool {
+	return MayUse(caller, holder) || Serves(holder, caller)
+}
 
 func root(owner string) string {
 	for i := range len(owner) {
@@ -223,7 +225,7 @@ func getQueue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
 	return store.Get[queueRecord](tx, queueKind+key)
 }
 
-// putLease writes a lease as a sign of life. held is how long it has been
+// putLease writes a lease as a heartbeat. held is how long it has been
 // held already; max hold shortens the ttl towards its end.
 func putLease(tx *store.Tx, name string, l leaseRecord, held time.Duration) error {
 	ttl := l.window(held)

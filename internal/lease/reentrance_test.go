@@ -49,7 +49,7 @@ func TestWhoMayUseWhatIsHeld(t *testing.T) {
 				if err := w.renew(c.caller, "deploy"); (err == nil) != (c.uses || c.releases) {
 					t.Errorf("renew: %v", err)
 				}
-				if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "deploy", Mine: c.caller}); (err == nil) != c.uses {
+				if _, err := lease.Check(w.ctx, w.st, lease.CheckRequest{Key: "deploy", HeldBy: c.caller}); (err == nil) != c.uses {
 					t.Errorf("check mine: %v", err)
 				}
 				_, err = lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: c.caller, Keys: []string{"deploy"}})

@@ -16,15 +16,15 @@ import (
 // exactly one of Keys, Lease and All. Lease beside Keys is a condition: only if
 // that lease holds them.
 type ReleaseRequest struct {
-	Owner  string
-	Keys   []string
-	Lease  string // full name, or the id of a lease of Owner
-	All    bool   // of Owner and its children: the end of a session
-	Of     string // with All: only what was taken in this session of a harness
-	Token  int64  // with one key: only if the lock is at this token
-	Latest int64  // with keys: only if none was granted later than this token
-	Reason string
-	DryRun bool
+	Owner   string
+	Keys    []string
+	Lease   string // full name, or the id of a lease of Owner
+	All     bool   // of Owner and its children: the end of a session
+	Session string // with All: only what was taken in this session of a harness
+	Token   int64  // with one key: only if the lock is at this token
+	Latest  int64  // with keys: only if none was granted later than this token
+	Reason  string
+	DryRun  bool
 }
 
 // release is the run of a [ReleaseRequest].
@@ -315,7 +315,7 @@ func (r *release) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, e
 		l := ls.Value
 		given := slices.ContainsFunc(l.Uses, func(used string) bool { return descends(leaseOwner(used), r.Owner) })
 		working := len(l.Using) > 0 && given && stateOf(ls) == Held
-		if (r.Of == "" || l.Session == r.Of) && !working {
+		if (r.Session == "" || l.Session == r.Session) && !working {
 			out = append(out, rec)
 		}
 	}

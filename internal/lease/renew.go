@@ -11,7 +11,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// RenewRequest is a sign of life for keys, one lease, or all leases of an
+// RenewRequest is a heartbeat for keys, one lease, or all leases of an
 // owner: exactly one of Keys, Lease and All. Lease beside Keys is a condition:
 // only if that lease holds them.
 type RenewRequest struct {

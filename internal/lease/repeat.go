@@ -59,7 +59,7 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 // for: a section may also have come with a task, which has moved since.
 func (a *acquisition) asks(key string) bool {
 	kind, _ := KindOf(key)
-	return a.req.Within == nil || kind != Section
+	return a.req.OuterKey == nil || kind != Section
 }
 
 // over is the answer to a repeated request of which that key is not held any

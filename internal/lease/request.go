@@ -27,7 +27,7 @@ type AcquireRequest struct {
 	// The search for deadlocks goes by it.
 	For string
 
-	Times   Times         // defaults; zero: Near
+	Times   Times         // defaults; zero: DefaultTimes
 	TTL     time.Duration // the lease ends after this long without a heartbeat; 0: by the kind of the keys; Endless: never
 	MaxHold time.Duration // nobody can renew it beyond; 0: no bound
 	Wait    time.Duration // how long to wait in all; 0: not at all
@@ -55,11 +55,11 @@ type AcquireRequest struct {
 	// committed with the grant or not at all. It goes with no wait.
 	First func(tx *store.Tx) error
 
-	// Within, if set, names the key around a key, or "": the section of a task.
-	// It is taken with it. See within.go.
-	Within func(tx *store.Tx, key string) (string, error)
+	// OuterKey, if set, names the key around a key, or "": the section of a task.
+	// It is taken with it. See outer.go.
+	OuterKey func(tx *store.Tx, key string) (string, error)
 
-	// Need names further records that Within and Then will ask for, so that
+	// Need names further records that OuterKey and Then will ask for, so that
 	// they are read in the same round trip.
 	Need []string
 

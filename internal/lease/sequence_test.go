@@ -212,7 +212,7 @@ func seqWithin(_ *store.Tx, key string) (string, error) {
 }
 
 func (s *sequence) request(owner string) AcquireRequest {
-	r := AcquireRequest{Owner: owner, Keys: []string{pickOf(s, seqKeys)}, Within: seqWithin}
+	r := AcquireRequest{Owner: owner, Keys: []string{pickOf(s, seqKeys)}, OuterKey: seqWithin}
 	if s.rand.IntN(3) == 0 {
 		r.Keys = append(r.Keys, pickOf(s, seqKeys))
 	}

@@ -125,7 +125,7 @@ func (s *sequence) judgeLease(r seqRecords, name string, ls store.Entry[leaseRec
 	}
 	for _, key := range l.needs() {
 		lk := r.locks[key]
-		if around := r.leases[lk.Value.Lease]; inForce && (stateOf(around) != Held || !slices.Contains(l.Uses, lk.Value.Lease) || !usable(lk.Value.Owner, l.Owner)) {
+		if around := r.leases[lk.Value.Lease]; inForce && (stateOf(around) != Held || !slices.Contains(l.Uses, lk.Value.Lease) || !MayUse(l.Owner, lk.Value.Owner)) {
 			s.fault("lease %s is in force and uses %s of lease %q, which is over or another one", name, key, lk.Value.Lease)
 		}
 	}
@@ -142,11 +142,11 @@ func (s *sequence) judgeLease(r seqRecords, name string, ls store.Entry[leaseRec
 }
 
 func (r seqRecords) used(name string, l leaseRecord, key string) bool {
-	if len(l.within(key, nil)) > 0 {
+	if len(l.innerKeys(key, nil)) > 0 {
 		return true
 	}
 	for _, u := range r.leases {
-		if slices.Contains(u.Value.Uses, name) && (len(u.Value.within(key, nil)) > 0 || slices.Contains(u.Value.Using, key)) {
+		if slices.Contains(u.Value.Uses, name) && (len(u.Value.innerKeys(key, nil)) > 0 || slices.Contains(u.Value.Using, key)) {
 			return true
 		}
 	}
@@ -164,7 +164,7 @@ func (s *sequence) judgeWorkers(r seqRecords) {
 	}
 	for i, one := range at {
 		for _, two := range at[:i] {
-			if usable(one.owner, two.owner) || usable(two.owner, one.owner) {
+			if MayUse(two.owner, one.owner) || MayUse(one.owner, two.owner) {
 				continue
 			}
 			for _, a := range one.renew.held.record.all() {

@@ -15,7 +15,7 @@ func ServerMark() string { return serverMark + NewID() }
 // kept from these files.
 func Serves(holder, caller string) bool {
 	for i := range holder {
-		if i > 0 && strings.HasPrefix(holder[i:], serverMark) && usable(holder[:i], caller) {
+		if i > 0 && strings.HasPrefix(holder[i:], serverMark) && MayUse(caller, holder[:i]) {
 			return true
 		}
 	}

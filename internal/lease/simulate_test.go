@@ -172,7 +172,7 @@ func (c *simclient) act(ctx context.Context) {
 // expect allows the answers that the rules give and the failures of the net.
 func (c *simclient) expect(err error) {
 	var held *lease.HeldError
-	var cycle *lease.CycleError
+	var cycle *lease.DeadlockError
 	var owner *lease.OwnerError
 	switch {
 	case err == nil, errors.Is(err, lease.ErrLost), errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable),

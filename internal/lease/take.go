@@ -70,7 +70,7 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	if err := a.resolve(tx); err != nil {
 		return err
 	}
-	if err := a.surround(tx); err != nil {
+	if err := a.addOuterKeys(tx); err != nil {
 		return err
 	}
 	if err := tx.Want(a.needs()...); err != nil {
@@ -171,7 +171,7 @@ func (a *acquisition) takeFree(tx *store.Tx, g *Grant, key string) error {
 // has already. A late renewal is allowed while the record is still our own;
 // what is over by its max hold is free, for its last owner as for others.
 func (a *acquisition) again(tx *store.Tx, lk store.Entry[lockRecord], ls store.Entry[leaseRecord], s State) (bool, error) {
-	if !usable(lk.Value.Owner, a.req.Owner) || !ls.Exists() || s == Dead {
+	if !MayUse(a.req.Owner, lk.Value.Owner) || !ls.Exists() || s == Dead {
 		return false, nil
 	}
 	held, err := heldFor(tx, ls.Value)

@@ -17,7 +17,7 @@ import (
 //     overlap, exclude each other, except that nobody waits for a parent. They
 //     wait for each other only, not in the queue of the key, which is for those
 //     who have nothing.
-//   - It holds a key within it: see within.go. Any number may do that at once.
+//   - It holds a key within it: see outer.go. Any number may do that at once.
 //
 // Either way the user is a lease of its own, with a ttl and a process, and both
 // records name each other. While a user is in force the other lease can neither
@@ -159,8 +159,8 @@ func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me 
 		if err != nil {
 			return nil, err
 		}
-		inside := slices.Contains(u.Value.Using, lk.Value.Key) || all && len(u.Value.within(lk.Value.Key, nil)) > 0
-		if name != me && inside && !usable(u.Value.Owner, owner) {
+		inside := slices.Contains(u.Value.Using, lk.Value.Key) || all && len(u.Value.innerKeys(lk.Value.Key, nil)) > 0
+		if name != me && inside && !MayUse(owner, u.Value.Owner) {
 			out = append(out, u)
 		}
 	}
@@ -207,7 +207,7 @@ type use struct {
 // uses returns who relies on a key of a lease once the lease has lost keys.
 func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) (out []use, err error) {
 	name := ls.Key[len(leaseKind):]
-	for _, inner := range ls.Value.within(key, keys) {
+	for _, inner := range ls.Value.innerKeys(key, keys) {
 		out = append(out, use{inner, ls.Value.Owner, name, Held})
 	}
 	names, err := users(tx, ls)
@@ -219,7 +219,7 @@ func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) 
 		if err != nil {
 			return nil, err
 		}
-		inside := u.Value.within(key, nil)
+		inside := u.Value.innerKeys(key, nil)
 		if slices.Contains(u.Value.Using, key) {
 			inside = append(inside, key)
 		}
@@ -251,7 +251,7 @@ func inUseBut(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, owner st
 		}
 		e := &InUseError{Key: key}
 		for _, u := range all {
-			if u.state == Held && (owner == "" || !usable(u.owner, owner)) {
+			if u.state == Held && (owner == "" || !MayUse(owner, u.owner)) {
 				e.Inside, e.By = append(e.Inside, u.key), append(e.By, u.owner)
 			}
 		}
@@ -279,7 +279,7 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 		return nil, endKeys(tx, ls, l.all(), how)
 	}
 	for _, key := range left {
-		if outer := l.Outer[key]; slices.Contains(l.Keys, outer) && !slices.Contains(left, outer) {
+		if outer := l.OuterKeys[key]; slices.Contains(l.Keys, outer) && !slices.Contains(left, outer) {
 			left = append(left, outer)
 		}
 	}
@@ -368,7 +368,7 @@ func sustain(tx *store.Tx, name string, l leaseRecord) (time.Duration, error) {
 func (l leaseRecord) needs() []string {
 	keys := slices.Clone(l.Using)
 	for _, key := range l.Keys {
-		if outer := l.Outer[key]; outer != "" && !slices.Contains(l.Keys, outer) && !slices.Contains(keys, outer) {
+		if outer := l.OuterKeys[key]; outer != "" && !slices.Contains(l.Keys, outer) && !slices.Contains(keys, outer) {
 			keys = append(keys, outer)
 		}
 	}

@@ -92,7 +92,7 @@ func TestCircleOfUsers(t *testing.T) {
 					go func() { older <- wait(0) }()
 					w.settle()
 					time.Sleep(time.Second)
-					e := as[*lease.CycleError](w, wait(1))
+					e := as[*lease.DeadlockError](w, wait(1))
 					if len(e.Chain) != 2 || e.Chain[0].Key != asks[1] || e.Chain[1].Key != asks[0] {
 						t.Error(e)
 					}
@@ -266,7 +266,7 @@ func TestLossOfWhatIsUsed(t *testing.T) {
 
 func (w *world) endSession(owner, session string) lease.ReleaseResult {
 	w.Helper()
-	out, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: owner, All: true, Of: session})
+	out, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: owner, All: true, Session: session})
 	w.must(err)
 	return out
 }

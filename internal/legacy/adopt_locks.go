@@ -86,8 +86,8 @@ func (a *adoption) take(l Lock) error {
 		Origin: &lease.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
 		DryRun: a.r.DryRun,
 	}
-	section, within := "", task.WithinNew(a.tasks[l.Key].Section)
-	req.Within = func(tx *store.Tx, key string) (_ string, err error) {
+	section, within := "", task.OuterKeyNew(a.tasks[l.Key].Section)
+	req.OuterKey = func(tx *store.Tx, key string) (_ string, err error) {
 		section, err = within(tx, key)
 		return section, err
 	}
@@ -97,7 +97,7 @@ func (a *adoption) take(l Lock) error {
 	}
 	var held, around *lease.HeldError
 	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lease.ErrLost) {
-		req.Within = nil // another owner works in its section: hold only the task, as before a repetition
+		req.OuterKey = nil // another owner works in its section: hold only the task, as before a repetition
 		if _, err = lease.Acquire(a.ctx, a.st, req); err == nil && around != nil {
 			a.alongside(l, around.Key, around.Owner)
 		}

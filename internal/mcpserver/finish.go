@@ -56,19 +56,19 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	case h.task == "" || h.lease == nil:
 		return Result{}, &handleError{"this is no claim: complete goes with the lease that claim returned"}
 	}
-	d := task.DoRequest{Verb: verb, Tasks: []string{h.task}, Owner: h.lease.Owner(), Token: granted(h).Token}
+	d := task.StatusRequest{Verb: verb, Tasks: []string{h.task}, Owner: h.lease.Owner(), Token: granted(h).Token}
 	if in.Summary != "" || len(in.Commits)+len(in.Tests) > 0 {
 		d.Result = &task.Result{Summary: in.Summary, Commits: in.Commits, Tests: in.Tests}
 	}
 	if verb == task.Block {
 		d.Reason, d.Result = in.Summary, nil
 	}
-	do := func() (out task.DoResult, r Result, err error) {
-		out, err = task.Do(ctx, s.o.Store, d)
+	do := func() (out task.ChangeResult, r Result, err error) {
+		out, err = task.ChangeStatus(ctx, s.o.Store, d)
 		return out, Result{Next: "call claim for the next task"}, err
 	}
 	if in.Next {
-		do = func() (task.DoResult, Result, error) { return s.doNext(ctx, c, h, d) }
+		do = func() (task.ChangeResult, Result, error) { return s.doNext(ctx, c, h, d) }
 	}
 	out, r, err := do()
 	switch {
@@ -91,14 +91,14 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 }
 
 // doNext completes the task of a handle and claims the next one, both or neither.
-func (s *Server) doNext(ctx context.Context, c *call, h *handle, d task.DoRequest) (task.DoResult, Result, error) {
+func (s *Server) doNext(ctx context.Context, c *call, h *handle, d task.StatusRequest) (task.ChangeResult, Result, error) {
 	n := newHandle(nil, nil)
 	n.only = h.only
-	var out task.DoResult
+	var out task.ChangeResult
 	var next *task.NextResult
 	var refused error
 	err := s.holder.Take(ctx, func(ctx context.Context) (l *lease.Lease, _ error) {
-		out, next, l, refused = task.DoAndHoldNext(ctx, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
+		out, next, l, refused = task.ChangeAndHoldNext(ctx, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
 		return l, refused
 	}, func(l *lease.Lease) error { return s.granted(n, taken{l, &next.Task}) })
 	switch {

@@ -123,7 +123,7 @@ func (s *Server) acquire(ctx context.Context, c *call, in acquireArgs) (Result, 
 		return Result{}, err
 	}
 	h := newHandle(keys, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
-		r.Keys, r.Reason, r.Within = keys, in.Reason, task.Within
+		r.Keys, r.Reason, r.OuterKey = keys, in.Reason, task.OuterKey
 		lease, err := lease.Hold(ctx, s.o.Store, r)
 		return taken{lease: lease}, err
 	})

@@ -48,7 +48,7 @@ func lockedCode(key string) string {
 	return "TASK_LOCKED"
 }
 
-func deadlock(e *lease.CycleError) map[string]any {
+func deadlock(e *lease.DeadlockError) map[string]any {
 	var chain []map[string]string
 	for _, l := range e.Chain {
 		chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})

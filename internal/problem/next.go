@@ -61,11 +61,11 @@ func (c Caller) afterBusy(e *lease.BusyError) string {
 		return ""
 	}
 	words := []string{"wait"}
-	if lease.Uses(c.Owner, e.Holders[0].Owner) {
+	if lease.MayUse(c.Owner, e.Holders[0].Owner) {
 		words = []string{"release"}
 	}
 	for i, h := range e.Holders {
-		if words[0] == "release" && !lease.Uses(c.Owner, h.Owner) || i == most {
+		if words[0] == "release" && !lease.MayUse(c.Owner, h.Owner) || i == most {
 			break
 		}
 		words = append(words, h.Key)

@@ -103,7 +103,7 @@ var table = []row{
 	as(func(e *lease.HeldError, c Caller) Problem {
 		return Problem{Exit: Locked, Code: lockedCode(e.Key), Details: Held(e), Next: c.again()}
 	}),
-	as(func(e *lease.CycleError, c Caller) Problem {
+	as(func(e *lease.DeadlockError, c Caller) Problem {
 		p := Problem{Exit: Locked, Code: "DEADLOCK", Details: deadlock(e), Ours: "waiting would never end: someone waits for what you hold"}
 		if len(e.Chain) > 0 {
 			p.Next = c.Line("release", e.Chain[len(e.Chain)-1].Key)

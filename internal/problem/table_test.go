@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 		{&lease.HeldError{Info: lease.Info{Key: "section:x"}}, 6, "SECTION_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "job:x"}}, 6, "JOB_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "path:x"}}, 6, "PATH_LOCKED", "again"},
-		{&lease.CycleError{Chain: []lease.CycleLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
+		{&lease.DeadlockError{Chain: []lease.DeadlockLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
 		{lease.ErrQueueFull, 6, "QUEUE_FULL", ""},
 		{&lease.LostError{Key: "x"}, 7, "LEASE_LOST", "tasks show x"},
 		{&lease.LostError{Key: "lease l", Never: "x"}, 7, "NOT_HELD", "list --mine"},

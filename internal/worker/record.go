@@ -161,7 +161,7 @@ func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	for i := range out.Runners {
 		r := &out.Runners[i]
 		for _, t := range working.Tasks {
-			if lease.Uses(t.ClaimedBy, r.Owner) {
+			if lease.MayUse(t.ClaimedBy, r.Owner) {
 				r.Tasks = append(r.Tasks, t.Task)
 			}
 		}
@@ -264,7 +264,7 @@ func Wakeup(ctx context.Context, st *store.Store, r WakeupRequest) (WakeupResult
 		return out, err
 	}
 	for _, t := range stalled.Tasks {
-		_, err := task.Do(ctx, st, task.DoRequest{
+		_, err := task.ChangeStatus(ctx, st, task.StatusRequest{
 			Verb: task.Unclaim, Tasks: []string{t.ID}, Owner: r.By, Reason: "its holder is " + string(t.Lock.State), DryRun: r.DryRun,
 		})
 		var owner *lease.OwnerError

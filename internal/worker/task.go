@@ -32,7 +32,7 @@ type taskRun struct {
 
 	mu    sync.Mutex
 	tried bool // to write down how it ended
-	do    task.DoRequest
+	do    task.StatusRequest
 	err   error
 }
 
@@ -185,8 +185,8 @@ func (j *taskRun) args() []string {
 }
 
 // verdict is what the end of the command means for the task.
-func (j *taskRun) verdict(res runner.Result, err error) task.DoRequest {
-	r := task.DoRequest{Tasks: []string{j.task.ID}, Owner: j.lease.Owner(), Token: j.token, Verb: task.Complete}
+func (j *taskRun) verdict(res runner.Result, err error) task.StatusRequest {
+	r := task.StatusRequest{Tasks: []string{j.task.ID}, Owner: j.lease.Owner(), Token: j.token, Verb: task.Complete}
 	var start *runner.StartError
 	switch {
 	case res.ExitCode == 0:
@@ -222,13 +222,13 @@ func (j *taskRun) finish(ctx context.Context, res runner.Result, err error) erro
 
 // write carries out the verdict. A completion that the store refuses would be
 // refused again after each repetition of the work: the task fails instead.
-func (j *taskRun) write(ctx context.Context, do task.DoRequest) (task.DoRequest, error) {
-	_, err := task.Do(ctx, j.w.st, do)
+func (j *taskRun) write(ctx context.Context, do task.StatusRequest) (task.StatusRequest, error) {
+	_, err := task.ChangeStatus(ctx, j.w.st, do)
 	if do.Verb != task.Complete || !errors.Is(err, driver.ErrTooLarge) && !errors.Is(err, driver.ErrInvalid) {
 		return do, err
 	}
 	do.Verb, do.Result, do.Reason = task.Fail, nil, fmt.Sprintf("the command succeeded, but the completion was refused: %v", err)
-	_, err = task.Do(ctx, j.w.st, do)
+	_, err = task.ChangeStatus(ctx, j.w.st, do)
 	return do, err
 }
 
@@ -259,7 +259,7 @@ func (j *taskRun) end(res runner.Result, err error) error {
 	return nil
 }
 
-func (j *taskRun) report(do task.DoRequest, res runner.Result, err error) {
+func (j *taskRun) report(do task.StatusRequest, res runner.Result, err error) {
 	e := j.event("")
 	if res.ExitCode >= 0 {
 		e.Exit = &res.ExitCode

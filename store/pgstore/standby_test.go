@@ -74,7 +74,7 @@ func TestSynchronousStandby(t *testing.T) {
 			t.Errorf("%s: the primary shows %s locks", c.key, n)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		if out, err := lease.Check(ctx, store.New(open(t, url)), lease.CheckRequest{Key: c.key, Mine: "alice"}); err == nil {
+		if out, err := lease.Check(ctx, store.New(open(t, url)), lease.CheckRequest{Key: c.key, HeldBy: "alice"}); err == nil {
 			t.Errorf("%s: alice may rely on %+v", c.key, out.Lock)
 		}
 		cancel()

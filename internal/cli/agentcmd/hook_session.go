@@ -24,7 +24,7 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen, err := lease.Glance(ctx, st, h.app.Identity().Owner)
+	seen, err := lease.Overview(ctx, st, h.app.Identity().Owner)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ const maxFacts = 380
 
 // facts are sentences, not orders: text from elsewhere that gives orders is
 // what models are taught to distrust. Names of strangers are cut short.
-func facts(s *session.Session, seen lease.GlanceResult, named bool) string {
+func facts(s *session.Session, seen lease.OverviewResult, named bool) string {
 	who := "This session is tasklock owner " + term.Clean(term.Short(s.Identity().Owner, 70))
 	if named {
 		who += " (commands: --owner)"
@@ -110,7 +110,7 @@ func (h *hook) end(ctx context.Context) error {
 	}
 	r := lease.ReleaseRequest{Owner: h.app.Identity().Owner, All: true, Reason: "session ended"}
 	if h.app.Identity().Source != identity.FromHarness { // a name that may outlive the session
-		r.Of = h.app.Identity().Session
+		r.Session = h.app.Identity().Session
 	}
 	if localStore(h.app) {
 		short, cancel := context.WithTimeout(ctx, EndTime)
@@ -120,8 +120,8 @@ func (h *hook) end(ctx context.Context) error {
 		}
 	}
 	args := []string{"session", "end", "--owner", r.Owner}
-	if r.Of != "" {
-		args = append(args, "--of", r.Of)
+	if r.Session != "" {
+		args = append(args, "--of", r.Session)
 	}
 	return hold.Detach(h.app, args)
 }

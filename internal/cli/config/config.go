@@ -108,8 +108,8 @@ func (c *Config) addTimes() {
 		return
 	}
 	for key, ttl := range map[string]time.Duration{
-		"locking.taskTimeout": lease.Far.Task, "locking.sectionTimeout": lease.Far.Section, "locking.jobTimeout": lease.Far.Job,
-		"locking.pathTimeout": lease.Far.Path,
+		"locking.taskTimeout": lease.SlowTimes.Task, "locking.sectionTimeout": lease.SlowTimes.Section, "locking.jobTimeout": lease.SlowTimes.Job,
+		"locking.pathTimeout": lease.SlowTimes.Path,
 	} {
 		if c.values[key].origin == OriginDefault {
 			c.values[key] = value{text: term.Exact(ttl), origin: originFar}

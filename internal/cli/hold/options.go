@@ -60,7 +60,7 @@ func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) 
 		Keys: keys, Owner: id.Owner, ID: o.RequestID, Session: id.Session, Label: id.Label,
 		TTL: o.Ttl.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
-		Within: task.Within, Times: cfg.Times(),
+		OuterKey: task.OuterKey, Times: cfg.Times(),
 	}
 	if !o.Wait.Given && !o.NoWait && !id.Agent && !s.NoWait {
 		r.Wait = cfg.WaitTimeout()

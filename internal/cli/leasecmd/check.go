@@ -56,7 +56,7 @@ func (o *checkOptions) run(ctx context.Context, s *session.Session, key string) 
 	r := lease.CheckRequest{Key: key, Token: o.Token, Latest: o.Latest}
 	switch {
 	case o.mine:
-		r.Mine = s.Identity().Owner
+		r.HeldBy = s.Identity().Owner
 	case o.Lease != "":
 		r.Lease, r.Owner = o.Lease, s.Identity().Owner
 	}

@@ -39,7 +39,7 @@ func endSession(ctx context.Context, s *session.Session, of string) error {
 	if err != nil {
 		return err
 	}
-	out, err := hold.ReleaseAll(ctx, st, lease.ReleaseRequest{Owner: id.Owner, All: true, Of: of, Reason: "session ended", DryRun: s.DryRun})
+	out, err := hold.ReleaseAll(ctx, st, lease.ReleaseRequest{Owner: id.Owner, All: true, Session: of, Reason: "session ended", DryRun: s.DryRun})
 	if err != nil {
 		return err
 	}

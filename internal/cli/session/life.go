@@ -18,7 +18,7 @@ import (
 type lifeStore struct {
 	driver.Store
 	url  string
-	life lease.Life
+	life lease.Caller
 
 	mu   sync.Mutex
 	seen bool
@@ -36,8 +36,8 @@ func (s *Session) withLife(url string, d driver.Store) driver.Store {
 	return s.life
 }
 
-func lifeOf(id identity.Identity) lease.Life {
-	l := lease.Life{Owner: id.Owner, Session: id.Session, Late: id.Agent}
+func lifeOf(id identity.Identity) lease.Caller {
+	l := lease.Caller{Owner: id.Owner, Session: id.Session, Late: id.Agent}
 	if id.PID > 0 {
 		l.Process, _ = host.Find(id.PID)
 	}

@@ -33,7 +33,7 @@ locks and no others. What someone else holds is refused (exit 6), and left out w
 				return err
 			}
 			r := task.RemoveRequest{Tasks: refs, Closed: closed, Force: force, By: id.Owner, DryRun: s.DryRun}
-			var out task.DoResult
+			var out task.ChangeResult
 			for { // one commit has room for some hundred only
 				some, err := task.Archive(ctx, st, r)
 				if err != nil {

@@ -60,7 +60,7 @@ func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.
 		return err
 	}
 	claim.Wait = 0
-	out, next, err := task.DoAndNext(ctx, st, d, task.NextRequest{Section: n.section, Label: n.label, Acquire: claim})
+	out, next, err := task.ChangeAndNext(ctx, st, d, task.NextRequest{Section: n.section, Label: n.label, Acquire: claim})
 	if err != nil {
 		return err
 	}

@@ -139,18 +139,18 @@ func printStatus(p *term.Printer, t task.Task, dry bool) {
 	p.Line(`Task "%s" status %supdated to %s.`, term.Short(t.Title, 120), would, string(t.Status))
 }
 
-func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, status task.Status, refs []string) (task.DoResult, error) {
+func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, status task.Status, refs []string) (task.ChangeResult, error) {
 	verb, _ := task.VerbTo(status)
 	if status == task.Pending {
 		var err error
 		if verb, err = verbBack(ctx, st, refs); err != nil {
-			return task.DoResult{}, err
+			return task.ChangeResult{}, err
 		}
 	}
 	if verb == task.Reset {
 		id, err := s.Caller()
 		if err != nil {
-			return task.DoResult{}, err
+			return task.ChangeResult{}, err
 		}
 		return task.ResetTasks(ctx, st, task.ResetRequest{Tasks: refs, By: id.Owner, Reason: o.Reason, DryRun: s.DryRun})
 	}
@@ -193,7 +193,7 @@ func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session
 	if err != nil {
 		return err
 	}
-	return changed(s, task.DoResult{Tasks: []task.Task{t}}, "Noted progress of", "Would note progress of")
+	return changed(s, task.ChangeResult{Tasks: []task.Task{t}}, "Noted progress of", "Would note progress of")
 }
 
 func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *cobra.Command, ref string) error {
@@ -232,5 +232,5 @@ func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *
 	if err != nil {
 		return err
 	}
-	return changed(s, task.DoResult{Tasks: []task.Task{t}}, "Updated", "Would update")
+	return changed(s, task.ChangeResult{Tasks: []task.Task{t}}, "Updated", "Would update")
 }

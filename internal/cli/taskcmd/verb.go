@@ -69,20 +69,20 @@ func verbCmd(s *session.Session, v task.Verb, o *verbOptions, cmd *cobra.Command
 }
 
 // do carries out a verb on tasks, all of them or none.
-func (o *verbOptions) do(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (task.DoResult, error) {
+func (o *verbOptions) do(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (task.ChangeResult, error) {
 	r, err := o.request(ctx, s, st, cmd, v, refs)
 	if err != nil {
-		return task.DoResult{}, err
+		return task.ChangeResult{}, err
 	}
-	return task.Do(ctx, st, r)
+	return task.ChangeStatus(ctx, st, r)
 }
 
-func (o *verbOptions) request(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (r task.DoRequest, err error) {
+func (o *verbOptions) request(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (r task.StatusRequest, err error) {
 	if err := o.fill(ctx, s, st, cmd, refs); err != nil {
 		return r, err
 	}
 	id, err := s.Caller()
-	return task.DoRequest{
+	return task.StatusRequest{
 		Verb: v, Tasks: refs, Owner: id.Owner, Token: o.token, Lease: o.lease, Reason: o.reason, Result: o.result(), DryRun: s.DryRun,
 	}, err
 }
@@ -94,11 +94,11 @@ type changedData struct {
 }
 
 // changed prints what was done to tasks.
-func changed(s *session.Session, out task.DoResult, did, would string) error {
+func changed(s *session.Session, out task.ChangeResult, did, would string) error {
 	return s.Answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *term.Printer) { changedText(s, p, out, did, would) })
 }
 
-func changedText(s *session.Session, p *term.Printer, out task.DoResult, did, would string) {
+func changedText(s *session.Session, p *term.Printer, out task.ChangeResult, did, would string) {
 	verb := s.Did(did, would)
 	after := ""
 	if out.Repeated {

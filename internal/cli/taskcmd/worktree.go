@@ -100,7 +100,7 @@ func (o *claimOptions) giveBack(ctx context.Context, s *session.Session, st *sto
 	for _, t := range out.Tasks {
 		refs = append(refs, t.ID)
 	}
-	_, err := task.Do(context.WithoutCancel(ctx), st, task.DoRequest{Verb: task.Unclaim, Tasks: refs, Owner: out.Grant.Owner, Reason: "its worktree could not be made"})
+	_, err := task.ChangeStatus(context.WithoutCancel(ctx), st, task.StatusRequest{Verb: task.Unclaim, Tasks: refs, Owner: out.Grant.Owner, Reason: "its worktree could not be made"})
 	if err != nil {
 		return fmt.Errorf("%w; and the claim could not be given back: %w", cause, err)
 	}

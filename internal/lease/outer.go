@@ -17,14 +17,14 @@ import (
 //   - If the owner or a parent holds it already, the new lease uses that one:
 //     see users.go.
 
-// surround adds the keys around those asked for.
-func (a *acquisition) surround(tx *store.Tx) error {
-	if a.keys = a.asked; a.req.Within == nil {
+// addOuterKeys adds the keys around those asked for.
+func (a *acquisition) addOuterKeys(tx *store.Tx) error {
+	if a.keys = a.asked; a.req.OuterKey == nil {
 		return nil
 	}
 	keys, around := slices.Clone(a.asked), map[string]string{}
 	for _, key := range a.asked {
-		outer, err := a.req.Within(tx, key)
+		outer, err := a.req.OuterKey(tx, key)
 		if err != nil {
 			return err
 		}
@@ -47,17 +47,17 @@ func (a *acquisition) surround(tx *store.Tx) error {
 	return checkCount(a.keys)
 }
 
-// embed connects a new lease with the outer keys of what it takes.
-func (a *acquisition) embed(tx *store.Tx, l *leaseRecord) error {
+// linkOuterKeys connects a new lease with the outer keys of what it takes.
+func (a *acquisition) linkOuterKeys(tx *store.Tx, l *leaseRecord) error {
 	for _, key := range a.taken {
 		outer := a.outer[key]
 		if outer == "" {
 			continue
 		}
-		if l.Outer == nil {
-			l.Outer = map[string]string{}
+		if l.OuterKeys == nil {
+			l.OuterKeys = map[string]string{}
 		}
-		l.Outer[key] = outer
+		l.OuterKeys[key] = outer
 		lk, err := getLock(tx, outer)
 		if err != nil {
 			return err
@@ -93,10 +93,10 @@ func refresh(tx *store.Tx, name string, l leaseRecord) error {
 	return putLease(tx, name, l, held)
 }
 
-// within returns the keys of the lease that lie within outer, without keys.
-func (l leaseRecord) within(outer string, keys []string) (inside []string) {
+// innerKeys returns the keys of the lease that lie within outer, without keys.
+func (l leaseRecord) innerKeys(outer string, keys []string) (inside []string) {
 	for _, key := range without(l.Keys, keys) {
-		if l.Outer[key] == outer {
+		if l.OuterKeys[key] == outer {
 			inside = append(inside, key)
 		}
 	}
@@ -154,10 +154,10 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
 	rest.Keys, rest.Auto, rest.Using = without(l.Keys, keys), without(l.Auto, keys), without(l.Using, keys)
-	rest.Uses, rest.Outer = nil, map[string]string{}
+	rest.Uses, rest.OuterKeys = nil, map[string]string{}
 	for _, key := range rest.Keys {
-		if outer := l.Outer[key]; outer != "" {
-			rest.Outer[key] = outer
+		if outer := l.OuterKeys[key]; outer != "" {
+			rest.OuterKeys[key] = outer
 		}
 	}
 	for _, key := range rest.needs() {

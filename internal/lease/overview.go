@@ -9,36 +9,36 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// GlanceResult is a first look around, however much there is to see.
-type GlanceResult struct {
+// OverviewResult is a first look around, however much there is to see.
+type OverviewResult struct {
 	Mine   []Info // all that the owner and its children hold
 	Others []Info // some of what others hold, paths first
 	More   bool   // there are further locks
 }
 
-// glanceAt is how many locks of a kind a glance reads.
-const glanceAt = 20
+// overviewSize is how many locks of a kind a glance reads.
+const overviewSize = 20
 
-// Glance tells an owner what it holds and some of what others do, reading
+// Overview tells an owner what it holds and some of what others do, reading
 // little: for a hook that must be quick, where [List] reads everything.
-func Glance(ctx context.Context, st *store.Store, owner string) (GlanceResult, error) {
-	var out GlanceResult
+func Overview(ctx context.Context, st *store.Store, owner string) (OverviewResult, error) {
+	var out OverviewResult
 	need := driver.Query{Ranges: []driver.Range{
-		{Prefix: leaseKind + owner + "/"}, {Prefix: pathKind, Limit: glanceAt}, {Prefix: lockKind, Limit: glanceAt},
+		{Prefix: leaseKind + owner + "/"}, {Prefix: pathKind, Limit: overviewSize}, {Prefix: lockKind, Limit: overviewSize},
 	}}
 	err := st.View(ctx, need, func(tx *store.Tx) error {
-		out = GlanceResult{}
+		out = OverviewResult{}
 		mine, err := held(tx, owner)
 		if err != nil {
 			return err
 		}
 		var keys []string
 		for _, kind := range []string{pathKind, lockKind} {
-			recs, err := tx.Scan(kind, glanceAt)
+			recs, err := tx.Scan(kind, overviewSize)
 			if err != nil {
 				return err
 			}
-			out.More = out.More || len(recs) == glanceAt
+			out.More = out.More || len(recs) == overviewSize
 			for _, rec := range recs {
 				lk, err := store.Decode[lockRecord](tx, rec)
 				if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// maxCircle bounds how many tickets one search looks at.
-const maxCircle = 256
+// maxSearch bounds how many tickets one search looks at.
+const maxSearch = 256
 
-// circle looks for a circle of waiters through this request's ticket. It runs
+// deadlock looks for a deadlock of waiters through this request's ticket. It runs
 // after the ticket has joined: looking before would let two join at once, each
-// without seeing the other. Only the youngest of the circle gets the error.
-func (a *acquisition) circle(ctx context.Context, st *store.Store) error {
-	var found *CycleError
+// without seeing the other. Only the youngest waiter of the deadlock gets the error.
+func (a *acquisition) deadlock(ctx context.Context, st *store.Store) error {
+	var found *DeadlockError
 	err := st.View(ctx, a.query(), func(tx *store.Tx) error {
 		s := search{tx: tx, me: a.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
 		var err error
@@ -61,13 +61,13 @@ type step struct {
 
 // run goes outwards one level at a time, so that what a level lacks is read
 // at once.
-func (s *search) run() (*CycleError, error) {
+func (s *search) run() (*DeadlockError, error) {
 	me, err := getLease(s.tx, s.me)
 	if err != nil || !me.Value.ticket() {
 		return nil, err
 	}
 	s.actor = me.Value.actor()
-	for level := []*step{{ticket: me}}; len(level) > 0 && len(s.seen) < maxCircle; {
+	for level := []*step{{ticket: me}}; len(level) > 0 && len(s.seen) < maxSearch; {
 		var next []*step
 		var missing error
 		for _, at := range level {
@@ -85,8 +85,8 @@ func (s *search) run() (*CycleError, error) {
 	return nil, nil
 }
 
-// expand returns the tickets that at waits for, or the circle that it closes.
-func (s *search) expand(at *step) (next []*step, found *CycleError, missing error) {
+// expand returns the tickets that at waits for, or the deadlock that it closes.
+func (s *search) expand(at *step) (next []*step, found *DeadlockError, missing error) {
 	keys, above := at.ticket.Value.WaitsFor, ""
 	held := make([][]leaseRecord, len(keys))
 	for i, key := range keys {
@@ -203,7 +203,7 @@ func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[
 	switch {
 	case !lk.Exists():
 		return nil, nil
-	case !usable(lk.Value.Owner, t.Value.Owner):
+	case !MayUse(t.Value.Owner, lk.Value.Owner):
 		ls, err := getLease(s.tx, lk.Value.Lease)
 		return []store.Entry[leaseRecord]{ls}, err
 	case exact && !t.Value.Attached:
@@ -244,7 +244,7 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
 		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
 	})
-	batches = batches[:min(len(batches), maxCircle)]
+	batches = batches[:min(len(batches), maxSearch)]
 	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
 		return nil, false, err
 	}
@@ -302,12 +302,12 @@ func (s *search) fresh(t store.Entry[leaseRecord], through string) bool {
 }
 
 // name turns the way back into an error, if the caller is the youngest on it.
-func (s *search) name(last *step, closing string) *CycleError {
+func (s *search) name(last *step, closing string) *DeadlockError {
 	var steps []*step
 	for at := last; at != nil; at = at.prev {
 		steps = append([]*step{at}, steps...)
 	}
-	var e CycleError
+	var e DeadlockError
 	for i, at := range steps {
 		if i > 0 && younger(at.ticket, steps[0].ticket) {
 			return nil
@@ -316,7 +316,7 @@ func (s *search) name(last *step, closing string) *CycleError {
 		if i+1 < len(steps) {
 			key = steps[i+1].key
 		}
-		e.Chain = append(e.Chain, CycleLink{Owner: at.ticket.Value.Owner, Key: key})
+		e.Chain = append(e.Chain, DeadlockLink{Owner: at.ticket.Value.Owner, Key: key})
 	}
 	return &e
 }

@@ -84,7 +84,7 @@ func leasesOf(tx *store.Tx, keys []string, lockOf reading[lockRecord]) (names []
 	return names, nil
 }
 
-// RenewKey is a sign of life of the lease that holds the key, by its owner or a
+// RenewKey is a heartbeat of the lease that holds the key, by its owner or a
 // child of it, and may say where it works.
 func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	lk, err := getLock(tx, key)
@@ -112,7 +112,7 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	if err := inUseBut(tx, ls, keys, by); err != nil {
 		return err
 	}
-	if stateOf(ls) != Held && !usable(lk.Value.Owner, by) {
+	if stateOf(ls) != Held && !MayUse(by, lk.Value.Owner) {
 		keys = append(keys, without(ls.Value.all(), keys)...)
 	}
 	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
@@ -126,13 +126,9 @@ func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error
 	return b.keys(tx, keys, &ReleaseResult{})
 }
 
-// Uses reports whether caller may use what owner holds: it is the owner, or a
-// child of it.
-func Uses(caller, owner string) bool { return usable(owner, caller) }
-
 // Related reports whether one of two owners is the other, or a parent of it. A
 // parent answers for its children: it may renew and end what they hold.
-func Related(a, b string) bool { return usable(a, b) || usable(b, a) }
+func Related(a, b string) bool { return MayUse(b, a) || MayUse(a, b) }
 
 // Guard holds until the lock ends.
 func (i Info) Guard() driver.Guard { return driver.Guard{Key: recordOf(i.Key), Rev: i.Token} }

@@ -161,7 +161,7 @@ func TestCirclesOfHolders(t *testing.T) {
 				for i, ended := range done {
 					select {
 					case err := <-ended:
-						var e *lease.CycleError
+						var e *lease.DeadlockError
 						if i < len(done)-1 || !errors.As(err, &e) || chain(e) != c.chain {
 							t.Errorf("%s: %v\nwant %s", c.waits[i].owner, err, c.chain)
 						}

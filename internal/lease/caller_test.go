@@ -11,7 +11,7 @@ import (
 )
 
 // alive is one call of an owner; it returns how many leases were renewed.
-func (w *world) alive(l lease.Life) int {
+func (w *world) alive(l lease.Caller) int {
 	w.Helper()
 	snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{l.Range()}})
 	w.must(err)
@@ -26,14 +26,14 @@ func TestCallsAreSignsOfLife(t *testing.T) {
 		w.grant(lease.AcquireRequest{Owner: "s/sub", Keys: []string{"b"}, TTL: time.Minute})
 		w.grant(lease.AcquireRequest{Owner: "s/sub", Keys: []string{"c"}, TTL: time.Minute, Process: host.Self()}) // renews itself
 		w.grant(lease.AcquireRequest{Owner: "s2", Keys: []string{"d"}, TTL: time.Minute})
-		if n := w.alive(lease.Life{Owner: "s"}); n != 0 {
+		if n := w.alive(lease.Caller{Owner: "s"}); n != 0 {
 			t.Errorf("%d renewed though nothing was due", n)
 		}
 		time.Sleep(30 * time.Second)
-		if n := w.alive(lease.Life{Owner: "s"}); n != 1 { // not what a child has: that may be dead
+		if n := w.alive(lease.Caller{Owner: "s"}); n != 1 { // not what a child has: that may be dead
 			t.Errorf("%d renewed", n)
 		}
-		if n := w.alive(lease.Life{Owner: "s/sub"}); n != 1 {
+		if n := w.alive(lease.Caller{Owner: "s/sub"}); n != 1 {
 			t.Errorf("%d renewed", n)
 		}
 		time.Sleep(40 * time.Second)
@@ -42,7 +42,7 @@ func TestCallsAreSignsOfLife(t *testing.T) {
 				t.Errorf("%s: %v", key, !want)
 			}
 		}
-		if n := w.alive(lease.Life{Owner: "s/sub"}); n != 2 { // a parent's too
+		if n := w.alive(lease.Caller{Owner: "s/sub"}); n != 2 { // a parent's too
 			t.Errorf("%d renewed", n)
 		}
 	})
@@ -53,10 +53,10 @@ func TestSignOfLifeAfterALoss(t *testing.T) {
 		w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"a"}, TTL: time.Minute})
 		w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"b"}, TTL: time.Minute})
 		time.Sleep(2 * time.Minute)
-		if n := w.alive(lease.Life{Owner: "s"}); n != 0 {
+		if n := w.alive(lease.Caller{Owner: "s"}); n != 0 {
 			t.Errorf("%d came back to life", n)
 		}
-		l := lease.Life{Owner: "s", Late: true}
+		l := lease.Caller{Owner: "s", Late: true}
 		snap, err := w.mem.Read(w.ctx, driver.Query{Ranges: []driver.Range{l.Range()}})
 		w.must(err)
 		w.acquire("other", "a") // between the look and the renewal
@@ -76,7 +76,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 	for session, key := range map[string]string{"one": "a", "two": "b"} {
 		w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{key}, Process: was, Session: session})
 	}
-	now := lease.Life{Owner: "s", Process: host.Self(), Session: "one"}
+	now := lease.Caller{Owner: "s", Process: host.Self(), Session: "one"}
 	if n := w.alive(now); n != 0 {
 		t.Errorf("%d taken from a process that lives", n)
 	}
@@ -100,7 +100,7 @@ func TestSessionNamesItsProcessLater(t *testing.T) {
 	w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"a"}, Session: "one"})
 	w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"other"}, Session: "two"})
 	w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"endless"}, Session: "one", TTL: lease.Endless})
-	life := lease.Life{Owner: "s", Process: p, Session: "one"}
+	life := lease.Caller{Owner: "s", Process: p, Session: "one"}
 	if n := w.alive(life); n != 1 {
 		t.Errorf("%d named their process", n)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // chain is what a circle's error says: "bob waits for a, alice waits for b".
-func chain(e *lease.CycleError) string {
+func chain(e *lease.DeadlockError) string {
 	var links []string
 	for _, l := range e.Chain {
 		links = append(links, l.Owner+" waits for "+l.Key)
@@ -113,7 +113,7 @@ func TestCircles(t *testing.T) {
 				}
 				w.waiting(calls[:len(calls)-1]...)
 				<-last.done
-				e := as[*lease.CycleError](w, last.err)
+				e := as[*lease.DeadlockError](w, last.err)
 				if chain(e) != c.chain {
 					t.Errorf("%s\nwant %s", chain(e), c.chain)
 				}
@@ -156,7 +156,7 @@ func TestJoiningAtTheSameInstant(t *testing.T) {
 					if len(left) != 1 {
 						t.Fatalf("%d of %d left", len(left), n)
 					}
-					if e := as[*lease.CycleError](w, left[0].err); len(e.Chain) != n {
+					if e := as[*lease.DeadlockError](w, left[0].err); len(e.Chain) != n {
 						t.Errorf("%s", chain(e))
 					}
 					// What the one who left holds, it gives back, and all are served.
