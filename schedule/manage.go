@@ -32,10 +32,7 @@ func (e *ExistsError) Error() string { return fmt.Sprintf("job %q exists already
 
 // update is [store.Store.Update], or with dry a look at what it would do.
 func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) error {
-	if dry {
-		return st.View(ctx, need, fn)
-	}
-	_, err := st.Update(ctx, need, fn)
+	_, err := lease.UpdateOrLook(ctx, st, dry, need, fn)
 	return err
 }
 

@@ -388,13 +388,10 @@ func raise(tx *store.Tx, name string, next int64) error {
 
 // update commits what fn writes, or with dry only runs it.
 func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
-	if dry {
-		return 0, st.View(ctx, need, fn)
-	}
 	for {
-		rev, err := lease.Update(ctx, st, need, fn)
+		rev, err := lease.UpdateOrLook(ctx, st, dry, need, fn)
 		var b *bulky
-		if !errors.As(err, &b) {
+		if dry || !errors.As(err, &b) {
 			return rev, err
 		}
 		if err := b.slim(ctx, st); err != nil {

@@ -27,7 +27,7 @@ func OuterKey(tx *store.Tx, key string) (string, error) {
 	return sectionLock(t.Value.Section), nil
 }
 
-func sectionLock(section string) string { return string(lease.Section) + ":" + section }
+func sectionLock(section string) string { return lease.Section.Key(section) }
 
 // ClaimRequest takes tasks for a worker: all of them or none.
 type ClaimRequest struct {

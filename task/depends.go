@@ -124,7 +124,7 @@ func disown(tx *store.Tx, id, dependent string) error {
 		return err
 	}
 	t := e.Value.clone()
-	t.Dependents = without(t.Dependents, []string{dependent})
+	t.Dependents = lease.Without(t.Dependents, []string{dependent})
 	return save(tx, e.Value, &t)
 }
 
@@ -226,6 +226,6 @@ func (r EditRequest) rename(t *Task) error {
 	if err != nil {
 		return err
 	}
-	t.Aliases, err = checkAliases(append(without(t.Aliases, drop), r.Alias...))
+	t.Aliases, err = checkAliases(append(lease.Without(t.Aliases, drop), r.Alias...))
 	return err
 }

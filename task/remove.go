@@ -33,7 +33,7 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult
 		if lk != nil && lk.State == lease.Held {
 			return &BusyError{Holders: []lease.Info{*lk}}
 		}
-		if rest := without(t.Dependents, all); len(rest) > 0 {
+		if rest := lease.Without(t.Dependents, all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " depend on it"}
 		}
 		return nil
@@ -47,7 +47,7 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResul
 		if t.Status.Open() {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "is " + string(t.Status) + ": only completed, failed and skipped tasks are archived"}
 		}
-		if rest := without(waiting(t, func(id string) Task { e, _ := getTask(tx, id); return e.Value }), all); len(rest) > 0 {
+		if rest := lease.Without(waiting(t, func(id string) Task { e, _ := getTask(tx, id); return e.Value }), all); len(rest) > 0 {
 			return &StateError{ID: t.ID, Status: t.Status, Why: list(rest) + " wait for it"}
 		}
 		lk, err := lease.Look(tx, t.ID)
@@ -168,10 +168,6 @@ func waiting(t Task, get func(id string) Task) (ids []string) {
 		}
 	}
 	return ids
-}
-
-func without(all, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
 // FreeArchived releases the locks of archived tasks, and of nothing else: a

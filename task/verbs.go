@@ -281,13 +281,7 @@ func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*
 	return t, err
 }
 
-func taskKeys(ids []string) []string {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = taskKind + id
-	}
-	return keys
-}
+func taskKeys(ids []string) []string { return lease.Prefixed(taskKind, ids) }
 
 func query(keys ...string) driver.Query { return driver.Query{Keys: keys} }
 

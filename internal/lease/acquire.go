@@ -165,7 +165,7 @@ func (a *acquisition) nearest() HeldError {
 // waiter.
 func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Process) (g *Grant, err error) {
 	began := a.now()
-	rev, err := update(ctx, st, a.req.DryRun, a.query(), func(tx *store.Tx) (err error) {
+	rev, err := UpdateOrLook(ctx, st, a.req.DryRun, a.query(), func(tx *store.Tx) (err error) {
 		g = nil
 		if a.req.First != nil {
 			if err := a.req.First(tx); err != nil {

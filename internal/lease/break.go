@@ -41,7 +41,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (out ReleaseRes
 	if err := cmp.Or(checkID(r.ID), checkCount(r.Keys)); err != nil { // one receipt tells what became of all of them
 		return ReleaseResult{}, err
 	}
-	_, err = update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(r.Keys)}, func(tx *store.Tx) error {
+	_, err = UpdateOrLook(ctx, st, r.DryRun, driver.Query{Keys: needMeant(r.Keys)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
 		return b.once(tx, &out)
 	})
@@ -75,7 +75,7 @@ func (r *breaking) some(ctx context.Context, st *store.Store) (ReleaseResult, er
 	var all ReleaseResult
 	err := someKeys(r.Keys, func(keys []string) error {
 		var out ReleaseResult
-		_, err := update(ctx, st, r.DryRun, driver.Query{Keys: needMeant(keys)}, func(tx *store.Tx) error {
+		_, err := UpdateOrLook(ctx, st, r.DryRun, driver.Query{Keys: needMeant(keys)}, func(tx *store.Tx) error {
 			out = all
 			out.Released, out.Free = slices.Clone(all.Released), slices.Clone(all.Free)
 			return r.named(tx, keys, &out)

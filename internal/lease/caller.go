@@ -37,12 +37,12 @@ func (c Caller) Range() driver.Range {
 func (c Caller) Due(snap driver.Snapshot) (names []string) {
 	prefix := c.Range().Prefix
 	for _, rec := range snap.Records {
-		if !strings.HasPrefix(rec.Key, prefix) || slices.Contains(names, rec.Key[len(leaseKind):]) {
+		if !strings.HasPrefix(rec.Key, prefix) || slices.Contains(names, leaseName(rec.Key)) {
 			continue
 		}
 		ls, err := store.DecodeAt[leaseRecord](snap.Now, rec)
 		if err == nil && (c.wants(ls) || c.adopts(ls.Value)) { // what is damaged is for others to report
-			names = append(names, rec.Key[len(leaseKind):])
+			names = append(names, leaseName(rec.Key))
 		}
 	}
 	return names

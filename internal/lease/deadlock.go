@@ -153,7 +153,7 @@ func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, 
 // pathsAhead returns the tickets for overlapping paths that at stands behind,
 // and whether the caller's own is among them.
 func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
-	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, at.ticket.Key[len(leaseKind):])
+	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, leaseName(at.ticket.Key))
 	for _, t := range ahead {
 		switch {
 		case t.Key == leaseKind+s.me:
@@ -210,7 +210,7 @@ func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[
 		return nil, nil
 	}
 	all := exact && !slices.Contains(t.Value.Auto, key)
-	return workingUnder(s.tx, lk, all, t.Value.Owner, t.Key[len(leaseKind):])
+	return workingUnder(s.tx, lk, all, t.Value.Owner, leaseName(t.Key))
 }
 
 // ticketsOf returns the live tickets of an actor and its children: while one
@@ -240,7 +240,7 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 	if err != nil {
 		return nil, false, err
 	}
-	place := slices.Index(q.Tickets, at.ticket.Key[len(leaseKind):])
+	place := slices.Index(q.Tickets, leaseName(at.ticket.Key))
 	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
 		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
 	})
@@ -293,7 +293,7 @@ func (s *search) queue(key string) (queueRecord, error) {
 // fresh reports whether this is another's live ticket that was not found in the
 // same way before.
 func (s *search) fresh(t store.Entry[leaseRecord], through string) bool {
-	r := reached{t.Key[len(leaseKind):], through}
+	r := reached{leaseName(t.Key), through}
 	if !t.Value.ticket() || r.name == s.me || s.seen[r] || stateOf(t) != Held {
 		return false
 	}

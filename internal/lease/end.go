@@ -26,7 +26,7 @@ func endLease(tx *store.Tx, name string, how ending) error {
 
 // endKeys ends some keys of a lease, and with the last of them the lease.
 func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how ending) error {
-	name := ls.Key[len(leaseKind):]
+	name := leaseName(ls.Key)
 	idle, err := idle(tx, ls, keys)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	case l.holds() && len(l.all()) == len(ls.Value.all()):
 		return nil // nothing of it was meant
 	case l.holds():
-		err = endPart(tx, name, l, without(ls.Value.Keys, l.Keys), how)
+		err = endPart(tx, name, l, Without(ls.Value.Keys, l.Keys), how)
 	case ls.Exists() || len(ended) > 0: // else it has ended before
 		err = endRecord(tx, ls, ended, how)
 	}
@@ -94,7 +94,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 		tx.Delete(ls.Key)
 	}
 	if ls.Value.Requested {
-		if err := putReceipt(tx, ls.Key[len(leaseKind):], receipt{Keys: ended, Ended: how.event}); err != nil {
+		if err := putReceipt(tx, leaseName(ls.Key), receipt{Keys: ended, Ended: how.event}); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,8 @@ func lockKeys(keys []string) []string {
 	return out
 }
 
-func without(all, some []string) []string {
+// Without returns what is in all and not in some.
+func Without(all, some []string) []string {
 	var out []string
 	for _, k := range all {
 		if !slices.Contains(some, k) {

@@ -129,7 +129,7 @@ func (a *acquisition) putLease(tx *store.Tx, g *Grant, using []string) error {
 		return err
 	}
 	l.Keys, l.Since = append(own.Value.Keys, a.taken...), a.since(g.AcquiredAt)
-	l.Using = append(own.Value.Using, without(using, own.Value.Using)...)
+	l.Using = append(own.Value.Using, Without(using, own.Value.Using)...)
 	if l.OuterKeys, l.Uses = maps.Clone(own.Value.OuterKeys), own.Value.Uses; own.Value.holds() {
 		l.Auto = own.Value.Auto
 	}
@@ -169,13 +169,13 @@ func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error)
 		return until, err
 	}
 	l := ls.Value
-	around := len(without(a.asked, l.Keys)) == len(a.asked)
+	around := len(Without(a.asked, l.Keys)) == len(a.asked)
 	switch {
 	case l.Owner == a.req.Owner && around:
 		l.TTL = max(l.TTL, a.ttl.Seconds())
 	case l.Owner == a.req.Owner:
 		l.Call = a.call
-		if l.Auto = without(l.Auto, a.asked); a.req.TTL != 0 && !(a.ttl == Endless && l.Attached) {
+		if l.Auto = Without(l.Auto, a.asked); a.req.TTL != 0 && !(a.ttl == Endless && l.Attached) {
 			if a.ttl.Seconds() < l.TTL { // nobody who works under it is given less time
 				if err := inUse(tx, ls, l.Keys); err != nil {
 					return until, err

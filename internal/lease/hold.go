@@ -191,7 +191,7 @@ func (l *Lease) lost() error {
 // gaveBack reports whether every key that this lease took was still its own.
 // A key may stay behind for others who use it.
 func (l *Lease) gaveBack(out ReleaseResult) bool {
-	for _, key := range without(without(l.held.record.Keys, l.held.record.Auto), out.Left) {
+	for _, key := range Without(Without(l.held.record.Keys, l.held.record.Auto), out.Left) {
 		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
 			return false
 		}

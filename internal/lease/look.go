@@ -233,7 +233,7 @@ func showUsers(tx *store.Tx, key string) (out []User, err error) {
 	}
 	leases, err := workingUnder(tx, lk, true, "", "")
 	for _, ls := range leases {
-		out = append(out, User(newWaiter(ls.Key[len(leaseKind):], ls)))
+		out = append(out, User(newWaiter(leaseName(ls.Key), ls)))
 	}
 	return out, err
 }

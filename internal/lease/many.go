@@ -31,8 +31,8 @@ func Update(ctx context.Context, st *store.Store, need driver.Query, fn func(*st
 	}
 }
 
-// update is Update, or with dry a look at what it would do.
-func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
+// UpdateOrLook is Update, or with dry a look at what it would do.
+func UpdateOrLook(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
 	if dry {
 		return 0, st.View(ctx, need, fn)
 	}
@@ -216,8 +216,8 @@ func peekLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
 	return store.Peek[lockRecord](tx, recordOf(key))
 }
 
-// prefixed puts the same beginning before all names.
-func prefixed(prefix string, names []string) []string {
+// Prefixed puts the same beginning before all names.
+func Prefixed(prefix string, names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
 		out[i] = prefix + n

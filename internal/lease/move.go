@@ -67,7 +67,7 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 			w.TTL = keepTokens
 			return w, c.Now.Sub(rec.Time) <= keepTokens
 		case leaseKind:
-			ls, ok := leases[rec.Key[len(leaseKind):]]
+			ls, ok := leases[leaseName(rec.Key)]
 			if !ok {
 				return w, true
 			}

@@ -37,6 +37,14 @@ const (
 	Path    Kind = "path"
 )
 
+// Key is the key of that kind with a name.
+func (k Kind) Key(name string) string {
+	if k == Task {
+		return name
+	}
+	return string(k) + ":" + name
+}
+
 // KindOf returns the kind of a key and the name without its prefix.
 func KindOf(key string) (Kind, string) {
 	for _, k := range []Kind{Section, Job, Path} {
@@ -141,7 +149,7 @@ func meantKind(key string) string {
 	if !ok || name == "" || !slices.Contains([]Kind{Section, Job, Path}, kind) {
 		return ""
 	}
-	return string(kind) + ":" + name
+	return kind.Key(name)
 }
 
 // plain reports whether r is visible and stays where it is put: no control,

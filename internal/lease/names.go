@@ -180,16 +180,16 @@ func SetNames(tx *store.Tx, id string, before, after []string) error {
 		if err != nil {
 			return err
 		}
-		now = append(now, without(keys, now)...)
+		now = append(now, Without(keys, now)...)
 	}
-	all := append(slices.Clip(now), without(old, now)...)
+	all := append(slices.Clip(now), Without(old, now)...)
 	if err := tx.Want(NeedNames(id, all)...); err != nil {
 		return err
 	}
 	b := bearer{ID: id}
 	if now != nil {
 		var err error
-		if b.Older, err = olderLocks(tx, id, without(now, old)); err != nil {
+		if b.Older, err = olderLocks(tx, id, Without(now, old)); err != nil {
 			return err
 		}
 	}

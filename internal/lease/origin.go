@@ -59,7 +59,7 @@ func (a *acquisition) putAliases(tx *store.Tx, key string) error {
 	if a.req.Origin == nil {
 		return nil
 	}
-	names := without(a.req.Origin.Aliases, []string{key})
+	names := Without(a.req.Origin.Aliases, []string{key})
 	if err := tx.Want(needMeant(names)...); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func refresh(tx *store.Tx, name string, l leaseRecord) error {
 
 // innerKeys returns the keys of the lease that lie within outer, without keys.
 func (l leaseRecord) innerKeys(outer string, keys []string) (inside []string) {
-	for _, key := range without(l.Keys, keys) {
+	for _, key := range Without(l.Keys, keys) {
 		if l.OuterKeys[key] == outer {
 			inside = append(inside, key)
 		}
@@ -107,7 +107,7 @@ func (l leaseRecord) innerKeys(outer string, keys []string) (inside []string) {
 // and around which nothing is left once keys are gone.
 func idle(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) ([]string, error) {
 	var out []string
-	for _, auto := range without(ls.Value.Auto, keys) {
+	for _, auto := range Without(ls.Value.Auto, keys) {
 		inside, err := uses(tx, ls, auto, keys)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 // it uses less then.
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
-	rest.Keys, rest.Auto, rest.Using = without(l.Keys, keys), without(l.Auto, keys), without(l.Using, keys)
+	rest.Keys, rest.Auto, rest.Using = Without(l.Keys, keys), Without(l.Auto, keys), Without(l.Using, keys)
 	rest.Uses, rest.OuterKeys = nil, map[string]string{}
 	for _, key := range rest.Keys {
 		if outer := l.OuterKeys[key]; outer != "" {
@@ -172,7 +172,7 @@ func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, lef
 	if len(rest.needs()) < len(l.needs()) { // one that it goes on using may have kept a key for it too
 		return rest, l.Uses, nil
 	}
-	return rest, without(l.Uses, rest.Uses), nil
+	return rest, Without(l.Uses, rest.Uses), nil
 }
 
 // leave ends the keys that were kept only for a lease that does not use them any

@@ -54,12 +54,12 @@ func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord]
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.Want(prefixed(pathKind, names)...); err != nil {
+	if err := tx.Want(Prefixed(pathKind, names)...); err != nil {
 		return nil, err
 	}
 	var found []store.Entry[lockRecord]
 	for _, name := range names {
-		if key == string(Path)+":"+name {
+		if key == Path.Key(name) {
 			continue
 		}
 		lk, err := store.Peek[lockRecord](tx, pathKind+name)
@@ -167,7 +167,7 @@ func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord]
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.Want(prefixed(pathQueue, names)...); err != nil {
+	if err := tx.Want(Prefixed(pathQueue, names)...); err != nil {
 		return nil, err
 	}
 	var ahead []store.Entry[leaseRecord]
@@ -175,7 +175,7 @@ func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord]
 		if other == name {
 			continue
 		}
-		found, err := queuedAhead(tx, string(Path)+":"+other, owner, mine)
+		found, err := queuedAhead(tx, Path.Key(other), owner, mine)
 		if err != nil {
 			return nil, err
 		}

@@ -136,7 +136,7 @@ func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 		if err != nil {
 			return -1, err
 		}
-		if (t.Value.PID == 0 || stateOf(t) != Held) && len(without(t.Value.WaitsFor, a.keys)) == 0 {
+		if (t.Value.PID == 0 || stateOf(t) != Held) && len(Without(t.Value.WaitsFor, a.keys)) == 0 {
 			a.id = name[len(a.req.Owner)+1:]
 			return i, nil
 		}
@@ -145,7 +145,7 @@ func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 }
 
 func leaseKeys(names []string) []string {
-	return prefixed(leaseKind, names)
+	return Prefixed(leaseKind, names)
 }
 
 // overtakes reports whether owner need not wait behind the ticket: it has one
@@ -190,7 +190,7 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 	}
 	l := a.record(p)
 	joined := false
-	l.WaitsFor, l.Auto = slices.Concat(a.wanted, a.busy), without(a.busy, a.asked)
+	l.WaitsFor, l.Auto = slices.Concat(a.wanted, a.busy), Without(a.busy, a.asked)
 	for _, key := range a.wanted {
 		place, wrote, err := a.joinQueue(tx, key)
 		if err != nil {
@@ -248,7 +248,7 @@ func (a *acquisition) joinQueue(tx *store.Tx, key string) (place int, wrote bool
 // waited for, and tidies them. The ticket's record itself becomes the lease, or
 // the caller deletes it.
 func (a *acquisition) leaveQueues(tx *store.Tx, lapsed lapses) error {
-	return leaveQueues(tx, a.lease(), append(slices.Clip(a.keys), without(a.past, a.keys)...), lapsed)
+	return leaveQueues(tx, a.lease(), append(slices.Clip(a.keys), Without(a.past, a.keys)...), lapsed)
 }
 
 func leaveQueues(tx *store.Tx, ticket string, keys []string, lapsed lapses) error {
@@ -289,5 +289,5 @@ func dropTicket(tx *store.Tx, name, key string) error {
 		return err // it waits elsewhere now
 	}
 	tx.Delete(t.Key)
-	return leaveQueues(tx, name, without(t.Value.WaitsFor, []string{key}), nil)
+	return leaveQueues(tx, name, Without(t.Value.WaitsFor, []string{key}), nil)
 }

@@ -63,6 +63,9 @@ type leaseRecord struct {
 	kept bool // one of UsedBy is in force
 }
 
+// leaseName is the name of a lease whose record has the key.
+func leaseName(key string) string { return key[len(leaseKind):] }
+
 // State of a lock or ticket.
 type State string
 

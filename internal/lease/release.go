@@ -76,7 +76,7 @@ func (r *release) run(ctx context.Context, st *store.Store) (all ReleaseResult, 
 	}
 	err = someKeys(r.Keys, func(names []string) error {
 		var out ReleaseResult
-		_, err := update(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
+		_, err := UpdateOrLook(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
 			out = ReleaseResult{}
 			if len(names) == 0 {
 				return r.lease(tx, r.Lease, &out)
@@ -231,7 +231,7 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 	}
 	r.found = true
 	if !r.All && !r.leave { // an outer key stays for those who use it
-		if err := inUse(tx, ls, without(ls.Value.Keys, ls.Value.Auto)); err != nil {
+		if err := inUse(tx, ls, Without(ls.Value.Keys, ls.Value.Auto)); err != nil {
 			return err
 		}
 	}
@@ -268,7 +268,7 @@ func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, erro
 		var more bool
 		var names []string
 		prefix := leaseKind + r.Owner + "/"
-		_, err := update(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
+		_, err := UpdateOrLook(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
 			out = ReleaseResult{}
 			recs, err := tx.Scan(prefix, 0)
 			if err != nil {
@@ -335,7 +335,7 @@ func (r *release) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
 		if room -= cost(l.Value); room < 0 && len(names) > 0 {
 			break
 		}
-		names, keys = append(names, rec.Key[len(leaseKind):]), append(keys, prefixed(queueKind, l.Value.WaitsFor)...)
+		names, keys = append(names, leaseName(rec.Key)), append(keys, Prefixed(queueKind, l.Value.WaitsFor)...)
 	}
 	return names, cmp.Or(tx.Want(keys...), wantLeases(tx, names))
 }

@@ -95,7 +95,7 @@ func (r *renewal) some(ctx context.Context, st *store.Store, keys []string, out 
 
 // once renews the leases that are not done yet, as many as one commit can guard.
 func (r *renewal) once(ctx context.Context, st *store.Store, names []string, done map[string]bool) (out RenewResult, more bool, err error) {
-	_, err = update(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
+	_, err = UpdateOrLook(ctx, st, r.DryRun, r.need(names), func(tx *store.Tx) error {
 		out, more = RenewResult{}, false
 		keys, err := meant(tx, names)
 		if err != nil {
@@ -228,7 +228,7 @@ func (r *renewal) leasesOfOwner(tx *store.Tx) (names []string, err error) {
 	leases, err := store.All[leaseRecord](tx, leaseKind+r.Owner+"/")
 	for _, l := range leases {
 		if len(l.Value.Keys) > 0 {
-			names = append(names, l.Key[len(leaseKind):])
+			names = append(names, leaseName(l.Key))
 		}
 	}
 	return names, err
@@ -307,7 +307,7 @@ func ownLocks(tx *store.Tx, ls store.Entry[leaseRecord], l leaseRecord) (token i
 	if err := tx.Want(lockKeys(l.Keys)...); err != nil {
 		return 0, err
 	}
-	name := ls.Key[len(leaseKind):]
+	name := leaseName(ls.Key)
 	for _, key := range l.Keys {
 		lk, err := lockOf(tx, ls, key)
 		if err != nil {
@@ -335,5 +335,5 @@ func (h heartbeat) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseReco
 		l.Direct = l.UsedBy
 		return l, err
 	}
-	return leaseRecord{}, noLease(tx, ls.Key[len(leaseKind):], h.by)
+	return leaseRecord{}, noLease(tx, leaseName(ls.Key), h.by)
 }

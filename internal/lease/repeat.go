@@ -46,7 +46,7 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	}
 	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
 	switch {
-	case done.Value.Broke != nil || slices.ContainsFunc(without(before, a.keys), a.asks):
+	case done.Value.Broke != nil || slices.ContainsFunc(Without(before, a.keys), a.asks):
 		return false, usedBefore(a.id)
 	case done.Exists() && done.Value.Used == nil:
 		return false, a.over(a.keys[0], done.Value.Ended)

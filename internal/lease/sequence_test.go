@@ -274,7 +274,7 @@ func (s *sequence) tie(a *acquisition, g *Grant) {
 		return
 	}
 	for _, name := range g.leases {
-		around := len(without(a.asked, s.lease(name).Keys)) == len(a.asked)
+		around := len(Without(a.asked, s.lease(name).Keys)) == len(a.asked)
 		if leaseOwner(name) == a.req.Owner && !around && !s.lease(name).Attached {
 			s.tied[name] = a.req.Process
 		}

@@ -38,7 +38,7 @@ func eachRecord(tx *store.Tx, out seqRecords) error {
 	}
 	all, err := store.All[leaseRecord](tx, leaseKind)
 	for _, ls := range all {
-		out.leases[ls.Key[len(leaseKind):]] = ls
+		out.leases[leaseName(ls.Key)] = ls
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	}
 	id := a.fresh
 	if queued {
-		id, a.past = a.joined, append(a.past, without(a.keys, a.past)...)
+		id, a.past = a.joined, append(a.past, Without(a.keys, a.past)...)
 	}
 	a.attempt = attempt{id: id, queued: queued, lapsed: lapses{}}
 	if err := a.resolve(tx); err != nil {

@@ -113,7 +113,7 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 		return err
 	}
 	if stateOf(ls) != Held && !MayUse(by, lk.Value.Owner) {
-		keys = append(keys, without(ls.Value.all(), keys)...)
+		keys = append(keys, Without(ls.Value.all(), keys)...)
 	}
 	return endKeys(tx, ls, keys, ending{event: "released", by: by, reason: reason})
 }

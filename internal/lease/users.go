@@ -99,7 +99,7 @@ func usedBy(tx *store.Tx, around, name string, direct bool) error {
 			gone = append(gone, user)
 		}
 	}
-	l.UsedBy, l.Direct = without(l.UsedBy, gone), without(l.Direct, gone)
+	l.UsedBy, l.Direct = Without(l.UsedBy, gone), Without(l.Direct, gone)
 	if !slices.Contains(l.UsedBy, name) {
 		l.UsedBy = append(l.UsedBy, name)
 	}
@@ -128,7 +128,7 @@ func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecor
 func (a *acquisition) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecord], all bool) (blockers []blocker, victims []victim, err error) {
 	users, err := workingUnder(tx, lk, all, a.req.Owner, a.lease())
 	for _, u := range users {
-		name, v := u.Key[len(leaseKind):], u.Value
+		name, v := leaseName(u.Key), u.Value
 		if state := stateOf(u); state != Held || a.req.Force {
 			victims = append(victims, victim{lease: name, key: lk.Value.Key, owner: v.Owner, why: endsFor(state)})
 			continue
@@ -170,14 +170,14 @@ func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me 
 // users returns the leases that rely on one. If its record is gone, they are
 // among those of its owner and the owner's children.
 func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
-	name, names := around.Key[len(leaseKind):], around.Value.UsedBy
+	name, names := leaseName(around.Key), around.Value.UsedBy
 	if !around.Exists() {
 		recs, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
 		if err != nil {
 			return nil, err
 		}
 		for _, rec := range recs {
-			names = append(names, rec.Key[len(leaseKind):])
+			names = append(names, leaseName(rec.Key))
 		}
 	}
 	if err := tx.Want(leaseKeys(names)...); err != nil {
@@ -206,7 +206,7 @@ type use struct {
 
 // uses returns who relies on a key of a lease once the lease has lost keys.
 func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) (out []use, err error) {
-	name := ls.Key[len(leaseKind):]
+	name := leaseName(ls.Key)
 	for _, inner := range ls.Value.innerKeys(key, keys) {
 		out = append(out, use{inner, ls.Value.Owner, name, Held})
 	}
@@ -283,18 +283,18 @@ func giveBack(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []str
 			left = append(left, outer)
 		}
 	}
-	if l.Auto = append(l.Auto, without(left, l.Auto)...); len(l.Auto) > len(ls.Value.Auto) {
+	if l.Auto = append(l.Auto, Without(left, l.Auto)...); len(l.Auto) > len(ls.Value.Auto) {
 		if err := l.leave(tx, ls); err != nil {
 			return nil, err
 		}
-		if err := refresh(tx, ls.Key[len(leaseKind):], l); err != nil {
+		if err := refresh(tx, leaseName(ls.Key), l); err != nil {
 			return nil, err
 		}
-		if ls, err = getLease(tx, ls.Key[len(leaseKind):]); err != nil {
+		if ls, err = getLease(tx, leaseName(ls.Key)); err != nil {
 			return nil, err
 		}
 	}
-	return left, endKeys(tx, ls, without(l.all(), left), how)
+	return left, endKeys(tx, ls, Without(l.all(), left), how)
 }
 
 // leave lets a lease that no process stands for live with one of its users, so
@@ -388,7 +388,7 @@ func cascade(tx *store.Tx, around store.Entry[leaseRecord], names, keys []string
 		if err != nil {
 			return err
 		}
-		if keys != nil && len(without(ls.Value.needs(), keys)) == len(ls.Value.needs()) {
+		if keys != nil && len(Without(ls.Value.needs(), keys)) == len(ls.Value.needs()) {
 			continue
 		}
 		need, users = need+cost(ls.Value), append(users, victim{lease: name})
@@ -409,7 +409,7 @@ func cascade(tx *store.Tx, around store.Entry[leaseRecord], names, keys []string
 func endsToo(around store.Entry[leaseRecord]) func(*store.Tx, victim) (bool, error) {
 	inForce := stateOf(around) == Held
 	return func(tx *store.Tx, _ victim) (bool, error) {
-		now, err := getLease(tx, around.Key[len(leaseKind):])
+		now, err := getLease(tx, leaseName(around.Key))
 		if inForce {
 			return now.Exists(), err
 		}

@@ -215,7 +215,7 @@ func within(s string, most int) string {
 // sectionName fits a name to our rules.
 func sectionName(s string) string {
 	name := oneLine(s, lease.MaxKey-len("section:"))
-	if key, err := lease.CheckKey("section:" + name); name == "" || err == nil && !strings.HasPrefix(name, "-") {
+	if key, err := lease.CheckKey(lease.Section.Key(name)); name == "" || err == nil && !strings.HasPrefix(name, "-") {
 		return strings.TrimPrefix(key, "section:") // normalised, so that its lock is found
 	}
 	return mended(strings.Trim(name, "/-"))

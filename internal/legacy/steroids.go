@@ -352,7 +352,7 @@ func (r *steroids) sectionLock(o row) {
 		name = sectionName(cmp.Or(o.text["section_id"], "unknown"))
 		o.doubts = append(o.doubts, fmt.Sprintf("its section %q is not there", within(o.text["section_id"], 60)))
 	}
-	r.lock(o, "section:"+name)
+	r.lock(o, lease.Section.Key(name))
 }
 
 func (r *steroids) lock(o row, key string) {

@@ -235,10 +235,7 @@ func tell(ctx context.Context, st *store.Store, name string, dry bool, told *[]s
 		}
 		return nil
 	}
-	if dry {
-		return st.View(ctx, need, fn)
-	}
-	_, err := st.Update(ctx, need, fn)
+	_, err := lease.UpdateOrLook(ctx, st, dry, need, fn)
 	return err
 }
 

@@ -255,7 +255,7 @@ func (w *worker) say(e LogEntry, format string, args ...any) {
 
 // enter takes a section for as long as there is something to do in it.
 func (w *worker) enter(ctx context.Context, section string) error {
-	key := string(lease.Section) + ":" + section
+	key := lease.Section.Key(section)
 	lease, err := lease.Hold(context.WithoutCancel(ctx), w.st, lease.AcquireRequest{
 		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
 	})

@@ -101,7 +101,7 @@ func denial(s *session.Session, d *guard.Denial) string {
 	if why := view.ReasonOf(l.Reason); why != "" {
 		text += "\n" + why
 	}
-	wanted := string(lease.Path) + ":" + d.What
+	wanted := lease.Path.Key(d.What)
 	if _, err := lease.CheckKey(wanted); err != nil {
 		wanted = l.Key
 	}

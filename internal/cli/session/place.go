@@ -80,7 +80,7 @@ func (s *Session) Paths(keys []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = string(lease.Path) + ":" + name
+		out[i] = lease.Path.Key(name)
 	}
 	return out, nil
 }
