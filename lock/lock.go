@@ -135,7 +135,7 @@ func (l *Lease) Owner() string { return l.held.Owner() }
 // it is released. It ends before the store can give the key to somebody else.
 func (l *Lease) Context() context.Context { return l.held.Context() }
 
-// Release gives the keys back, even if ctx has ended. It returns [ErrLost] if
+// Release releases the keys, even if ctx has ended. It returns [ErrLost] if
 // the lease was lost meanwhile. Calling it again returns the same.
 func (l *Lease) Release(ctx context.Context) error { return l.held.Release(ctx) }
 

@@ -56,7 +56,7 @@ type attempt struct {
 	asked  []string                     // the keys that the names of the request mean
 	keys   []string                     // those, and the keys around them
 	names  map[string]string            // key → the name it was given, if another
-	older  map[string]map[string]string // key → locks on its names: see names.go
+	older  map[string]map[string]string // key → locks on its names: see taskname.go
 	outer  map[string]string            // key → the key around it
 	used   []string                     // by an earlier call of this request, see noteUse
 	wanted []string                     // keys that the owner does not hold yet
@@ -232,7 +232,7 @@ func (a *acquisition) abandon(st *store.Store) {
 		case own.Value.ticket():
 			tx.Delete(own.Key)
 		case !a.requested():
-			_, err := giveBack(tx, own, ending{event: "released", why: "gave up waiting"})
+			_, err := releaseUnused(tx, own, ending{event: "released", why: "gave up waiting"})
 			return err
 		}
 		return nil

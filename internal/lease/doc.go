@@ -33,7 +33,7 @@
 //	queue/<key>          the leases that wait for the key, in order
 //	event/<time>-<id>    what happened, for history
 //	history/marks        how many events there were up to some revisions: see tidy.go
-//	name/<name>          the tasks that bear the name: see names.go
+//	name/<name>          the tasks that bear the name: see taskname.go
 //	request/<owner>/<id> what became of a request whose lease is gone
 //
 // A waiting ticket is a lease record with waitsFor and no keys, so that it has

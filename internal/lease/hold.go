@@ -133,22 +133,22 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Release stops the heartbeat and gives back what this lease took, which is
+// Release stops the heartbeat and releases what this lease took, which is
 // nothing if a parent held it before. If the lease was lost meanwhile it
 // returns [ErrLost], and changes nothing that is not recorded as its own.
 // Calling it again returns the same. It outlives ctx, for as long as a lease
-// that is not given back would.
+// that is not released would.
 func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, l.release) }
 
-// ReleaseWith is Release for a holder whose own commit gives the keys back, as
-// the completion of a task does: give is called once the heartbeat has ended.
-func (l *Lease) ReleaseWith(ctx context.Context, give func(context.Context) error) error {
+// ReleaseWith is Release for a holder whose own commit releases the keys, as the
+// completion of a task does: it calls release once the heartbeat has ended.
+func (l *Lease) ReleaseWith(ctx context.Context, release func(context.Context) error) error {
 	l.once.Do(func() {
 		l.stop()
 		<-l.done
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.TTL(), time.Second))
 		defer cancel()
-		l.released = give(ctx)
+		l.released = release(ctx)
 		l.end(context.Canceled)
 	})
 	return l.released
@@ -162,7 +162,7 @@ func (l *Lease) release(ctx context.Context) error {
 			return fmt.Errorf("release: %w", err)
 		}
 		unused := !r.found && len(l.held.record.Using) > 0
-		if unused || !l.gaveBack(out) {
+		if unused || !l.releasedAll(out) {
 			err := l.explain(ctx, &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token})
 			var lost *LostError
 			if errors.As(err, &lost) && lost.Why == "" && unused {
@@ -188,9 +188,9 @@ func (l *Lease) lost() error {
 	return l.loss
 }
 
-// gaveBack reports whether every key that this lease took was still its own.
+// releasedAll reports whether every key that this lease took was still its own.
 // A key may stay behind for others who use it.
-func (l *Lease) gaveBack(out ReleaseResult) bool {
+func (l *Lease) releasedAll(out ReleaseResult) bool {
 	for _, key := range Without(Without(l.held.record.Keys, l.held.record.Auto), out.Left) {
 		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
 			return false

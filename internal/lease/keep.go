@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Keep renews a lease for as long as a process lives, and gives it back when
+// Keep renews a lease for as long as a process lives, and releases it when
 // that has ended, if it still lives with that one: its owner may have tied it
 // to another process since, and who keeps a parent's lease does not end it. It returns when the lease has ended, by whatever means, or
 // with ctx. What the store says and can pass is asked again: a late renewal

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/tasklock/tasklock/internal/fault"
@@ -76,21 +75,6 @@ func (a *acquisition) linkOuterKeys(tx *store.Tx, l *leaseRecord) error {
 		}
 	}
 	return nil
-}
-
-// refresh rewrites a lease as a heartbeat, also for what it uses. It lasts no
-// longer than that: if that is over, so is this one.
-func refresh(tx *store.Tx, name string, l leaseRecord) error {
-	window, err := sustain(tx, name, l)
-	if err != nil && !errors.Is(err, ErrLost) {
-		return err
-	}
-	held, err := heldFor(tx, l)
-	if err != nil {
-		return err
-	}
-	l.TTL = min(l.TTL, window.Seconds())
-	return putLease(tx, name, l, held)
 }
 
 // innerKeys returns the keys of the lease that lie within outer, without keys.

@@ -49,8 +49,8 @@ type leaseRecord struct {
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
 	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
 	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see deadlock.go
-	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one gives it back only if it is its own
-	Left         bool      `json:"left,omitempty"`      // given back while in use: the process is that of a user
+	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one releases it only if it is its own
+	Left         bool      `json:"left,omitempty"`      // released while in use: the process is that of a user
 
 	// See users.go and outer.go.
 	Using     []string          `json:"using,omitempty"`  // keys of other leases that this one works under

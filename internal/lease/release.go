@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ReleaseRequest gives back keys, one lease, or everything of an owner:
+// ReleaseRequest releases keys, one lease, or everything of an owner:
 // exactly one of Keys, Lease and All. Lease beside Keys is a condition: only if
 // that lease holds them.
 type ReleaseRequest struct {
@@ -43,7 +43,7 @@ type ReleaseResult struct {
 	Released []Released `json:"released"`
 	Free     []string   `json:"free,omitempty"`
 	Never    []string   `json:"never,omitempty"` // those of them that the caller never held, as far as history goes back
-	Left     []string   `json:"left,omitempty"`  // given back, but somebody works under them: free when that ends
+	Left     []string   `json:"left,omitempty"`  // released, but somebody works under them: free when that ends
 }
 
 func (out *ReleaseResult) add(more ReleaseResult) {
@@ -51,14 +51,14 @@ func (out *ReleaseResult) add(more ReleaseResult) {
 	out.Never = append(out.Never, more.Never...)
 }
 
-// Released is one key that was given back.
+// Released is one key that was released.
 type Released struct {
 	Key   string `json:"key"`
 	Owner string `json:"owner"`
 	Token int64  `json:"token"`
 }
 
-// Release gives back what the owner, or one of its children, holds: all that
+// Release releases what the owner, or one of its children, holds: all that
 // was asked for, or nothing. A key that is free already is no error. A key
 // held by someone else is an [*OwnerError]. An old token is [ErrLost], also
 // where the later grant is over and the key is free.
@@ -245,7 +245,7 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 			mine = append(mine, Released{Key: key, Owner: lk.Value.Owner, Token: lk.Rev})
 		}
 	}
-	left, err := giveBack(tx, ls, r.how())
+	left, err := releaseUnused(tx, ls, r.how())
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, erro
 }
 
 // ending leaves out what was taken in other sessions, and attached holders that
-// work under a lock which is given back here: that lock is free when they end.
+// work under a lock which is released here: that lock is free when they end.
 func (r *release) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
 	var out []driver.Record
 	for _, rec := range recs {

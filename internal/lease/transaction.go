@@ -95,8 +95,8 @@ func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	return err
 }
 
-// ReleaseKey gives back one key, whoever holds it; its lease goes on with the
-// others, unless it was over: only its owner can give it new life. Nothing
+// ReleaseKey releases one key, whoever holds it; its lease goes on with the
+// others, unless it was over: only its owner can renew it. Nothing
 // happens if the key is free. Whoever works under it must be the one who gives
 // it back: [InUseError].
 func ReleaseKey(tx *store.Tx, key, by, reason string) error {

@@ -64,7 +64,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 }
 
 // Await returns when one of the guards may no longer hold, when one of the keys
-// may have become free (given back, silent for too long, its process died), or
+// may have become free (released, silent for too long, its process died), or
 // after atMost. It returns early at times.
 func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
 	watched := []blocker{{guards: guards, ends: atMost}}

@@ -10,7 +10,7 @@ import (
 )
 
 // Which key a name means is decided inside the transaction that acts on it:
-// see names.go.
+// see taskname.go.
 
 // bearerOf returns the task that a key means. A key that no task bears as a
 // name means itself.
