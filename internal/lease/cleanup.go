@@ -49,7 +49,7 @@ func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupRes
 func (r CleanupRequest) round(ctx context.Context, st *store.Store, out *CleanupResult) (n int, err error) {
 	var freed []Info
 	var tickets int
-	_, err = UpdateOrLook(ctx, st, r.DryRun, everything, func(tx *store.Tx) error {
+	_, err = UpdateOrLook(ctx, st, r.DryRun, Everything, func(tx *store.Tx) error {
 		freed, tickets = nil, 0
 		leases, err := scan[leaseRecord](tx, leaseKind)
 		if err != nil {

@@ -252,7 +252,7 @@ type ListResult struct {
 // List returns the locks, expired ones too: their state says so.
 func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
 	out := ListResult{Locks: []Info{}}
-	err := st.View(ctx, everything, func(tx *store.Tx) error {
+	err := st.View(ctx, Everything, func(tx *store.Tx) error {
 		out.Locks = out.Locks[:0]
 		return eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
 			if kind, _ := KindOf(lk.Value.Key); (r.Kind == "" || r.Kind == kind) && (r.Owner == "" || descends(lk.Value.Owner, r.Owner)) {
@@ -265,8 +265,8 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	return out, err
 }
 
-// everything about locks, read at one revision.
-var everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
+// Everything is all that there is about locks: what [List] and [Locks] read.
+var Everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
 
 // eachLock visits all locks with their leases and queues, guarding none.
 func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leaseRecord], queueRecord) error) error {

@@ -17,7 +17,7 @@ type seqRecords struct {
 
 func (s *sequence) records() seqRecords {
 	out := seqRecords{map[string]store.Entry[lockRecord]{}, map[string]store.Entry[leaseRecord]{}}
-	err := s.st.View(s.ctx, everything, func(tx *store.Tx) error {
+	err := s.st.View(s.ctx, Everything, func(tx *store.Tx) error {
 		return eachRecord(tx, out)
 	})
 	if err != nil {

@@ -10,9 +10,6 @@ import (
 // What packages above put into their own transactions, besides [Fence] and
 // [Look]. They decide who may; these carry it out.
 
-// Everything is what [Locks] reads.
-var Everything = everything
-
 // Locks returns all locks by key, guarding none.
 func Locks(tx *store.Tx) (map[string]Info, error) {
 	out := map[string]Info{}
