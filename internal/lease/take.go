@@ -66,7 +66,8 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	if queued {
 		id, a.past = a.joined, append(a.past, Without(a.keys, a.past)...)
 	}
-	a.attempt = attempt{id: id, queued: queued, lapsed: lapses{}}
+	// The keys stay until they are settled anew: whoever gives up in between leaves their queues.
+	a.attempt = attempt{id: id, queued: queued, asked: a.asked, keys: a.keys, lapsed: lapses{}}
 	if err := a.resolve(tx); err != nil {
 		return err
 	}
