@@ -58,10 +58,7 @@ func hooksFolder(ctx context.Context, dir string) (string, error) {
 	if hooks = filepath.Clean(hooks); hooks == "." || hooks == os.DevNull {
 		return "", errNoHooks
 	}
-	if !filepath.IsAbs(hooks) {
-		hooks = filepath.Join(dir, hooks)
-	}
-	return hooks, nil
+	return repo.Absolute(dir, hooks), nil
 }
 
 // A RefusedError says why the guard cannot be put into a hook.

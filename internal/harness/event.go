@@ -21,6 +21,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -133,51 +134,55 @@ func ParseEvent(harness, name string, data []byte) (Event, error) {
 	if err := decode(data, &p); err != nil {
 		return e, fmt.Errorf("the event's JSON: %w", err)
 	}
+	e.noteCaller(p)
+	if e.What != BeforeTool {
+		return e, nil
+	}
+	err := e.noteWrites(p)
+	return e, err
+}
+
+// noteCaller notes who works, and where.
+func (e *Event) noteCaller(p payload) {
 	e.Session, e.Agent, e.Dir, e.Tool = string(p.SessionID), string(p.AgentID), string(p.Dir), string(p.Tool)
-	if harness == "claude" && (p.ConversationID != "" || p.CursorVersion != "") {
+	if e.Harness == "claude" && (p.ConversationID != "" || p.CursorVersion != "") {
 		e.Harness, e.Borrowed = "cursor", true
 	}
 	if e.Harness == "cursor" && p.ConversationID != "" {
 		e.Session = string(p.ConversationID)
 	}
-	if e.Agent == "" {
-		e.Agent = string(p.SubagentID)
-	}
-	if e.Dir == "" {
-		e.Dir = string(p.WorkingDir)
-	}
+	e.Agent = cmp.Or(e.Agent, string(p.SubagentID))
+	e.Dir = cmp.Or(e.Dir, string(p.WorkingDir))
 	if e.Dir == "" && len(p.Roots) > 0 {
 		e.Dir = p.Roots[0]
 	}
-	if e.What != BeforeTool {
-		return e, nil
-	}
-	dir := e.Dir
-	if dir == "" {
-		dir = "." // of the hook itself
-	}
+}
+
+// noteWrites notes what the tool that is about to run would write.
+func (e *Event) noteWrites(p payload) error {
+	dir := cmp.Or(e.Dir, ".") // else of the hook itself
 	if e.Tool == "" && len(p.Command) > 0 {
 		line, cut, err := commandLine(p.Command)
 		if err != nil {
-			return e, fmt.Errorf("the event's command: %w", err)
+			return fmt.Errorf("the event's command: %w", err)
 		}
 		e.shell(line, dir)
 		e.Cut = cut
-		return e, nil
+		return nil
 	}
 	var in toolInput
 	if len(p.Input) > 0 && p.Input[0] == '{' {
 		if err := decode(p.Input, &in); err != nil {
-			return e, fmt.Errorf("the event's tool_input: %w", err)
+			return fmt.Errorf("the event's tool_input: %w", err)
 		}
 	}
 	if err := e.tool(in, dir); err != nil {
-		return e, fmt.Errorf("the event's tool_input: %w", err)
+		return fmt.Errorf("the event's tool_input: %w", err)
 	}
 	if slices.Contains(shellTools, e.Tool) && !e.Cut {
 		e.command = shellCall{dir: in.folder(dir), input: p.Input}
 	}
-	return e, nil
+	return nil
 }
 
 // word is a text, whatever else may stand in its place.

@@ -170,13 +170,7 @@ func isRepository(dir string) bool {
 	return Exists(filepath.Join(dir, "HEAD")) && IsDir(filepath.Join(dir, "objects")) && IsDir(filepath.Join(dir, "refs"))
 }
 
-func resolve(base, path string) string {
-	path = filepath.FromSlash(path)
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(base, path)
-	}
-	return filepath.Clean(path)
-}
+func resolve(base, path string) string { return Absolute(base, filepath.FromSlash(path)) }
 
 // Canonical is the one name of a folder, without symbolic links.
 func Canonical(dir string) string {

@@ -68,11 +68,7 @@ func (e *OutsideError) Error() string { return fmt.Sprintf("path %q %s", e.Path,
 // "." for the root itself. A relative path counts from dir. A path outside this
 // repository is an [*OutsideError].
 func (t Tree) Name(dir, path string) (string, error) {
-	abs := filepath.FromSlash(path)
-	if !filepath.IsAbs(abs) {
-		abs = filepath.Join(dir, abs)
-	}
-	real, err := Real(abs)
+	real, err := Real(resolve(dir, path))
 	if err != nil {
 		return "", &OutsideError{Path: path, Why: "cannot be resolved: " + err.Error()}
 	}
@@ -157,10 +153,7 @@ func Whole(dir, pattern string) (string, error) {
 	if len(fixed) == 1 && fixed[0] == "" { // it begins at the root
 		abs = string(filepath.Separator)
 	}
-	if !filepath.IsAbs(abs) {
-		abs = filepath.Join(dir, abs)
-	}
-	real, err := Real(abs)
+	real, err := Real(Absolute(dir, abs))
 	if err != nil {
 		return "", &OutsideError{Path: pattern, Why: "cannot be resolved: " + err.Error()}
 	}

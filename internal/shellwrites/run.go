@@ -166,20 +166,7 @@ func (s *shell) content(word string) string {
 func (s *shell) command(cmd syntax.Command) string {
 	switch c := cmd.(type) {
 	case *syntax.CallExpr:
-		if len(c.Args) == 0 {
-			s.assign(c.Assigns)
-			return ""
-		}
-		args := s.fields(c.Args...)
-		if len(args) == 0 {
-			return ""
-		}
-		if len(c.Assigns) > 0 {
-			in := s.sub()
-			in.assign(c.Assigns)
-			return in.call(args)
-		}
-		return s.call(args)
+		return s.simple(c)
 	case *syntax.BinaryCmd:
 		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
 			right := s.sub()
@@ -220,16 +207,36 @@ func (s *shell) command(cmd syntax.Command) string {
 		for _, x := range c.Exprs {
 			_, _ = expand.Arithm(s.config(), x)
 		}
-	case *syntax.TestClause: // only what runs within
-		syntax.Walk(c, func(n syntax.Node) bool {
-			if sub, ok := n.(*syntax.CmdSubst); ok {
-				s.output(sub.Stmts)
-				return false
-			}
-			return true
-		})
+	case *syntax.TestClause:
+		s.tested(c)
 	}
 	return ""
+}
+
+// simple follows variables and a call.
+func (s *shell) simple(c *syntax.CallExpr) string {
+	if len(c.Args) == 0 {
+		s.assign(c.Assigns)
+		return ""
+	}
+	args := s.fields(c.Args...)
+	if len(args) == 0 || len(c.Assigns) == 0 {
+		return s.call(args)
+	}
+	in := s.sub()
+	in.assign(c.Assigns)
+	return in.call(args)
+}
+
+// tested follows only what runs within [[ … ]].
+func (s *shell) tested(c *syntax.TestClause) {
+	syntax.Walk(c, func(n syntax.Node) bool {
+		sub, ok := n.(*syntax.CmdSubst)
+		if ok {
+			s.output(sub.Stmts)
+		}
+		return !ok
+	})
 }
 
 // carriers run the command that follows their own flags, of which these take a

@@ -3,16 +3,12 @@ package session
 import (
 	"io"
 	"os"
-	"path/filepath"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // Path is a file as the caller means it.
-func (s *Session) Path(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(s.Dir, name)
-}
+func (s *Session) Path(name string) string { return repo.Absolute(s.Dir, name) }
 
 // ReadFile reads a file that the caller named, or stdin, and a little more
 // than most, so that what checks the size can refuse it.
@@ -22,10 +18,7 @@ func (s *Session) ReadFile(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if name != "-" {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(s.Dir, name)
-		}
-		f, err := os.Open(name)
+		f, err := os.Open(s.Path(name))
 		if err != nil {
 			return nil, Usagef("%v", err)
 		}
@@ -37,11 +30,4 @@ func (s *Session) ReadFile(name string, most int64) ([]byte, error) {
 		return nil, Usagef("%v", err)
 	}
 	return data, nil
-}
-
-func ResolvePath(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
 }

@@ -60,7 +60,7 @@ func (o *claimOptions) place(ctx context.Context, s *session.Session, refs []str
 		return refs, nil // what others call a worktree is noted
 	}
 	o.makes = true
-	if o.Worktree != autoWorktree && repo.Exists(session.ResolvePath(s.Dir, o.Worktree)) {
+	if o.Worktree != autoWorktree && repo.Exists(repo.Absolute(s.Dir, o.Worktree)) {
 		return nil, session.Usagef("--worktree: %s is there already; every claim gets a worktree of its own", o.Worktree)
 	}
 	return refs, nil
@@ -128,7 +128,7 @@ func makeWorktree(ctx context.Context, dir, path, id string) (*madeWorktree, err
 		if n > 1 {
 			suffix = fmt.Sprintf("-%d", n)
 		}
-		place := session.ResolvePath(dir, path)
+		place := repo.Absolute(dir, path)
 		if auto {
 			place = filepath.Join(filepath.Dir(tree.Home), filepath.Base(tree.Home)+"-"+name+suffix)
 		}
