@@ -9,7 +9,8 @@ import (
 )
 
 // Folder makes a folder of hooks that holds the guard and nothing else, in the
-// user's state folder, and returns it; empty: it cannot be made. base must be there.
+// user's state folder, and returns it; empty: it cannot be made. Nothing is made
+// where base, the folder above the state, is missing.
 func Folder(state, base string) string {
 	if state == "" || !repo.IsDir(base) {
 		return ""

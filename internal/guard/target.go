@@ -189,13 +189,9 @@ func (w *Writes) real(path string) (string, error) {
 	if dir == path || len(path) > 4<<10 {
 		return repo.Real(path)
 	}
-	real, ok := w.seen.real[dir]
-	if !ok {
-		var err error
-		if real, err = repo.Real(dir); err != nil {
-			return "", err
-		}
-		w.seen.real[dir] = real
+	real, err := once(w.seen.real, dir, repo.Real)
+	if err != nil {
+		return "", err
 	}
 	path = filepath.Join(real, filepath.Base(path))
 	if repo.IsLink(path) {
@@ -206,12 +202,16 @@ func (w *Writes) real(path string) (string, error) {
 
 // treeOf is [repo.TreeOf], once for each folder.
 func (w *Writes) treeOf(folder string) (repo.Tree, error) {
-	if t, ok := w.seen.tree[folder]; ok {
-		return t, nil
+	return once(w.seen.tree, folder, repo.TreeOf)
+}
+
+func once[V any](seen map[string]V, path string, find func(string) (V, error)) (V, error) {
+	if v, ok := seen[path]; ok {
+		return v, nil
 	}
-	t, err := repo.TreeOf(folder)
+	v, err := find(path)
 	if err == nil {
-		w.seen.tree[folder] = t
+		seen[path] = v
 	}
-	return t, err
+	return v, err
 }

@@ -39,18 +39,7 @@ func Remember(env func(string) string, n Note) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), n.file(dir))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return host.WriteFile(n.file(dir), data, 0o600)
 }
 
 // Forget drops the note of a session that has ended.
