@@ -101,7 +101,7 @@ func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) l
 		owner = l.opt.Owner
 	}
 	return lease.AcquireRequest{
-		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Times: lease.TimesOf(l.st.Scheme()), Wait: opt.Wait, Reason: opt.Reason,
+		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Wait: opt.Wait, Reason: opt.Reason,
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // for another 5 minutes lets others pass but not push it back: the same call
 // again goes on from there. A [*DeadlockError] says that waiting cannot end.
 func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, error) {
-	a, err := newAcquisition(r, false)
+	a, err := newAcquisition(st, r, false)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -72,7 +72,7 @@ type attempt struct {
 }
 
 // newAcquisition checks a request and fills in its defaults.
-func newAcquisition(r AcquireRequest, user bool) (a *acquisition, err error) {
+func newAcquisition(st *store.Store, r AcquireRequest, user bool) (a *acquisition, err error) {
 	if r.Keys, err = checkKeys(r.Keys); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,10 @@ func newAcquisition(r AcquireRequest, user bool) (a *acquisition, err error) {
 		return nil, err
 	}
 	if r.Times == (Times{}) {
-		r.Times = DefaultTimes
+		r.Times = TimesOf(st.Scheme())
+	}
+	if r.TTL == 0 && user {
+		r.TTL = r.Times.Attached
 	}
 	a = &acquisition{req: r, ttl: r.TTL, user: user, call: NewID(), now: clocks, fresh: r.ID}
 	if !a.requested() {

@@ -67,16 +67,10 @@ func hold(ctx context.Context, st *store.Store, r AcquireRequest, now func() hos
 		r.Holder = NewID()
 	}
 	r.Owner += "/" + r.Holder
-	if r.Times == (Times{}) {
-		r.Times = DefaultTimes
-	}
-	if r.TTL == 0 {
-		r.TTL = r.Times.Attached
-	}
 	if r.Process.PID == 0 {
 		r.Process = host.Self()
 	}
-	a, err := newAcquisition(r, true)
+	a, err := newAcquisition(st, r, true)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +79,7 @@ func hold(ctx context.Context, st *store.Store, r AcquireRequest, now func() hos
 	if err != nil {
 		return nil, err
 	}
-	l := &Lease{st: st, grant: *g, ttl: min(r.TTL, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: now, trust: a.began}
+	l := &Lease{st: st, grant: *g, ttl: min(a.ttl, g.ExpiresAt.Sub(g.AcquiredAt)), done: make(chan struct{}), now: now, trust: a.began}
 	l.held = holding{names: g.leases, tokens: map[string]int64{}}
 	for _, k := range g.Keys {
 		l.held.tokens[k.Key] = k.Token
@@ -93,7 +87,7 @@ func hold(ctx context.Context, st *store.Store, r AcquireRequest, now func() hos
 	if a.written.holds() {
 		l.held.own, l.held.record = a.lease(), a.written
 	}
-	l.limit, l.full, l.granted = r.MaxHold, r.TTL, l.ttl
+	l.limit, l.full, l.granted = r.MaxHold, a.ttl, l.ttl
 	l.ctx, l.end = context.WithCancelCause(context.WithValue(ctx, holderKey{}, r.Owner))
 	l.leave = st.Follow(slices.Collect(l.followed()), l.look)
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))

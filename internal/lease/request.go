@@ -27,7 +27,7 @@ type AcquireRequest struct {
 	// The search for deadlocks goes by it.
 	For string
 
-	Times   Times         // defaults; zero: DefaultTimes
+	Times   Times         // defaults; zero: those of the store
 	TTL     time.Duration // the lease ends after this long without a heartbeat; 0: by the kind of the keys; Endless: never
 	MaxHold time.Duration // nobody can renew it beyond; 0: no bound
 	Wait    time.Duration // how long to wait in all; 0: not at all

@@ -255,7 +255,7 @@ func (s *sequence) acquire() error {
 		r.Process = host.Process{PID: 1 << 30, Start: strconv.Itoa(len(s.trace)), Boot: "another"}
 	}
 	s.say("  %s: %v, ttl %s, max hold %s, process %s", r.Owner, r.Keys, r.TTL, r.MaxHold, r.Process.Start)
-	a, err := newAcquisition(r, false)
+	a, err := newAcquisition(s.st, r, false)
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (s *sequence) hold() error {
 	if r.TTL == 0 {
 		r.TTL = time.Minute
 	}
-	a, err := newAcquisition(r, true)
+	a, err := newAcquisition(s.st, r, true)
 	if err != nil {
 		return err
 	}
@@ -409,7 +409,7 @@ func (s *sequence) wait() error {
 	r := s.request(pickOf(s, seqOwners))
 	r.Wait = time.Hour
 	s.say("  %s: %v", r.Owner, r.Keys)
-	a, err := newAcquisition(r, false)
+	a, err := newAcquisition(s.st, r, false)
 	if err != nil {
 		return err
 	}

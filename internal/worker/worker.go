@@ -52,7 +52,7 @@ type Options struct {
 	Max     int           // stop after so many runs of the command; 0: no bound
 	Wait    bool          // stay when nothing is ready; else return
 	Retries int           // a task whose command fails goes back so many times, then it is failed
-	TTL     time.Duration // of the leases; 0: that of lease.DefaultTimes
+	TTL     time.Duration // of the leases; 0: as the store needs it
 	MaxHold time.Duration // a command that runs longer is stopped, which counts as failed; 0: no bound
 
 	// Grace is how long the task in hand may go on once the runner is to
@@ -165,7 +165,7 @@ func newWorker(st *store.Store, o Options) (*worker, error) {
 		o.Grace = defaultGrace
 	}
 	if o.TTL == 0 {
-		o.TTL = lease.DefaultTimes.Attached
+		o.TTL = lease.TimesOf(st.Scheme()).Attached
 	}
 	if _, err := lease.CheckKey(o.Name); err != nil || strings.Contains(o.Name, "/") {
 		return nil, &lease.InvalidError{What: "name of a runner", Rule: "must be visible text without '/'"}

@@ -107,9 +107,10 @@ func (c *Config) addTimes() {
 	if !c.Far() {
 		return
 	}
+	url, _ := c.Store()
+	t := TimesOf(url)
 	for key, ttl := range map[string]time.Duration{
-		"locking.taskTimeout": lease.SlowTimes.Task, "locking.sectionTimeout": lease.SlowTimes.Section, "locking.jobTimeout": lease.SlowTimes.Job,
-		"locking.pathTimeout": lease.SlowTimes.Path,
+		"locking.taskTimeout": t.Task, "locking.sectionTimeout": t.Section, "locking.jobTimeout": t.Job, "locking.pathTimeout": t.Path,
 	} {
 		if c.values[key].origin == OriginDefault {
 			c.values[key] = value{text: term.Exact(ttl), origin: originFar}
@@ -390,6 +391,5 @@ func (c *Config) Blame(err error) error {
 	return &Error{File: v.origin, Msg: err.Error()}
 }
 
-// IsGit reports a store on a git remote.
 // IsGit reports the URL of a store on a git remote.
 func IsGit(url string) bool { return driver.Scheme(url) == "git" }
