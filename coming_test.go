@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 var (
@@ -40,9 +42,7 @@ type comingRow struct {
 // TestComingFrom runs every command of the page, in its order, on data in the
 // format of that system, and looks at the state after it.
 func TestComingFrom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command")
-	}
+	long.NotShort(t) // builds the command
 	bin := build(t)
 	text, err := os.ReadFile("docs/coming-from.md")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/etcdtest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 // TestDocs runs every ```console block of the README and of docs/ against the
@@ -23,9 +24,7 @@ import (
 //	expected output      stdout and stderr together; "…" stands for any text
 //	[exit 6]             the exit code, where it is not 0
 func TestDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command")
-	}
+	long.NotShort(t) // builds the command
 	bin := build(t)
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/task"
@@ -23,7 +24,7 @@ import (
 // after every commit.
 func TestProperties(t *testing.T) {
 	sequences := "1000"
-	if testing.Short() || racy {
+	if testing.Short() || long.Racy {
 		sequences = "100"
 	}
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {

@@ -14,7 +14,7 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-func long(c string) string { return strings.Repeat(c, 30<<10) }
+func much(c string) string { return strings.Repeat(c, 30<<10) }
 
 func (w *world) text(id string) string {
 	w.Helper()
@@ -31,13 +31,13 @@ func TestCompletionWithLongDependents(t *testing.T) {
 	w.add(in("S", "hub"))
 	for i := range 40 {
 		n := in("S", fmt.Sprint("d", i), "hub")
-		n.Description = long("x")
+		n.Description = much("x")
 		w.add(n)
 	}
 	w.claim("A", "hub")
 	w.must(w.do(task.Complete, "A", 0, "hub"))
 	equal(w, "ready", len(w.list(task.ListRequest{Ready: true})), 40)
-	equal(w, "text", w.text("d7"), long("x"))
+	equal(w, "text", w.text("d7"), much("x"))
 }
 
 // The same, of tasks that an earlier version wrote: text and task in one record.
@@ -52,37 +52,37 @@ func TestCompletionWithOldLongDependents(t *testing.T) {
 		w.must(err)
 		var rec map[string]any
 		w.must(json.Unmarshal(snap.Records[0].Value, &rec))
-		rec["description"] = long("y")
+		rec["description"] = much("y")
 		data, err := json.Marshal(rec)
 		w.must(err)
 		_, err = w.mem.Commit(w.ctx, driver.Batch{Writes: []driver.Write{{Key: "task/" + id, Value: data}}})
 		w.must(err)
 	}
-	equal(w, "text before", w.text("d7"), long("y"))
+	equal(w, "text before", w.text("d7"), much("y"))
 	w.claim("A", "hub")
 	w.must(w.do(task.Complete, "A", 0, "hub"))
 	equal(w, "ready", len(w.list(task.ListRequest{Ready: true})), 40)
-	equal(w, "text", w.text("d7"), long("y"))
+	equal(w, "text", w.text("d7"), much("y"))
 }
 
 // A long text follows its task wherever that is shown, and goes with it.
 func TestLongText(t *testing.T) {
 	w := newWorld(t)
 	n := in("S", "a")
-	n.Description = long("x")
+	n.Description = much("x")
 	w.add(n, in("S", "b"))
 	if !w.has("text/a") || strings.Contains(w.mem.dump()["task/a"], "xxx") {
 		t.Error("the text is in the task's record")
 	}
 	out, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "A"}})
 	w.must(err)
-	equal(w, "text of the claim", out.Task.Description, long("x"))
+	equal(w, "text of the claim", out.Task.Description, much("x"))
 	did, err := task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "A"})
 	w.must(err)
-	equal(w, "text of the completion", did.Tasks[0].Description, long("x"))
+	equal(w, "text of the completion", did.Tasks[0].Description, much("x"))
 	all, err := task.List(w.ctx, w.st, task.ListRequest{})
 	w.must(err)
-	equal(w, "text in the list", all.Tasks[0].Description, long("x"))
+	equal(w, "text in the list", all.Tasks[0].Description, much("x"))
 
 	var file bytes.Buffer
 	w.must(task.Export(w.ctx, w.st, &file, "json"))
@@ -91,27 +91,27 @@ func TestLongText(t *testing.T) {
 	w.must(err)
 	i, err := task.Show(w.ctx, other, "a")
 	w.must(err)
-	equal(w, "text of the copy", i.Description, long("x"))
+	equal(w, "text of the copy", i.Description, much("x"))
 
 	edit := func(id, text string) {
 		_, err := task.Edit(w.ctx, w.st, task.EditRequest{Task: id, Owner: "A", Description: &text})
 		w.must(err)
 		equal(w, "edited", w.text(id), text)
 	}
-	edit("b", long("z"))
+	edit("b", much("z"))
 	_, err = task.Edit(w.ctx, w.st, task.EditRequest{Task: "b", Owner: "A", Title: ptr("other")})
 	w.must(err)
-	equal(w, "text that stays", w.text("b"), long("z"))
+	equal(w, "text that stays", w.text("b"), much("z"))
 	edit("b", "short")
 	equal(w, "text record", w.has("text/b"), false)
-	edit("b", long("z"))
+	edit("b", much("z"))
 	edit("b", "")
 	equal(w, "text record", w.has("text/b"), false)
-	edit("b", long("z"))
+	edit("b", much("z"))
 	w.must(del(w, "b"))
 	equal(w, "text record", w.has("text/b"), false)
 	w.must(archive(w, "a"))
-	equal(w, "archived text", w.text("a"), long("x"))
+	equal(w, "archived text", w.text("a"), much("x"))
 }
 
 // What could not be completed later is refused when it is added.

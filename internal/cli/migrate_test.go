@@ -136,9 +136,7 @@ func (w world) fill(url string, n int) {
 // it has come through. Whenever the new store answers, everything is there;
 // whenever the old one takes a write, the new one is not in use.
 func TestMigrateKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many processes")
-	}
+	long.NotShort(t) // many processes
 	rounds, tasks := 1, 300
 	if long.Asked() {
 		rounds, tasks = long.Count(5), 900
@@ -217,9 +215,7 @@ func different(want, got map[string]string) string {
 
 // TestRestoreKilled does the same to a restore over a store with records.
 func TestRestoreKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many processes")
-	}
+	long.NotShort(t) // many processes
 	for _, kind := range []string{"sqlite", "file", "git"} {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t)
@@ -256,9 +252,7 @@ func TestRestoreKilled(t *testing.T) {
 // while the store moves away under them. Whatever one of them was told is true
 // in the new store, and nobody is told anything by the old one afterwards.
 func TestMigrateUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many processes")
-	}
+	long.NotShort(t) // many processes
 	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "sqlite"}, {"git", "sqlite"}, {"sqlite", "git"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			w := newWorld(t)

@@ -23,7 +23,10 @@ import (
 // TestRunnersDoEachTaskOnce lets four runners work through 200 tasks and kills
 // one of them with a task in its hands.
 func TestRunnersDoEachTaskOnce(t *testing.T) {
-	const tasks, runners = 200, 4
+	tasks, runners := 200, 4
+	if testing.Short() {
+		tasks = 30
+	}
 	s := newSession(t)
 	s.pipe("init")
 	d, err := sqlitestore.Open(t.Context(), filepath.Join(s.dir, ".tasklock", "tasklock.db"), nil)

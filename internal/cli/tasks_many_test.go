@@ -10,10 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 // TestThousandTasks: the bounds of one step, through the command.
 func TestThousandTasks(t *testing.T) {
+	long.NotShort(t) // reads long lists again and again
 	s := newSession(t)
 	write := func(name string, from, to int, on string) {
 		type entry struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -209,6 +210,7 @@ func TestLeaseOfHundredKeys(t *testing.T) {
 }
 
 func TestSectionWithManyClaims(t *testing.T) {
+	long.NotShort(t)
 	n := 210 // by hand, more than 200 could be neither broken nor taken over
 	claim := func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"section:s"}, TTL: time.Hour})

@@ -35,6 +35,9 @@ const (
 func TestSimulate(t *testing.T) {
 	first, count := long.Seeds(t)
 	budget := simBudget
+	if testing.Short() {
+		budget /= 4
+	}
 	if long.Asked() {
 		budget = long.Time(simLong)
 	}

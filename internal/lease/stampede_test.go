@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -47,6 +48,7 @@ func (w *world) through(d driver.Store) *world {
 
 // One release is the business of two: who is served, and who stands next.
 func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		counted := &counting{Store: w.mem}
 		all := w.through(counted)
@@ -115,6 +117,7 @@ func (w *world) queue(n int, owner string, keys func(i int) []string) {
 }
 
 func TestQueueFull(t *testing.T) {
+	long.NotShort(t)
 	for name, c := range map[string]struct {
 		owner    string
 		min, max int

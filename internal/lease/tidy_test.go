@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -46,6 +47,7 @@ func (w *world) bounded() {
 // An event is as old as the number of events since. Neither a jump of the
 // revision nor the commits of others make it older.
 func TestHistoryAfterAJump(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		w.pairs(500)
 		oldest := w.kinds("event/")
@@ -81,6 +83,7 @@ func TestHistoryAfterAJump(t *testing.T) {
 // itself, also one of writers whose clocks differ: the oldest by time are then
 // not the oldest.
 func TestLongHistoryComesDown(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		for i := range 5 {
 			var b driver.Batch
@@ -99,6 +102,7 @@ func TestLongHistoryComesDown(t *testing.T) {
 
 // Many events of one commit count, and no more than they are.
 func TestHistoryOfLargeCommits(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		for i := range 60 {
 			w.logged(500)
@@ -133,6 +137,7 @@ func TestTidyingFails(t *testing.T) {
 
 // Marks that cannot be read are begun anew.
 func TestDamagedMarks(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		w.pairs(1000)
 		_, err := w.mem.Commit(w.ctx, driver.Batch{Writes: []driver.Write{{Key: "history/marks", Value: []byte(`{"marks":"many"}`)}}})

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 //go:embed testdata/lines.txt
@@ -56,9 +58,7 @@ func lines300(t *testing.T) (out []line) {
 // compares what really changed with what the reader says. A line that only reads
 // is never denied; of one that writes each file is found, and no other.
 func TestLinesByExecution(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs some thousand processes")
-	}
+	long.NotShort(t) // runs some thousand processes
 	for _, tool := range []string{"bash", "git", "sed", "awk", "perl", "python3", "node", "patch", "vim", "ed", "tar", "zip", "unzip", "sqlite3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("%v; type: scripts/need %s", err, tool)

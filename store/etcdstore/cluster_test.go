@@ -101,7 +101,7 @@ func TestLeaderKilled(t *testing.T) {
 // back, and when another one leads.
 func TestGuardedCluster(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	const tokenTime = 2 * time.Second
 	c := etcdtest.Start(t, 3, "--unsafe-no-fsync", "--auth-token-ttl", "2")
 	prefix := newPrefix()
@@ -138,7 +138,7 @@ func TestGuardedCluster(t *testing.T) {
 // answers on them.
 func TestMemberPaused(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	pause := 4 * time.Second
 	if long.Asked() {
 		pause = 12 * time.Second
@@ -165,7 +165,7 @@ func TestMemberPaused(t *testing.T) {
 // whole ttl at the next one. Late is fine, early never.
 func TestLeaseOutlivesItsLeader(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	const ttl = 3 * time.Second
 	c := three(t)
 	s := open(t, c.URL(newPrefix()))
@@ -274,7 +274,7 @@ func compact(t *testing.T, c *etcdtest.Cluster) (stop func()) {
 // its successor meanwhile.
 func TestStaleLeaderEndsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	const ttl = 3 * time.Second
 	c := three(t)
 	s := open(t, c.URL(newPrefix()))

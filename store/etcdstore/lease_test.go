@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/etcdstore"
 )
@@ -36,7 +37,7 @@ func lasting(key string, ttl time.Duration) driver.Write {
 // Records that share leases each live for their whole ttl, and not for ever.
 func TestNoRecordEndsEarly(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	const ttl, n = 2 * time.Second, 20
 	c := one(t)
 	prefix := newPrefix()
@@ -79,7 +80,7 @@ func TestNoRecordEndsEarly(t *testing.T) {
 // without a ttl stays.
 func TestRenewed(t *testing.T) {
 	t.Parallel() // it mostly waits
-	notShort(t)
+	long.NotShort(t)
 	const ttl = 2 * time.Second
 	c := one(t)
 	s := open(t, c.URL(newPrefix()))

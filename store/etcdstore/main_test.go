@@ -23,15 +23,6 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// notShort is for tests that mostly wait: under the race detector they show
-// nothing that others do not.
-func notShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("waits for seconds; runs without -short")
-	}
-}
-
 // one starts a cluster of one member. What is written need not survive the loss
 // of power here.
 func one(t testing.TB, flags ...string) *etcdtest.Cluster {

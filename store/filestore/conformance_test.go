@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/locktest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -34,9 +35,7 @@ func TestLinearizable(t *testing.T) {
 
 // The same with a journal that starts over after every few commits.
 func TestConformanceShortJournal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite a second time")
-	}
+	long.NotShort(t) // the suite a second time
 	t.Setenv(envLimit, "1500")
 	drivertest.Run(t, harness())
 }

@@ -28,9 +28,7 @@ var torture = long.Asked()
 // A process that is killed at any of its system calls leaves the store as it
 // was before a commit or as it is after it, for whoever comes next.
 func TestKilledAtEverySystemCall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kills processes by the dozen")
-	}
+	long.NotShort(t) // kills processes by the dozen
 	needTool(t, "strace", "strace")
 	runs := 0
 	for call, step := range calls {
@@ -107,9 +105,7 @@ func difference(got, want map[string]string) string {
 // An error of any system call is an answer, or does not matter: what was
 // acknowledged is there, and when the error is gone everything works.
 func TestErrorAtEverySystemCall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kills processes by the dozen")
-	}
+	long.NotShort(t) // kills processes by the dozen
 	needTool(t, "strace", "strace")
 	failed := 0
 	for _, fault := range []string{

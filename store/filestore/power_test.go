@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 // What was acknowledged survives loss of power: a file system of its own stops
 // in the middle of the work, without writing anything more, and comes back.
 func TestPowerLoss(t *testing.T) {
-	if testing.Short() {
-		t.Skip("mounts a file system")
-	}
+	long.NotShort(t) // mounts a file system
 	cuts := 4
 	if torture {
 		cuts = 50

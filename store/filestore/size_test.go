@@ -6,14 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
 // Ten thousand records are many and not too many, listed whole or by the ends.
 func TestManyRecords(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes ten thousand files")
-	}
+	long.NotShort(t) // writes ten thousand files
 	s := open(t, filepath.Join(t.TempDir(), "store"))
 	const n = 10_000
 	for i := 0; i < n; i += 1000 {

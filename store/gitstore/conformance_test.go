@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/locktest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -26,11 +27,17 @@ func harness() drivertest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { drivertest.Run(t, harness()) }
+func TestConformance(t *testing.T) {
+	if !long.Racy { // which is to see it
+		long.NotShort(t)
+	}
+	drivertest.Run(t, harness())
+}
 
 // The rules of locks are linearizable over this store, each client on a machine
 // of its own.
 func TestLinearizable(t *testing.T) {
+	long.NotShort(t)
 	remote := newRemote(t)
 	machine := func() *store.Store { return store.New(open(t, remote)) }
 	if torture() {

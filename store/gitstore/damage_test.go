@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
 )
@@ -165,6 +166,7 @@ func TestForeignCommit(t *testing.T) {
 // A branch that was moved back would give out tokens twice. To where it has been
 // before is what a mirror that lags would show as well; anywhere else is damage.
 func TestRewound(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range []struct {
 		name   string
 		happen func(t testing.TB, remote, old string)

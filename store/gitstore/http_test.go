@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
 )
@@ -142,6 +143,7 @@ func TestAnswerCut(t *testing.T) {
 
 // Requests and answers are lost all the time: every increment counts once.
 func TestManyCuts(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	f := newForge(t)
 	clients := []*gitstore.Store{open(t, f.url()), open(t, f.url())}

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
 )
@@ -186,6 +187,7 @@ func TestHostileWorkTree(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	remote := newRemote(t)
 	s := open(t, remote, func(o *gitstore.Options) { o.CompactAfter = 6 })
@@ -244,6 +246,7 @@ func TestCompactRefused(t *testing.T) {
 
 // The cache stays small however long the store is used.
 func TestCacheIsTidied(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	remote, cache := newRemote(t), t.TempDir()
 	s := open(t, remote, func(o *gitstore.Options) { o.Cache, o.CompactAfter = cache, 20 })

@@ -66,10 +66,8 @@ func atOnce(stores []*gitstore.Store, f func(i int, s *gitstore.Store)) time.Dur
 
 // Different keys never stand in each other's way, however many push at once.
 func TestClonesOnDifferentKeys(t *testing.T) {
+	long.NotShort(t)
 	for _, n := range []int{16, 32} {
-		if n == 32 && testing.Short() {
-			continue
-		}
 		stores := clones(t, newRemote(t), n)
 		var revs sync.Map
 		took := atOnce(stores, func(i int, s *gitstore.Store) {
@@ -142,6 +140,7 @@ func TestCreateAtOnce(t *testing.T) {
 
 // The price of a lock beside that of a push, in one run.
 func TestPairBesideRawPush(t *testing.T) {
+	long.NotShort(t)
 	s := open(t, newRemote(t))
 	pair := func(i int) {
 		value := []byte(`{"key":"a","lease":"ci/1","owner":"ci","since":"2026-01-02T03:04:05Z"}`)

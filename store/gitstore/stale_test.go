@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/gitstore"
 )
@@ -50,6 +51,7 @@ func (m *mirror) catchUp(t testing.TB) { git(t, m.dir, "fetch", "--quiet") }
 // An answer that is older than what was seen is asked for again. If it stays so,
 // the server is out of reach: it is not damage, and nobody goes back.
 func TestLaggingMirror(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	f := newForge(t)
 	s := open(t, f.url())
@@ -90,6 +92,7 @@ func TestLaggingMirror(t *testing.T) {
 // A mirror may show the branch as it was before its history was cut, or not
 // have it yet.
 func TestMirrorFromBefore(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	f := newForge(t)
 	empty := newMirror(t, f)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasklock/tasklock/internal/pgtest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/pgstore"
@@ -167,9 +168,7 @@ func TestAgeCountsFromTheWriting(t *testing.T) {
 // Behind a pooler that gives every transaction another session, everything
 // works; waiters look for themselves, and Inspect says so.
 func TestPooler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite once more takes long under the race detector")
-	}
+	long.NotShort(t) // the suite once more takes long under the race detector
 	server := pgtest.Start(t)
 	addr := server.Pooler(t)
 	n := 0

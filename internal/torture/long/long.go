@@ -30,6 +30,15 @@ func Factor() float64 {
 // Asked reports whether the long forms were asked for.
 func Asked() bool { return Factor() > 0 }
 
+// NotShort skips a test that takes seconds, or starts processes by the hundred,
+// when go test has the flag -short.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs without -short")
+	}
+}
+
 // Time is what a part gets that has d with TASKLOCK_TORTURE=1.
 func Time(d time.Duration) time.Duration { return time.Duration(Factor() * float64(d)) }
 

@@ -63,6 +63,9 @@ func Run(t *testing.T, h Harness) {
 			if c.processes && !h.Processes {
 				t.Skip("this store lives in one process")
 			}
+			if c.processes && testing.Short() {
+				t.Skip("starts processes; runs without -short")
+			}
 			c.run(newSuite(t, h))
 		})
 	}
@@ -127,10 +130,13 @@ func (t *suite) open() driver.Store {
 	return s
 }
 
-// rounds returns n, or a tenth of it for a slow store.
+// rounds returns n, or a tenth of it for a slow store, or a fifth with -short.
 func (t *suite) rounds(n int) int {
-	if t.h.Slow {
+	switch {
+	case t.h.Slow:
 		return max(2, n/10)
+	case testing.Short():
+		return max(2, n/5)
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
 )
@@ -83,6 +84,7 @@ func TestLegalFaults(t *testing.T) {
 // TestPlantedBugs shows that the suite can fail: each bug, and the cases that
 // must find it.
 func TestPlantedBugs(t *testing.T) {
+	long.NotShort(t) // with -short the suite makes too few rounds to find all of them
 	for bug, want := range map[string][]string{
 		"ignores guards": {
 			"guard on a changed record", "guard on a recreated record", "all or nothing", "one winner",

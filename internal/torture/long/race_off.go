@@ -1,0 +1,6 @@
+//go:build !race
+
+package long
+
+// Racy is true under the race detector.
+const Racy = false

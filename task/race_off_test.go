@@ -1,5 +1,0 @@
-//go:build !race
-
-package task_test
-
-const racy = false

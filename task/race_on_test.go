@@ -1,6 +1,0 @@
-//go:build race
-
-package task_test
-
-// racy: everything takes ten times as long.
-const racy = true
