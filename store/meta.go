@@ -77,15 +77,15 @@ func (tx *Tx) checkMeta() error {
 	if err != nil {
 		return err
 	}
-	if err := m.elsewhere(); err != nil {
+	if err := m.unusable(); err != nil {
 		return err
 	}
 	return m.older()
 }
 
-// elsewhere is why the records cannot be used here, or nil: they have moved
+// unusable is why the records cannot be used here, or nil: they have moved
 // away, or have not all arrived.
-func (m Meta) elsewhere() error {
+func (m Meta) unusable() error {
 	switch {
 	case m.MovedTo != "":
 		return &MovedError{To: m.MovedTo}

@@ -258,7 +258,7 @@ func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta
 		if m, err = tx.meta(); err != nil {
 			return err
 		}
-		if err := m.elsewhere(); err != nil || m.older() == nil && !s.outdated() || m.Converting > 0 {
+		if err := m.unusable(); err != nil || m.older() == nil && !s.outdated() || m.Converting > 0 {
 			return err
 		}
 		if m.older() != nil && s.o.Conversions == nil {
@@ -328,7 +328,7 @@ func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []
 		if m, err = tx.meta(); err != nil {
 			return err
 		}
-		if err := m.elsewhere(); err != nil || m.older() == nil && !s.outdated() {
+		if err := m.unusable(); err != nil || m.older() == nil && !s.outdated() {
 			return err
 		}
 		if leave != nil && m.Converting == 0 {
@@ -376,7 +376,7 @@ func (s *Store) whileConverting(ctx context.Context, fn func(*Tx, Meta) error) e
 		if err != nil {
 			return err
 		}
-		if err := m.elsewhere(); err != nil {
+		if err := m.unusable(); err != nil {
 			return err
 		}
 		if m.Converting == 0 {

@@ -41,9 +41,9 @@ func (s script) behind(i int) int {
 	return s.end[i-1]
 }
 
-// inner is the text that a word has, if it is all in quotes, or a quote that is
-// escaped between them, and only the shell inside puts values in. A variable in double quotes stands for itself: whatever
-// its value is, it is one that somebody else put there.
+// inner is the text of a word that is all in quotes, apart from escaped quotes
+// between them, and into which only the shell inside puts values. A variable in
+// double quotes stands for itself: somebody else gave it its value.
 func (s script) inner(word *syntax.Word) (out script, ok bool) {
 	var text strings.Builder
 	add := func(t string, from, to int) { // bytes of the script
@@ -197,8 +197,7 @@ func start(word *syntax.Word) string {
 	return ""
 }
 
-// bare reports whether a word has no quotes and no expansions, and is a flag
-// without a value.
+// bareFlag reports whether a word is a flag without quotes, expansions or a value.
 func bareFlag(word *syntax.Word) bool {
 	text := word.Lit()
 	return strings.HasPrefix(text, "-") && text != "-" && text != "--" && !strings.Contains(text, "=")

@@ -124,7 +124,7 @@ func (d *draft) byKind() map[string][]string {
 // writeKind makes the folder of a kind with the changes of these keys. An
 // entry without id means that the folder is empty.
 func (d *draft) writeKind(keys []string) (entry, error) {
-	at, err := d.base.spot(keys[0])
+	at, err := d.base.locate(keys[0])
 	if err != nil {
 		return entry{}, err
 	}

@@ -204,7 +204,7 @@ func newStore(ctx context.Context, remote string, options *Options) (*Store, err
 		return nil, err
 	}
 	g.secrets = append(g.secrets, p.secrets...)
-	g.session = elsewhere(p.url) && !strings.HasPrefix(p.url, "file:")
+	g.session = isURL(p.url) && !strings.HasPrefix(p.url, "file:")
 	p.logIn(g)
 	if p.header != "" {
 		g.configure("http.extraHeader", p.header)

@@ -46,7 +46,7 @@ func resolve(ctx context.Context, g *git, remote, dir string) (place, error) {
 	if err := checkRemote(remote); err != nil {
 		return place{}, err
 	}
-	if elsewhere(remote) {
+	if isURL(remote) {
 		return newPlace(remote), nil
 	}
 	if remoteName().MatchString(remote) && remote != "." && remote != ".." {
@@ -87,7 +87,7 @@ func named(ctx context.Context, g *git, name, dir string) (p place, ok bool, err
 	if err := checkRemote(target); err != nil {
 		return place{}, false, fmt.Errorf("remote %q of %s: %w", name, dir, err)
 	}
-	if !elsewhere(target) && !filepath.IsAbs(target) {
+	if !isURL(target) && !filepath.IsAbs(target) {
 		target = filepath.Join(config("rev-parse", "--show-toplevel"), target)
 	}
 	p = newPlace(target)
@@ -97,8 +97,8 @@ func named(ctx context.Context, g *git, name, dir string) (p place, ok bool, err
 	return p, true, nil
 }
 
-// elsewhere reports whether remote is a URL or host:path.
-func elsewhere(remote string) bool {
+// isURL reports whether remote is a URL or host:path, and not a path.
+func isURL(remote string) bool {
 	if strings.Contains(remote, "://") {
 		return true
 	}
@@ -123,7 +123,7 @@ func checkRemote(remote string) error {
 	}
 	scheme, rest, ok := strings.Cut(remote, "://")
 	if !ok {
-		if host, _, isSCP := strings.Cut(remote, ":"); isSCP && elsewhere(remote) {
+		if host, _, isSCP := strings.Cut(remote, ":"); isSCP && isURL(remote) {
 			if _, h, user := strings.Cut(host, "@"); user && strings.HasPrefix(h, "-") || strings.HasPrefix(host, "-") {
 				return bad("host must not begin with -")
 			}

@@ -70,8 +70,8 @@ func (o *objects) open(id oid, where string) (*view, error) {
 	return v, nil
 }
 
-// A spot is where a record is, or would be.
-type spot struct {
+// A location is where a record is, or would be.
+type location struct {
 	kind *folder // nil: there is no record of that kind
 	fan  bool    // kind has folders
 	leaf *folder // where the file is; nil: no such folder
@@ -79,7 +79,7 @@ type spot struct {
 	ok   bool
 }
 
-func (v *view) spot(key string) (s spot, err error) {
+func (v *view) locate(key string) (s location, err error) {
 	name := folderName(driver.Kind(key))
 	e, ok := v.root.find(name)
 	if !ok {
@@ -141,7 +141,7 @@ func (v *view) lookup(key string) (*record, error) {
 	if driver.CheckKey(key) != nil {
 		return nil, nil // such a record cannot be
 	}
-	s, err := v.spot(key)
+	s, err := v.locate(key)
 	if err != nil || !s.ok {
 		return nil, err
 	}
