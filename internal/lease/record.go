@@ -216,6 +216,21 @@ func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
 	return store.Get[lockRecord](tx, recordOf(key))
 }
 
+// getLocks reads the locks on the keys, in one round trip.
+func getLocks(tx *store.Tx, keys []string) (locks []store.Entry[lockRecord], err error) {
+	if err := tx.Want(lockKeys(keys)...); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		lk, err := getLock(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, lk)
+	}
+	return locks, nil
+}
+
 func getLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
 	ls, err := store.Get[leaseRecord](tx, leaseKind+name)
 	if err != nil {

@@ -144,16 +144,14 @@ func (r *release) need(names []string) driver.Query {
 }
 
 func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
-	if err := tx.Want(lockKeys(keys)...); err != nil {
+	locks, err := getLocks(tx, keys)
+	if err != nil {
 		return err
 	}
 	byLease := map[string][]string{}
 	var order []string
-	for _, key := range keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return err
-		}
+	for i, lk := range locks {
+		key := keys[i]
 		if !lk.Exists() {
 			if err := fencedPast(tx, key, r.Token, r.Latest, r.Lease); err != nil {
 				return err
@@ -177,8 +175,7 @@ func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 	if err := wantLeases(tx, order); err != nil {
 		return err
 	}
-	order, err := innerFirst(tx, order)
-	if err != nil {
+	if order, err = innerFirst(tx, order); err != nil {
 		return err
 	}
 	for _, name := range order {
@@ -270,18 +267,15 @@ func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, erro
 		prefix := leaseKind + r.Owner + "/"
 		_, err := UpdateOrLook(ctx, st, r.DryRun, driver.Query{Ranges: []driver.Range{{Prefix: prefix}}}, func(tx *store.Tx) error {
 			out = ReleaseResult{}
-			recs, err := tx.Scan(prefix, 0)
+			leases, err := store.All[leaseRecord](tx, prefix)
 			if err != nil {
 				return err
 			}
-			if recs, err = r.ending(tx, recs); err != nil {
+			leases = slices.DeleteFunc(leases, func(ls store.Entry[leaseRecord]) bool { return slices.Contains(done, ls.Key) || !r.ends(ls) })
+			if names, err = some(tx, leases); err != nil {
 				return err
 			}
-			recs = slices.DeleteFunc(slices.Clone(recs), func(rec driver.Record) bool { return slices.Contains(done, rec.Key) })
-			if names, err = r.some(tx, recs); err != nil {
-				return err
-			}
-			more = len(names) < len(recs)
+			more = len(names) < len(leases)
 			if names, err = innerFirst(tx, names); err != nil {
 				return err
 			}
@@ -303,39 +297,26 @@ func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, erro
 	}
 }
 
-// ending leaves out what was taken in other sessions, and attached holders that
-// work under a lock which is released here: that lock is free when they end.
-func (r *release) ending(tx *store.Tx, recs []driver.Record) ([]driver.Record, error) {
-	var out []driver.Record
-	for _, rec := range recs {
-		ls, err := store.Decode[leaseRecord](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		l := ls.Value
-		given := slices.ContainsFunc(l.Uses, func(used string) bool { return descends(leaseOwner(used), r.Owner) })
-		working := len(l.Using) > 0 && given && stateOf(ls) == Held
-		if (r.Session == "" || l.Session == r.Session) && !working {
-			out = append(out, rec)
-		}
-	}
-	return out, nil
+// ends reports whether a lease ends with all of the owner's. What was taken in
+// another session stays, and so does an attached holder that works under a lock
+// which is released here: that lock is free when it ends.
+func (r *release) ends(ls store.Entry[leaseRecord]) bool {
+	l := ls.Value
+	released := slices.ContainsFunc(l.Uses, func(used string) bool { return descends(leaseOwner(used), r.Owner) })
+	working := len(l.Using) > 0 && released && stateOf(ls) == Held
+	return (r.Session == "" || l.Session == r.Session) && !working
 }
 
 // some returns the names of the first leases that fit into one commit, at
 // least one, and makes sure that what they hold is read. A dry run takes all.
-func (r *release) some(tx *store.Tx, recs []driver.Record) ([]string, error) {
+func some(tx *store.Tx, leases []store.Entry[leaseRecord]) ([]string, error) {
 	var names, keys []string
 	room := tx.Room()
-	for _, rec := range recs {
-		l, err := store.Decode[leaseRecord](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		if room -= cost(l.Value); room < 0 && len(names) > 0 {
+	for _, ls := range leases {
+		if room -= cost(ls.Value); room < 0 && len(names) > 0 {
 			break
 		}
-		names, keys = append(names, leaseName(rec.Key)), append(keys, Prefixed(queueKind, l.Value.WaitsFor)...)
+		names, keys = append(names, leaseName(ls.Key)), append(keys, Prefixed(queueKind, ls.Value.WaitsFor)...)
 	}
 	return names, cmp.Or(tx.Want(keys...), wantLeases(tx, names))
 }

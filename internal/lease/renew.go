@@ -204,16 +204,13 @@ func (r *renewal) leases(tx *store.Tx, keys []string) ([]string, error) {
 	case r.Lease != "" && len(keys) == 0:
 		return []string{r.Lease}, nil
 	}
-	if err := tx.Want(lockKeys(keys)...); err != nil {
+	locks, err := getLocks(tx, keys)
+	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, key := range keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return nil, err
-		}
-		if err := r.may(tx, key, lk); err != nil {
+	for i, lk := range locks {
+		if err := r.may(tx, keys[i], lk); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(names, lk.Value.Lease) {

@@ -84,19 +84,13 @@ func (a *acquisition) underOlder(tx *store.Tx, b bearer) (string, error) {
 // locks returns the older locks on names of the task that are still there.
 func (b bearer) locks(tx *store.Tx) (out []store.Entry[lockRecord], err error) {
 	names := slices.Sorted(maps.Keys(b.Older))
-	if err := tx.Want(lockKeys(names)...); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		lk, err := getLock(tx, name)
-		if err != nil {
-			return nil, err
-		}
-		if lease := b.Older[name]; lk.Exists() && (lease == "" || lk.Value.Lease == lease) {
+	locks, err := getLocks(tx, names)
+	for i, lk := range locks {
+		if lease := b.Older[names[i]]; lk.Exists() && (lease == "" || lk.Value.Lease == lease) {
 			out = append(out, lk)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // rivalsOf returns the locks other than its own that keep others out of a key:

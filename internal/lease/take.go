@@ -77,7 +77,11 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	if err := tx.Want(a.needs()...); err != nil {
 		return err
 	}
-	return a.wantHolders(tx)
+	locks, err := getLocks(tx, a.keys)
+	if err != nil {
+		return err
+	}
+	return wantHolders(tx, locks)
 }
 
 // keepsTicket reports whether this run goes on with the ticket that the call
@@ -224,16 +228,3 @@ func isOver(tx *store.Tx, v victim) (bool, error) {
 
 // toWrite bounds the guards that a grant takes after it was decided.
 func (a *acquisition) toWrite() int { return 2 + 2*len(a.outer) }
-
-// wantHolders reads at once the leases that hold the keys.
-func (a *acquisition) wantHolders(tx *store.Tx) error {
-	var locks []store.Entry[lockRecord]
-	for _, key := range a.keys {
-		lk, err := getLock(tx, key)
-		if err != nil {
-			return err
-		}
-		locks = append(locks, lk)
-	}
-	return wantHolders(tx, locks)
-}
