@@ -184,7 +184,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		{"lock of the future", false, func(d *desk, _ string) error {
 			d.now = func() time.Time { return time.Now().Add(-48 * time.Hour) }
 			return nil
-		}, 0, "which is to come"},
+		}, 0, "in the future"},
 		{"clock of long ago", false, func(d *desk, _ string) error {
 			d.now = func() time.Time { return time.Unix(0, 0) }
 			return nil

@@ -115,7 +115,7 @@ func root(s *session.Session, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tasklock",
 		Short:         "Keep concurrent workers from doing the same task twice",
-		Long:          "tasklock keeps concurrent workers from doing the same task twice.\nA worker takes a lease on a key, works, and releases it; if it dies, the lease ends by itself.\n\n" + session.ExitHelp,
+		Long:          "tasklock keeps concurrent workers from doing the same task twice.\nA worker takes a lease on a key, works, and releases it; if it dies, the lease expires.\n\n" + session.ExitHelp,
 		Args:          s.NoSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
@@ -124,15 +124,16 @@ func root(s *session.Session, args []string) *cobra.Command {
 	root.SetIn(s.Stdin)
 	root.SetOut(s.Stdout)
 	root.SetErr(s.Stderr)
+	root.SetHelpFunc(printHelp)
 	f := root.PersistentFlags()
 	f.BoolVar(&s.JSON, "json", false, "print JSON (also: TASKLOCK_JSON)")
-	f.BoolVarP(&s.Quiet, "quiet", "q", false, "print nothing but errors (also: TASKLOCK_QUIET)")
-	f.BoolVar(&s.DryRun, "dry-run", false, "say what would happen, change nothing")
+	f.BoolVarP(&s.Quiet, "quiet", "q", false, "print only errors (also: TASKLOCK_QUIET)")
+	f.BoolVar(&s.DryRun, "dry-run", false, "show what would happen, change nothing")
 	f.BoolVar(&s.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
-	f.StringVar(&s.Owner, "owner", "", "who is asking (also: TASKLOCK_OWNER; see whoami)")
-	f.StringVar(&s.StoreURL, "store", "", "where the records are (also: TASKLOCK_STORE)")
-	f.StringVar(&s.Timeout, "timeout", "", "how long to wait for a server that does not answer (also: TASKLOCK_STORE_TIMEOUT)")
-	f.BoolVar(&s.UnsafeFS, "allow-unsafe-fs", false, "accept a file system whose locks cannot be trusted")
+	f.StringVar(&s.Owner, "owner", "", "your owner (also: TASKLOCK_OWNER; see whoami)")
+	f.StringVar(&s.StoreURL, "store", "", "the URL of the store (also: TASKLOCK_STORE)")
+	f.StringVar(&s.Timeout, "timeout", "", "how long to wait for a silent server (default: git 30s, PostgreSQL 10s, etcd 3s; also: TASKLOCK_STORE_TIMEOUT)")
+	f.BoolVar(&s.UnsafeFS, "allow-unsafe-fs", false, "accept a file system with unreliable locks")
 	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")

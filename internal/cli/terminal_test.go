@@ -225,7 +225,7 @@ func TestTerminalAsksBeforeBreaking(t *testing.T) {
 	}{{"n\r", 5}, {"\r", 5}, {"y\r", 0}} {
 		sc := s.terminal("cleanup", "--stale-minutes", "0", "--owner", "janitor")
 		sc.see(`fix-bug, held by alice, last heartbeat \S+ ago`)
-		sc.see(`Break 1 lock that may still be worked under\? \[y/N\] `)
+		sc.see(`Break 1 lock whose holders may still work\? \[y/N\] `)
 		sc.typed(c.answer)
 		if code := sc.end(); code != c.code {
 			t.Errorf("answer %q: exit %d, want %d: %q", c.answer, code, c.code, sc.text())

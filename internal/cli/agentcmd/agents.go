@@ -27,17 +27,19 @@ func NewAgents(s *session.Session) *cobra.Command {
 	install := &cobra.Command{
 		Use:   "install HARNESS",
 		Short: "Set up a coding agent for this project: hooks, MCP server, guidance",
-		Long: `Write into this project what a coding agent (claude, codex, gemini, cursor, pi or
-opencode) needs to keep to the locks: its hooks, an entry for "tasklock mcp", and a
-marked paragraph in the file that the agent reads (AGENTS.md, CLAUDE.md, GEMINI.md).
-Existing text and comments are kept, and a file that cannot be read is left alone. On
-a terminal it asks before each file. Both install and --remove are idempotent;
---remove takes out exactly what was put in.
+		Long: `Write what a coding agent needs to respect locks into this project: its hooks, an
+entry for "tasklock mcp", and a marked paragraph in the file that the agent reads
+(AGENTS.md, CLAUDE.md, GEMINI.md). HARNESS is claude, codex, gemini, cursor, pi or
+opencode.
+
+Existing text and comments stay, and a file that cannot be read is not changed. On a
+terminal it asks before each file. install and --remove are idempotent; --remove
+takes out exactly what install put in.
 
 Commit the files to share them: a colleague without tasklock gets one line at the
 start of a session. --local sets up this worktree for you alone: git does not track
-the files. With hooks.strict in the configuration, the hooks that are written deny
-also when tasklock is missing or too slow (too slow: Claude Code only).`,
+the files. With hooks.strict in the configuration, the hooks also deny when tasklock
+is missing or too slow (too slow: Claude Code only).`,
 		Example: `  tasklock agents install claude
   tasklock agents install claude --local
   tasklock agents install codex --print
@@ -52,10 +54,10 @@ also when tasklock is missing or too slow (too slow: Claude Code only).`,
 		RunE:      s.Run(func(ctx context.Context, args []string) error { return o.run(ctx, s, args[0]) }),
 	}
 	f := install.Flags()
-	f.BoolVar(&o.check, "check", false, "only tell whether it is set up: exit 0, else 4")
-	f.BoolVar(&o.remove, "remove", false, "take it out again")
-	f.BoolVar(&o.print, "print", false, "only print what the files would hold")
-	f.BoolVar(&o.local, "local", false, "for you alone: in files that git does not track")
+	f.BoolVar(&o.check, "check", false, "check whether it is set up: exit 0, else 4")
+	f.BoolVar(&o.remove, "remove", false, "remove what install wrote")
+	f.BoolVar(&o.print, "print", false, "print the files, write nothing")
+	f.BoolVar(&o.local, "local", false, "for you alone, in files that git does not track")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	install.MarkFlagsMutuallyExclusive("check", "remove", "print")
 	return s.Group("agents", "Set up coding agents", install)
@@ -203,11 +205,11 @@ func (o *agentsOptions) line(s *session.Session, p *term.Printer, f planned) {
 	case f.Did == "unchanged":
 		p.Line("%s is set up already.", f.File)
 	case f.Did == "skipped":
-		p.Line("%s is left as it is.", f.File)
+		p.Line("%s is left unchanged.", f.File)
 	case f.Did == "tracked" && f.ByHand != "":
-		p.Line("%s is there for git to track, and left as it is; for you alone: %s", f.File, f.ByHand)
+		p.Line("git tracks %s or would, so it is left unchanged; for you alone: %s", f.File, f.ByHand)
 	case f.Did == "tracked":
-		p.Line("%s is there for git to track, and left as it is.", f.File)
+		p.Line("git tracks %s or would, so it is left unchanged.", f.File)
 	case f.Did == "kept":
 		p.Line("%s keeps %s: another agent reads it there.", f.File, f.What)
 	case f.Did == "removed":

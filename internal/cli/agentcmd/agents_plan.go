@@ -260,7 +260,7 @@ func (in *installation) changeAt(path string, f harness.File, change func(harnes
 func staysIn(tree repo.Tree, plan []planned) error {
 	for _, p := range plan {
 		if _, err := tree.Name(tree.Top, p.File); err != nil && !p.same() && !p.git {
-			return fmt.Errorf("%w: a link leads out of this project, to %s; nothing is changed; say --yes if that is meant", driver.ErrUnsafe, p.File)
+			return fmt.Errorf("%w: a link leads out of this project, to %s; nothing changed; use --yes to follow it", driver.ErrUnsafe, p.File)
 		}
 	}
 	return nil

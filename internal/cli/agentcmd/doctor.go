@@ -89,7 +89,7 @@ func checkGuard(ctx context.Context, x *session.Findings) {
 	switch n := len(all) / len(githooks.Names); {
 	case len(dead) > 0:
 	case !all[0].Live:
-		x.Ok("guard", "not installed: git takes commits that touch what others have locked (%s)", x.App.CommandLine("guard", "install"))
+		x.Ok("guard", "not installed: git accepts commits that touch paths of others (%s)", x.App.CommandLine("guard", "install"))
 	default:
 		x.Ok("guard", "live: git calls it before commits and pushes, in %s", term.Plural(n, "worktree"))
 	}

@@ -23,30 +23,35 @@ import (
 func NewGuard(s *session.Session) *cobra.Command {
 	install := &cobra.Command{
 		Use:   "install",
-		Short: "Let git refuse commits and pushes that touch paths of others",
-		Long: `Put the guard into the pre-commit and pre-push hooks that git runs (core.hooksPath is
-respected): into the hook that is there if it is a shell script, into the file of the
-program that manages the hooks (husky: .husky/pre-commit; lefthook: lefthook.yml),
-else beside the hook, which then runs after the guard. "guard install" is idempotent;
-"guard remove" puts everything back.
+		Short: "Make git refuse commits and pushes to paths of others",
+		Long: `Make git refuse commits and pushes that touch paths of other owners.
 
-The guard refuses what touches a path that another owner has locked. If it cannot
-find out, it lets git go on, unless hooks.strict is configured. A person can pass
-it with --no-verify.`,
+The guard goes into the pre-commit and pre-push hooks that git runs (core.hooksPath
+is respected): into an existing hook that is a shell script, into the file of the
+program that manages the hooks (husky: .husky/pre-commit; lefthook: lefthook.yml),
+else next to the hook, which then runs after the guard. "guard install" is
+idempotent; "guard remove" restores everything.
+
+If the guard cannot decide, it lets git go on, unless hooks.strict is configured. A
+person can pass it with --no-verify.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardInstall(ctx, s) }),
 	}
 	remove := &cobra.Command{
-		Use: "remove", Short: "Take the guard out of git's hooks, and put back what was there",
+		Use: "remove", Short: "Take the guard out of git's hooks, and restore them",
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardRemove(ctx, s) }),
 	}
 	check := &cobra.Command{
 		Use:   "check",
-		Short: "Do unsaved changes touch paths of others? Exit 0: no, 6: yes",
-		Long: `Compare what is changed in this worktree, untracked files included, with the paths
-that others have locked. Also tells where a guard that was installed is not live: git
-does not call it, in this worktree or another one.`,
+		Short: "Check whether changes touch paths of others (exit 6)",
+		Long: `Compare the changes in this worktree, with untracked files, with the paths that
+others have locked. It also reports a guard that is installed but that git does not
+call, in this worktree or another one.
+
+Exit codes:
+  0  no change touches a path of others
+  6  one does`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardCheck(ctx, s) }),
 	}
@@ -60,7 +65,7 @@ does not call it, in this worktree or another one.`,
 		},
 		RunE: s.Run(func(ctx context.Context, args []string) error { return guardRun(ctx, s, args[0], args[1:]) }),
 	}
-	return s.Group("guard", "Let git keep to the path locks", install, check, remove, run)
+	return s.Group("guard", "Make git hooks enforce path locks", install, check, remove, run)
 }
 
 // guardTime bounds what a guard asks git and the store.
@@ -140,7 +145,7 @@ func guardRun(ctx context.Context, s *session.Session, hook string, args []strin
 	}
 	switch {
 	case err != nil && strict:
-		return fmt.Errorf("guard: %w; hooks.strict is set, so what cannot be judged is refused", err)
+		return fmt.Errorf("guard: %w; hooks.strict is set, so the guard refuses what it cannot judge", err)
 	case err != nil:
 		s.Warn("guard: cannot tell what others have locked: %s", s.Problem(err).Message)
 		return nil

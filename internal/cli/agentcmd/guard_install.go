@@ -81,12 +81,12 @@ func guardLine(s *session.Session, p *term.Printer, c githooks.Change) {
 	case "absent":
 		p.Line("%s is not there.", c.File)
 	case "foreign":
-		p.Line("%s is not ours, and stays.", c.File)
+		p.Line("%s is not tasklock's, and stays.", c.File)
 	}
 	if c.Kept != "" && c.Did == "removed" {
 		p.Line("%s is %s again.", c.Kept, c.Hook)
 	} else if c.Kept != "" {
-		p.Line("What was there runs after it, as %s.", c.Kept)
+		p.Line("The former hook runs after it, as %s.", c.Kept)
 	}
 	for _, file := range c.Orphans {
 		p.Line("%s %s, which nothing ran any more.", s.Did("Removed", "Would remove"), file)

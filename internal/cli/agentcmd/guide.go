@@ -14,7 +14,7 @@ import (
 func NewGuide(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "guide",
-		Short: "What a coding agent needs to know, on one page",
+		Short: "Print one page of instructions for coding agents",
 		Args:  session.NoArgs,
 		RunE: s.Run(func(context.Context, []string) error {
 			return s.Answer(map[string]string{"guide": harness.Guide}, func(p *term.Printer) {

@@ -26,18 +26,19 @@ import (
 func NewHook(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hook HARNESS EVENT",
-		Short: "Serve a coding agent's hook: facts, renewal, denial, release",
-		Long: `Read the JSON of a hook event of claude, codex, gemini, cursor, pi or opencode on
-standard input, and answer as that harness expects. "agents install" registers it.
+		Short: "Answer a coding agent's hook event",
+		Long: `Answer a hook event of claude, codex, gemini, cursor, pi or opencode. It reads the
+event as JSON on standard input, and answers as that harness expects. "agents
+install" registers it.
 
-The start of a session tells what is locked; a tool that would write what another
-owner's path lock covers is denied (exit 2, and never for another reason; Gemini
-and Cursor: JSON, exit 0); a subagent has an owner of its own, which its shell
-commands are given, and gives back what it holds when it stops; the end of the
-session gives back exactly what it holds. Every event renews.
+At the start of a session it says what is locked. It denies a tool that would write
+to a path that another owner has locked (exit 2, and never for another reason;
+Gemini and Cursor: JSON, exit 0). A subagent is an owner of its own: the hook puts
+that owner into its shell commands, and releases what it holds when it stops. At the
+end of the session it releases exactly what the session holds. Every event renews.
 
-What goes wrong here stops nobody: one line on standard error, exit 1. With
-hooks.strict in the configuration, what cannot be judged is denied instead.`,
+If the hook fails, it stops nobody: it prints one line on standard error and exits
+with 1. With hooks.strict in the configuration it denies what it cannot judge.`,
 		Example: `  tasklock hook claude PreToolUse <event.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -201,7 +202,7 @@ func (h *hook) deny(text string) error {
 func (h *hook) fault(err error) error {
 	text := "tasklock hook: " + term.Clean(h.app.Problem(err).Message)
 	if h.What == harness.BeforeTool && h.strict() {
-		return h.deny(text + "\nhooks.strict is set, so what cannot be judged is denied. Next: tasklock doctor")
+		return h.deny(text + "\nhooks.strict is set, so the hook denies what it cannot judge. Next: tasklock doctor")
 	}
 	h.app.Quiet = false
 	h.app.Note("%s", text)

@@ -79,9 +79,9 @@ func (h *hook) startAgent() error {
 		return nil
 	}
 	owner := term.Clean(term.Short(h.app.Identity().Owner, 160))
-	own := "what it locks itself is its own, and ends when it stops."
+	own := "its own locks end when it stops."
 	if h.unnamed && !h.Renames() {
-		own = "locks of its own have --owner " + term.ShellQuote(h.app.Identity().Owner) + " in the command, and end when it stops."
+		own = "its own locks need --owner " + term.ShellQuote(h.app.Identity().Owner) + " in the command, and end when it stops."
 	}
 	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; "+own, owner))
 }

@@ -32,14 +32,15 @@ func NewMCP(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve coding agents that speak the Model Context Protocol",
-		Long: `Offer acquire, add, claim, complete, release, status, tasks and wait as tools of the Model
-Context Protocol, on stdin and stdout to the program that started this one. The
-server renews what it holds. When the program closes its end or dies, the server
-ends and gives everything back; when the server is killed, it is free at once.
+		Long: `Offer acquire, add, claim, complete, release, status, tasks and wait as tools of the
+Model Context Protocol, on stdin and stdout.
 
-With --http it serves all clients on this machine that have the access key. The
-key is in TASKLOCK_ACCESS_KEY or in a file that only you can read; the file is
-made if there is none. Beyond this machine it listens only with a key that you
+The server renews what it holds. When its client closes the pipe or dies, the server
+ends and releases everything; when the server is killed, its locks are free at once.
+
+With --http it serves all clients on this machine that have the access key. The key
+is in TASKLOCK_ACCESS_KEY or in a file that only you can read; the server makes the
+file if there is none. Beyond this machine it listens only with a key that you
 chose, and only under names given with --allow-host. Put TLS in front of it.`,
 		Example: `  claude mcp add tasklock -- tasklock mcp
   tasklock mcp --http 127.0.0.1:7420`,
@@ -49,11 +50,11 @@ chose, and only under names given with --allow-host. Put TLS in front of it.`,
 	o.ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL}
 	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
 	f := cmd.Flags()
-	f.Var(&o.ttl, "ttl", "a lock ends after so long without a sign of life of this server")
-	f.Var(&o.maxHold, "max-hold", "no lock is renewed beyond this; with --http 4h unless told otherwise")
-	f.StringVar(&o.listen, "http", "", "serve HTTP at this `ADDRESS`, as 127.0.0.1:7420")
+	f.Var(&o.ttl, "ttl", "expire after this long without a heartbeat of this server (default 5m; git 1h)")
+	f.Var(&o.maxHold, "max-hold", "do not renew a lock beyond this (default: no limit; with --http 4h)")
+	f.StringVar(&o.listen, "http", "", "serve HTTP at this `ADDRESS`, like 127.0.0.1:7420")
 	f.StringVar(&o.key, "access-key-file", "", "`FILE` with the access key for --http")
-	f.StringSliceVar(&o.hosts, "allow-host", nil, "a `NAME` under which clients reach this server, beside localhost")
+	f.StringSliceVar(&o.hosts, "allow-host", nil, "accept this host `NAME` besides localhost")
 	return cmd
 }
 

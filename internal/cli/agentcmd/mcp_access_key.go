@@ -77,7 +77,7 @@ func readAccessKey(file string) (string, error) {
 	case err != nil:
 		return "", err
 	case !fi.Mode().IsRegular():
-		return "", fmt.Errorf("%w: %s is no plain file", driver.ErrUnsafe, file)
+		return "", fmt.Errorf("%w: %s is not a regular file", driver.ErrUnsafe, file)
 	case runtime.GOOS != "windows" && fi.Mode().Perm()&0o077 != 0:
 		return "", fmt.Errorf("%w: others can read %s; run: chmod 600 %s, and choose another key", driver.ErrUnsafe, file, term.ShellQuote(file))
 	}
@@ -87,7 +87,7 @@ func readAccessKey(file string) (string, error) {
 	}
 	defer f.Close()
 	if now, err := f.Stat(); err != nil || !os.SameFile(fi, now) {
-		return "", fmt.Errorf("%w: %s was exchanged", driver.ErrUnsafe, file)
+		return "", fmt.Errorf("%w: %s was replaced meanwhile", driver.ErrUnsafe, file)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxAccessKey))
 	return strings.TrimSpace(string(b)), err

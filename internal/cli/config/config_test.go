@@ -171,7 +171,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"described form without value", "owner:\n  _default: b\n", `:2: owner has no value`},
 		{"value twice", "owner: {value: a, value: b}\n", `"owner.value" is here twice`},
 		{"description that is no text", "_description: [1]\n", `:1: "_description" must be text`},
-		{"duplicate", "owner: a\nowner: b\n", `:2: "owner" is here twice, first in line 1`},
+		{"duplicate", "owner: a\nowner: b\n", `:2: "owner" is here twice, first on line 1`},
 		{"duplicate group", "locking:\n  jobTimeout: 1m\nlocking:\n  taskTimeout: 1m\n", `:3: "locking" is here twice`},
 		{"no value", "owner:\n", `:1: owner has no value`},
 		{"list", "owner: [a]\n", `:1: owner must have one value`},

@@ -25,17 +25,17 @@ type Setting struct {
 
 // Settings is everything that can be configured.
 var Settings = []Setting{
-	{"store", "TASKLOCK_STORE", "store", "", "where the records are kept", "text", StoreValue},
-	{"owner", "TASKLOCK_OWNER", "owner", "", "whom locks belong to", "text", ownerValue},
-	{"allowUnsafeFs", "TASKLOCK_ALLOW_UNSAFE_FS", "allow-unsafe-fs", "false", "accept a file system whose locks cannot be trusted", "bool", boolValue},
-	{"locking.taskTimeout", "TASKLOCK_TASK_TIMEOUT", "", term.Exact(lease.DefaultTTL("x")), "a task's lock ends after so long without a sign of life", "duration", between(lease.MinTTL, lease.MaxTTL)},
+	{"store", "TASKLOCK_STORE", "store", "", "the URL of the store", "text", StoreValue},
+	{"owner", "TASKLOCK_OWNER", "owner", "", "your owner", "text", ownerValue},
+	{"allowUnsafeFs", "TASKLOCK_ALLOW_UNSAFE_FS", "allow-unsafe-fs", "false", "accept a file system with unreliable locks", "bool", boolValue},
+	{"locking.taskTimeout", "TASKLOCK_TASK_TIMEOUT", "", term.Exact(lease.DefaultTTL("x")), "a task's lock expires after this long without a heartbeat", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.sectionTimeout", "TASKLOCK_SECTION_TIMEOUT", "", term.Exact(lease.DefaultTTL("section:x")), "the same for a section", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.jobTimeout", "TASKLOCK_JOB_TIMEOUT", "", term.Exact(lease.DefaultTTL("job:x")), "the same for a job", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", term.Exact(lease.DefaultTTL("path:x")), "the same for a path", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lease.MinTTL, lease.MaxTTL)},
-	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look where nothing notifies", "duration", between(100*time.Millisecond, time.Hour)},
-	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a server that does not answer (git 30s, PostgreSQL 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
-	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "a hook that cannot find out whether an edit is allowed denies it", "bool", boolValue},
+	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look if the store does not notify", "duration", between(100*time.Millisecond, time.Hour)},
+	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a silent server (git 30s, PostgreSQL 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
+	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "hooks deny what they cannot judge", "bool", boolValue},
 }
 
 // Find returns the setting of a key.
@@ -69,7 +69,7 @@ func StoreValue(s string) (string, error) {
 		return "", fmt.Errorf("must name a store, in visible characters")
 	}
 	if _, place, _ := strings.Cut(s, ":"); strings.HasPrefix(s, "~/") || strings.HasPrefix(place, "~/") {
-		return "", fmt.Errorf("~ means home to a shell only; write the whole path")
+		return "", fmt.Errorf("only a shell understands ~; write the absolute path")
 	}
 	return s, nil
 }

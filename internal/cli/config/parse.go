@@ -219,7 +219,7 @@ func (r *reader) mapping(level string, n *yaml.Node) {
 		key, value := n.Content[i], n.Content[i+1]
 		name := level + key.Value
 		if first, twice := seen[name]; twice {
-			r.fail(key, "%s is here twice, first in line %d", Quoted(name), first)
+			r.fail(key, "%s is here twice, first on line %d", Quoted(name), first)
 			return
 		}
 		seen[name] = key.Line
@@ -294,7 +294,7 @@ func (r *reader) described(s Setting, n *yaml.Node) *yaml.Node {
 		}
 	}
 	if value == nil {
-		r.fail(n, "%s has no value beside its description", s.Key)
+		r.fail(n, "%s has a description but no value", s.Key)
 	}
 	return value
 }

@@ -38,7 +38,7 @@ func readTrust(path string) (list []trust, err error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, &Error{File: path, Msg: "is no list of what was trusted: " + err.Error()}
+		return nil, &Error{File: path, Msg: "is not a list of trusted stores: " + err.Error()}
 	}
 	return list, nil
 }
@@ -97,7 +97,7 @@ func homeless(env func(string) string) error {
 		name, dir = "HOME", filepath.Dir(filepath.Dir(filepath.Dir(UserFile(env))))
 	}
 	if !repo.IsDir(dir) {
-		return &Error{File: dir, Msg: "does not exist, so there is no place for a file of your own (" + name + " says where)"}
+		return &Error{File: dir, Msg: "does not exist, so there is no place for your own file (" + name + " says where)"}
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ import (
 )
 
 func (o *KeepOptions) AttachFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold until the end of input, and renew meanwhile")
-	cmd.Flags().BoolVar(&o.apart, "independent", false, "with --attach: the owner goes on with other work while this waits")
+	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold and renew until the end of input")
+	cmd.Flags().BoolVar(&o.apart, "independent", false, "with --attach: the owner works on while this waits")
 	cmd.MarkFlagsMutuallyExclusive("attach", "keep-alive")
 	cmd.MarkFlagsMutuallyExclusive("attach", "ends-with")
 }

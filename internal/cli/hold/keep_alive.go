@@ -48,8 +48,8 @@ func (f *keepAliveFlag) Set(s string) error {
 func (f *keepAliveFlag) given() bool { return f.auto || f.pid != 0 }
 
 func (o *KeepOptions) KeepAliveFlag(cmd *cobra.Command) {
-	cmd.Flags().Var(&o.KeepAlive, "keep-alive", "renew while this process lives, and end with it")
-	cmd.Flags().Var(&o.EndsWith, "ends-with", "end with this process, and leave renewing to others")
+	cmd.Flags().Var(&o.KeepAlive, "keep-alive", "renew while this process lives, release when it ends")
+	cmd.Flags().Var(&o.EndsWith, "ends-with", "release when this process ends; do not renew")
 	cmd.MarkFlagsMutuallyExclusive("keep-alive", "ends-with")
 }
 
@@ -114,7 +114,7 @@ func (o *KeepOptions) Keep(s *session.Session, g lease.Grant, p host.Process) {
 	}
 	args := []string{"keeper", g.LeaseID, "--pid", strconv.Itoa(p.PID), "--start=" + p.Start}
 	if err := Detach(s, args); err != nil {
-		s.Warn("the lock is not renewed by itself: %v", err)
+		s.Warn("nothing renews the lock in the background: %v", err)
 	}
 }
 

@@ -28,13 +28,13 @@ func (o *TakeOptions) Flags(cmd *cobra.Command) {
 	o.Ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
 	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
 	o.Wait = session.DurationFlag{Max: lease.MaxTTL}
-	f.Var(&o.Ttl, "ttl", "the lock ends after so long without a heartbeat; none: only release ends it")
-	f.Var(&o.maxHold, "max-hold", "it cannot be renewed beyond this")
-	f.Var(&o.Wait, "wait", "how long to wait for the keys")
+	f.Var(&o.Ttl, "ttl", "expire after this long without a heartbeat (default 1h; section 2h; job 5m; git 12h); none: never")
+	f.Var(&o.maxHold, "max-hold", "do not renew beyond this (default: no limit; with --keep-alive 24h)")
+	f.Var(&o.Wait, "wait", "how long to wait for the keys (default 30m)")
 	f.BoolVar(&o.NoWait, "no-wait", false, "do not wait (also: TASKLOCK_NO_WAIT)")
-	f.StringVar(&o.RequestID, "request-id", "", "repeating a request with this id has one effect")
-	f.StringVar(&o.Reason, "reason", "", "why, for others to read")
-	f.StringVar(&o.Worktree, "worktree", "", "where the work is done, for others to read")
+	f.StringVar(&o.RequestID, "request-id", "", "repeat a request with this id: it has one effect")
+	f.StringVar(&o.Reason, "reason", "", "the reason, shown to others")
+	f.StringVar(&o.Worktree, "worktree", "", "the worktree of the work, shown to others")
 	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 }
 

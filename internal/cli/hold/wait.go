@@ -164,7 +164,7 @@ func (w *Wait) plain() string {
 	}
 	switch {
 	case w.held.ExpiresAt.IsZero() && w.held.Owner != "":
-		s += ", the lock has no end"
+		s += ", the lock never expires"
 	case !w.held.ExpiresAt.IsZero():
 		s += ", lock expires at " + term.Stamp(w.held.ExpiresAt.Time)
 	}

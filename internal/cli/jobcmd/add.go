@@ -25,17 +25,15 @@ func newJobsAddCmd(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --cron EXPR [flags] -- COMMAND [ARG...]",
 		Short: "Add a job",
-		Long: `Add a job that fires at the times of a cron expression: five fields (minute hour
-day month weekday), six with seconds first, @daily and its like, or @every 10s.
-Times are those of --tz, UTC if it is not given. A local time that a clock change
+		Long: `Add a job that fires at the times of a cron expression.
+
+The expression has five fields (minute hour day month weekday), six with seconds
+first, or is @daily and its like, or @every 10s. A local time that a clock change
 leaves out fires right after it; one that comes twice fires once.
 
 Every tasklock scheduler on the same store takes part, and one of them runs each
-fire time. --misfire says what becomes of times at which none was there, --overlap
-of a time while the run before it goes on, --on-crash of a run whose pod died.
-
-The command finds TASKLOCK_RUN_ID, TASKLOCK_FIRE_TIME, TASKLOCK_ATTEMPT and
-TASKLOCK_TOKEN in its environment.`,
+fire time. The command finds TASKLOCK_RUN_ID, TASKLOCK_FIRE_TIME, TASKLOCK_ATTEMPT
+and TASKLOCK_TOKEN in its environment.`,
 		Example: `  tasklock jobs add daily-digest --cron "0 6 * * *" --tz Europe/Vienna -- ./digest
   tasklock jobs add probe --cron "@every 10s" --max-run 8s -- ./probe --all`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -59,19 +57,19 @@ func (o *jobsAddOptions) flags(cmd *cobra.Command) {
 	o.jitter = session.DurationFlag{Max: 24 * time.Hour}
 	o.keepFor = session.DurationFlag{Min: time.Minute, Max: 10 * 365 * 24 * time.Hour}
 	f := cmd.Flags()
-	f.StringVar(&o.job.Cron, "cron", "", "when it fires")
+	f.StringVar(&o.job.Cron, "cron", "", "the cron expression")
 	f.StringVar(&o.job.Zone, "tz", "", "time zone of the expression, like Europe/Vienna (default UTC)")
-	f.StringVar(&o.job.Dir, "dir", "", "folder of the command (default: that of the scheduler)")
+	f.StringVar(&o.job.Dir, "dir", "", "folder of the command (default: the scheduler's)")
 	f.StringArrayVar(&o.env, "env", nil, "variable of the command, `K=V`; repeat for more")
-	f.Var(&o.ttl, "ttl", "a pod that is silent for so long has died (default 5m)")
-	f.Var(&o.maxRun, "max-run", "stop a command that runs longer")
-	f.Var(&o.jitter, "jitter", "spread starts over so long, at most until the next fire time")
-	f.StringVar(&o.misfire, "misfire", "skip", "times at which no pod was there: skip, once or all (in their order)")
-	f.StringVar(&o.overlap, "overlap", "skip", "a time while the run before goes on: skip, queue or allow")
+	f.Var(&o.ttl, "ttl", "a pod without a heartbeat for this long is dead (default 5m)")
+	f.Var(&o.maxRun, "max-run", "stop a command that runs longer (default: no limit)")
+	f.Var(&o.jitter, "jitter", "delay each start by up to this (default: no delay)")
+	f.StringVar(&o.misfire, "misfire", "skip", "missed fire times: skip, once (the newest) or all (in order)")
+	f.StringVar(&o.overlap, "overlap", "skip", "a fire time during the previous run: skip, queue or allow")
 	f.StringVar(&o.onCrash, "on-crash", "lost", "a run whose pod died: lost or retry")
-	f.IntVar(&o.job.MaxAttempts, "max-attempts", 3, "with --on-crash retry: start it so many times at most")
-	f.IntVar(&o.job.Keep, "keep", 100, "keep so many records of fire times")
-	f.Var(&o.keepFor, "keep-for", "and for so long (default 30d)")
+	f.IntVar(&o.job.MaxAttempts, "max-attempts", 3, "with --on-crash retry: start it at most this many times")
+	f.IntVar(&o.job.Keep, "keep", 100, "keep this many records of fire times")
+	f.Var(&o.keepFor, "keep-for", "keep records for this long (default 30d)")
 	_ = cmd.MarkFlagRequired("cron")
 	for name, values := range map[string][]string{"misfire": {"skip", "once", "all"}, "overlap": {"skip", "queue", "allow"}, "on-crash": {"lost", "retry"}} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

@@ -76,13 +76,13 @@ func newJobsApplyCmd(s *session.Session) *cobra.Command {
 	file, prune := "", false
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Make the jobs as a file has them",
-		Long: `Add the jobs of a YAML file and change those that differ: if anything is wrong
-nothing is changed. - is stdin. --prune also removes the jobs that the file does not
-have. What would change is shown with --dry-run.
+		Short: "Add and change jobs as a file says",
+		Long: `Add the jobs of a YAML file and change those that differ. If anything is wrong,
+change nothing. - is stdin. --prune also removes the jobs that the file does not
+have. --dry-run shows the changes.
 
-A file may have 10,000 jobs. About a thousand are changed in one commit, all or none;
-more take several commits, and if one of those fails the same command completes them.
+A file may have 10,000 jobs. One commit changes about a thousand, all or none; a
+larger file takes several, and if one fails, the same command completes them.
 
   jobs:
     daily-digest:
@@ -113,7 +113,7 @@ overlap, on-crash, max-attempts, keep, keep-for.`,
 			return applyJobs(ctx, s, schedule.ApplyRequest{Jobs: jobs, Prune: prune})
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "the `FILE`; - is stdin")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "read this `FILE`; - is stdin")
 	cmd.Flags().BoolVar(&prune, "prune", false, "remove the jobs that the file does not have")
 	return cmd
 }

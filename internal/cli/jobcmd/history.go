@@ -18,13 +18,13 @@ func newJobsHistoryCmd(s *session.Session) *cobra.Command {
 	limit := 20
 	cmd := &cobra.Command{
 		Use:   "history [NAME]",
-		Short: "Show what became of fire times, newest first",
-		Long: `Show what became of the fire times of a job, or of all jobs, newest first: done, failed,
-lost, skipped and why, by which pod, at which attempt, how long. Success rates count
-all records that are kept.
+		Short: "Show past fire times, newest first",
+		Long: `Show the fire times of a job, or of all jobs, newest first: done, failed, lost or
+skipped and why, by which pod, at which attempt, how long. Success rates count all
+records that are kept.
 
-In a pipe the fields are separated by tabs: job, fire time, state, seconds late,
-seconds it ran, attempt, pod, exit code, why.`,
+In a pipe, tabs separate the fields: job, fire time, state, seconds late, seconds it
+ran, attempt, pod, exit code, why.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -51,7 +51,7 @@ seconds it ran, attempt, pod, exit code, why.`,
 			return s.Partly(out, allDamaged(out.Damaged), func(p *term.Printer) { printFires(p, out, r.Job != "") })
 		}),
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many, the newest")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "show at most this many, the newest")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func NewJobs(s *session.Session) *cobra.Command {
-	return s.Group("jobs", "A table of jobs that every pod shares",
+	return s.Group("jobs", "Manage jobs that fire on a schedule",
 		newJobsAddCmd(s), newJobsApplyCmd(s), newJobsListCmd(s), newJobsShowCmd(s), newJobsPauseCmd(s), newJobsResumeCmd(s),
 		newJobsTriggerCmd(s), newJobsRemoveCmd(s), newJobsHistoryCmd(s), newJobsNextCmd(s))
 }
@@ -33,7 +33,7 @@ func oneJob(_ *cobra.Command, args []string) error {
 func gitPace(s *session.Session) {
 	if cfg, err := s.Config(); err == nil {
 		if url, _ := cfg.Store(); config.IsGit(url) {
-			s.Warn("a git remote takes seconds for a commit and is asked now and then: jobs may start a minute late; fit for a few in an hour")
+			s.Warn("a commit to a git remote takes seconds: jobs may start a minute late; use it for a few jobs an hour")
 		}
 	}
 }
@@ -64,7 +64,7 @@ func jobCmd(s *session.Session, name, brief, long string, do func(context.Contex
 		}),
 	}
 	if name == "resume" || name == "remove" {
-		cmd.Flags().BoolVar(&force, "force", false, "also where a record of the job is damaged")
+		cmd.Flags().BoolVar(&force, "force", false, "even if a record of the job is damaged")
 	}
 	return cmd
 }

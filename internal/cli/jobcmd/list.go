@@ -20,8 +20,8 @@ func newJobsListCmd(s *session.Session) *cobra.Command {
 		Short: "List the jobs and when they fire next",
 		Long: `List the jobs, when they fire next, and where they run.
 
-In a pipe the fields are separated by tabs: name, state, expression, zone, next fire
-time, pods that run it, command. --quiet prints the names alone.`,
+In a pipe, tabs separate the fields: name, state, expression, zone, next fire time,
+pods that run it, command. --quiet prints only the names.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return listJobs(ctx, s) }),
 	}

@@ -54,8 +54,8 @@ in its own zone.`,
 			return printTimes(s, c, times)
 		}),
 	}
-	cmd.Flags().IntVarP(&n, "count", "n", 5, "so many")
-	cmd.Flags().StringVar(&cron, "cron", "", "of this expression")
+	cmd.Flags().IntVarP(&n, "count", "n", 5, "show this many")
+	cmd.Flags().StringVar(&cron, "cron", "", "use this expression")
 	cmd.Flags().StringVar(&zone, "tz", "", "with --cron: its time zone (default UTC)")
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func newJobsPauseCmd(s *session.Session) *cobra.Command {
-	return jobCmd(s, "pause", "Keep a job from firing until it is resumed", `Keep a job from firing until it is resumed. What runs goes on; trigger still works.`,
+	return jobCmd(s, "pause", "Keep a job from firing until resume", `Keep a job from firing until resume. A present run goes on; trigger still works.`,
 		func(ctx context.Context, st *store.Store, r schedule.ChangeRequest) error {
 			out, err := schedule.Pause(ctx, st, r)
 			if err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 func newJobsRemoveCmd(s *session.Session) *cobra.Command {
-	return jobCmd(s, "remove", "Remove a job", `Remove a job. What runs goes on; what is known about its fire times stays for a while.
+	return jobCmd(s, "remove", "Remove a job", `Remove a job. A present run goes on; the records of its fire times stay for a while.
 
-With --force also one of which a record is damaged.`,
+--force also removes a job with a damaged record.`,
 		func(ctx context.Context, st *store.Store, r schedule.ChangeRequest) error {
 			if err := schedule.Remove(ctx, st, r); err != nil {
 				return err

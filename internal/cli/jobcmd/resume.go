@@ -12,10 +12,10 @@ import (
 )
 
 func newJobsResumeCmd(s *session.Session) *cobra.Command {
-	return jobCmd(s, "resume", "Let a paused job fire again", `Let a paused job fire again, from now on. The times that passed meanwhile are not made up for.
+	return jobCmd(s, "resume", "Let a paused job fire again", `Let a paused job fire again, from now on. Missed fire times stay missed.
 
-With --force also one that does not fire because the record of what is due is damaged: it
-is written anew. What was triggered by hand is forgotten; what runs is known by its fire time.`,
+--force also resumes a job whose record of due fire times is damaged: it writes a new
+one, without triggers that have not run. It finds present runs by their fire times.`,
 		func(ctx context.Context, st *store.Store, r schedule.ChangeRequest) error {
 			out, err := schedule.Resume(ctx, st, r)
 			if err != nil {

@@ -27,14 +27,13 @@ func NewScheduler(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduler",
 		Short: "Fire the jobs; run it on every pod",
-		Long: `Fire the jobs of the store. Run it on as many pods as you like: each fire time is
-claimed by one of them, which runs the command under the job's lock and keeps the
-lock alive. Jobs that are added or changed are seen at once. If a pod dies another
-goes on.
+		Long: `Fire the jobs of the store. Run it on as many pods as you like: one of them claims
+each fire time, runs the command under the job's lock, and renews the lock.
 
-The log goes to stderr, with --json as one object a line; what commands print goes
-to stdout and stderr, under the name of their job. SIGTERM and Ctrl+C claim nothing
-more and let what runs finish for --grace; a second one stops it at once.`,
+It sees added and changed jobs at once. If a pod dies, another goes on. The log goes
+to stderr, with --json as one object a line; the output of commands goes to stdout
+and stderr, under the name of their job. After SIGTERM or Ctrl+C it claims nothing
+more and lets commands finish for --grace; a second signal stops them at once.`,
 		Example: `  tasklock scheduler
   tasklock --store "$DATABASE_URL" scheduler --grace 5m --json`,
 		Args: session.NoArgs,
@@ -42,11 +41,11 @@ more and let what runs finish for --grace; a second one stops it at once.`,
 	}
 	o.grace = session.DurationFlag{Max: lease.MaxTTL}
 	f := cmd.Flags()
-	f.StringVar(&o.pod, "pod", "", "name of this pod in records and log (default hostname-pid-random)")
-	f.IntVar(&o.maxRunning, "max-running", 32, "run so many commands at a time")
-	f.Var(&o.grace, "grace", "how long commands may go on when it is to stop (default 30s)")
-	f.BoolVar(&o.once, "once", false, "fire what is due now, and end when it has ended")
-	f.StringVar(&o.level, "log-level", "debug", "debug, or info without what other pods do")
+	f.StringVar(&o.pod, "pod", "", "name of this pod in records and log (default: hostname-pid-random)")
+	f.IntVar(&o.maxRunning, "max-running", 32, "run at most this many commands at a time")
+	f.Var(&o.grace, "grace", "how long commands may go on after stop (default 30s)")
+	f.BoolVar(&o.once, "once", false, "fire what is due now, wait for it, and end")
+	f.StringVar(&o.level, "log-level", "debug", "debug, or info, which leaves out what other pods do")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

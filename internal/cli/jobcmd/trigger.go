@@ -12,8 +12,8 @@ import (
 )
 
 func newJobsTriggerCmd(s *session.Session) *cobra.Command {
-	return jobCmd(s, "trigger", "Fire a job now", `Fire a job now, paused or not, besides its own times. If it is running already, its
---overlap decides. history shows what came of it.`,
+	return jobCmd(s, "trigger", "Fire a job now", `Fire a job now, even if it is paused. If it is already running, its --overlap
+decides. history shows the result.`,
 		func(ctx context.Context, st *store.Store, r schedule.ChangeRequest) error {
 			out, err := schedule.Trigger(ctx, st, r)
 			if err != nil {

@@ -25,39 +25,41 @@ func NewAcquire(s *session.Session) *cobra.Command {
 	o := &acquireOptions{}
 	cmd := &cobra.Command{
 		Use:   "acquire KEY...",
-		Short: "Take keys, all or none; wait for them if need be",
-		Long: `Take one or more keys, all or none.
+		Short: "Acquire keys, all or none; wait for them",
+		Long: `Acquire one or more keys, all or none. If another owner holds a key, wait in its queue.
 
-A bare key names a task: its id, number, exact title or an alias mean the same
-lock, and a name that no task has is a lock of its own. section:NAME and job:NAME
-name the other kinds. The key path:GLOB keeps others out of files: it excludes every path that overlaps it.
-It counts from the root of the repository (path:./x from here) and is the same
-in all worktrees; *, ? and ** are understood, and a folder covers what is below.
+A bare key names a task: its id, number, exact title and aliases all mean the same
+lock. A name that no task has is a lock too. section:NAME and job:NAME name the
+other kinds. path:GLOB keeps others out of files: it excludes every overlapping
+path. It counts from the root of the repository (path:./x from here) and is the
+same in all worktrees; it understands *, ? and **, and a folder covers everything
+below it.
 
-If another owner holds a key, acquire waits in its queue, 30 minutes unless the
-configuration or --wait says otherwise; Ctrl+C leaves the queue (exit 130).
-A coding agent does not wait unless told with --wait. After a wait that was too
-short the same command keeps its place in the queue.
+Ctrl+C leaves the queue. A coding agent waits only with --wait. If the wait was too
+short, the same command keeps its place in the queue.
 
-The lock lasts until release, or until --ttl passes without a sign of life: every
-command of its owner is one. With --keep-alive it is renewed in the background
-for as long as that process lives, and ends with it; auto means the coding agent
-that runs this command. --max-hold bounds that, 24 hours if it is not given.
-With --ends-with it ends with the process as well, but nobody renews it.
-With --ttl none it has no end: no time and no death of a process frees it, only
-release, break or acquire --force. That is for a person's own work.
+The lock lasts until release, or expires after --ttl without a heartbeat. Every
+command of its owner counts as a heartbeat. --keep-alive renews it in the
+background while that process lives, and releases it when the process ends; auto
+means the coding agent that runs this command. --ends-with also ends the lock with
+a process, but does not renew it. With --ttl none the lock never expires: only
+release, break or acquire --force end it. That is for a person's own work.
 
---force takes the keys from their holder in one step: nobody gets in between, not
-even the next in the queue. It ends the whole lease of the old holder, as break
-does, and the old holder notices at once. --reason is required; history shows it.
+--force takes the keys from their holder in one step: nobody gets them in between,
+not even the next waiter. It ends the whole lease of the old holder, as break does,
+and the old holder notices at once. It needs --reason; history shows it.
 
-With --attach the command goes on: it renews the lock and releases it at the end
-of its input, or with SIGTERM, or when it is killed. Two of them exclude each
-other. If one waits, its owner is taken to wait with all that it holds, and a
-circle of such waits is refused; a program that does several things at once adds
---independent: then each counts by itself. With --json it prints a line for each event: acquired, then released or
-lost (exit 7), and for every empty line it reads one that says how long the lock
-may still be trusted, or that it still waits.`,
+With --attach the command stays: it renews the lock, and releases it at the end of
+its input, after SIGTERM, or when it is killed. Two of them exclude each other.
+While one waits, its owner counts as waiting with all that it holds, and a deadlock
+of such waits is refused; with --independent each one counts alone. With --json it
+prints a line for each event: acquired, then released or lost. For every empty line
+that it reads, it prints how long the lock may still be trusted, or that it waits.
+
+Exit codes:
+  6  another owner holds a key, or the wait was too short
+  7  with --attach: the lock was lost
+  130  interrupted: it left the queue`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
   tasklock acquire 'path:src/api/**' --reason "new endpoints"
@@ -69,7 +71,7 @@ may still be trusted, or that it still waits.`,
 	o.Flags(cmd)
 	o.KeepAliveFlag(cmd)
 	o.AttachFlag(cmd)
-	cmd.Flags().BoolVar(&o.force, "force", false, "take the keys from whoever holds them; needs --reason")
+	cmd.Flags().BoolVar(&o.force, "force", false, "take the keys from their holder; needs --reason")
 	return cmd
 }
 

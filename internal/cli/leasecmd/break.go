@@ -20,10 +20,11 @@ func NewBreak(s *session.Session) *cobra.Command {
 	o := &breakOptions{}
 	cmd := &cobra.Command{
 		Use:   "break KEY... --reason TEXT",
-		Short: "Take keys away from whoever holds them",
-		Long: `End the leases that hold the keys, whoever they belong to. Their tokens are dead:
-what their holders write from now on is refused. Who did it and why is kept in
-the history.`,
+		Short: "End the leases of other owners",
+		Long: `End the leases that hold the keys, whoever holds them.
+
+Their tokens end too: the store refuses what their holders write from now on. The
+history keeps who did it and why.`,
 		Example:           `  tasklock break fix-bug --reason "agent hangs, see chat"`,
 		Args:              session.SomeKeys,
 		ValidArgsFunction: s.HeldKeys(),
@@ -34,9 +35,9 @@ the history.`,
 		}
 		return o.run(ctx, s, keys)
 	})
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history (required)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason, for the history (required)")
 	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the lock has this token")
-	cmd.Flags().StringVar(&o.requestID, "request-id", "", "repeating a request with this id has one effect")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "repeat a request with this id: it has one effect")
 	return cmd
 }
 

@@ -21,13 +21,16 @@ func NewCheck(s *session.Session) *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check KEY",
-		Short: "Is a key locked? Exit 0: yes, 1: no",
-		Long: `Tell whether a key is locked: exit 0 if it is, 1 if it is free, and never 1 for
-another reason.
+		Short: "Check whether a key is locked (exit 0) or free (exit 1)",
+		Long: `Check whether a key is locked.
 
-With --token, or under run: exit 0 while that token is in force, 7 once it is
-not. With --mine: exit 0 if the caller, a parent of it or their MCP server holds
-the key and it has not expired, else 7.`,
+With --token, or under run, check whether that token is in force. With --mine, check
+whether the caller, a parent of it or their MCP server holds the key.
+
+Exit codes:
+  0  locked; with --token or --mine: in force
+  1  free, and never for another reason
+  7  with --token or --mine: not in force`,
 		Example: `  tasklock check fix-bug || echo free
   tasklock check fix-bug --token "$TOKEN" && git push`,
 		Args:              session.OneKey,
@@ -42,7 +45,7 @@ the key and it has not expired, else 7.`,
 		return o.run(ctx, s, keys[0])
 	})
 	o.Flags(cmd)
-	cmd.Flags().BoolVar(&o.mine, "mine", false, "is it held by the caller or a parent of it?")
+	cmd.Flags().BoolVar(&o.mine, "mine", false, "check whether the caller or a parent of it holds the key")
 	cmd.MarkFlagsMutuallyExclusive("mine", "token")
 	cmd.MarkFlagsMutuallyExclusive("mine", "lease")
 	return cmd

@@ -17,11 +17,13 @@ func NewHeartbeat(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "heartbeat [KEY...]",
 		Aliases: []string{"renew"},
-		Short:   "Say that the work goes on: move the expiry",
-		Long: `Move the expiry of keys, of one lease (--lease) or of everything the owner holds
-(--all) to a full ttl from now, also of what a parent or a child of the owner holds.
-The token stays. A lock that someone else has taken over, or that was never held,
-is refused with exit 7: stop the work.`,
+		Short:   "Renew locks: move their expiry",
+		Long: `Renew keys, one lease (--lease) or everything the owner holds (--all): each expires a
+full ttl from now. Keys that a parent or a child of the owner holds count too. The
+token stays.
+
+Exit codes:
+  7  another owner has taken the lock over, or you never held it: stop the work`,
 		Example: `  tasklock heartbeat fix-bug
   while sleep 300; do tasklock heartbeat --all || break; done`,
 		ValidArgsFunction: s.HeldKeys(),

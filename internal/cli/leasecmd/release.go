@@ -22,13 +22,16 @@ func NewRelease(s *session.Session) *cobra.Command {
 	o := &releaseOptions{}
 	cmd := &cobra.Command{
 		Use:   "release [KEY...]",
-		Short: "Give keys back",
-		Long: `Give back keys, one lease (--lease) or everything the owner holds (--all).
+		Short: "Release keys",
+		Long: `Release keys, one lease (--lease) or everything the owner holds (--all).
 
 Releasing a free key is not an error; the answer says if the caller never held it.
-A --token that is not of the last grant is refused (exit 7), and so is a key that
-another owner holds (exit 5). --force breaks that lock: it ends the whole lease,
-and history shows who did it.`,
+--force breaks the lock of another owner: it ends the whole lease, and history shows
+who did it.
+
+Exit codes:
+  5  another owner holds the key
+  7  --token is not that of the last grant`,
 		Example: `  tasklock release fix-bug
   tasklock release --all
   tasklock release fix-bug --force --reason "its machine burned down"`,
@@ -41,8 +44,8 @@ and history shows who did it.`,
 		return o.run(ctx, s, keys)
 	})
 	o.Flags(cmd)
-	cmd.Flags().BoolVar(&o.force, "force", false, "also what another owner holds")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the history")
+	cmd.Flags().BoolVar(&o.force, "force", false, "also release what another owner holds")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason, for the history")
 	return cmd
 }
 
@@ -51,7 +54,7 @@ func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []str
 	case o.force && len(keys) == 0:
 		return session.Usagef("--force goes with keys")
 	case o.force && o.Lease != "" && !o.FromEnv:
-		return session.Usagef("--force ends a lock whoever holds it: it does not go with --lease")
+		return session.Usagef("--force ends the lock of any holder: it does not go with --lease")
 	}
 	id, err := s.Caller()
 	if err != nil {

@@ -32,21 +32,25 @@ func NewRun(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run KEY... -- COMMAND [ARG...]",
 		Short: "Run a command while keys are held",
-		Long: `Take the keys, run the command, renew the lock while it runs, and release the
-keys when the command and everything in its process group has ended. Two runs
-of one user exclude each other, also inside a run that holds the same key: of
-run K a | run K b the second waits until the first has ended.
+		Long: `Acquire the keys, run the command, renew the lock while it runs, and release the keys
+when the command and its process group have ended.
 
-If the lock expires, the command is stopped before anyone else can get the
-keys. If someone breaks the lock, the keys are free at once and the command is
-stopped within a second or two (git: five). On Linux that includes descendants
-outside the process group, as under timeout. The exit code is 7 then, and the
-message says who ended the lock.
+Two runs of one user exclude each other, even inside a run that holds the same key:
+in run K a | run K b the second waits until the first has ended.
+
+If the lock expires, run stops the command before anyone else can get the keys. If
+someone breaks the lock, the keys are free at once, and run stops the command within
+a second or two (git: five). On Linux that includes descendants outside the process
+group, as under timeout. The message says who ended the lock.
 
 The command finds TASKLOCK_KEY (one key a line), TASKLOCK_TOKEN, TASKLOCK_LEASE,
 TASKLOCK_OWNER and TASKLOCK_LEASE_STORE in its environment: commands about that key
-ask that store, in whatever folder they run. run exits as the command does, 126 or 127 if it cannot be
-started, 128+n for signal n. stdout belongs to the command.`,
+ask that store, in every folder. stdout belongs to the command.
+
+Exit codes:
+  the command's, 128+n for signal n; 126 or 127 if it cannot start
+  6  a key is locked, unless --conflict-exit-code or --skip-if-locked
+  7  the lock was lost`,
 		Example: `  tasklock run deploy -- ./deploy.sh
   tasklock run job:nightly --skip-if-locked -- ./nightly.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -68,9 +72,11 @@ started, 128+n for signal n. stdout belongs to the command.`,
 		return o.run(ctx, s, keys, args[dash:])
 	})
 	o.Flags(cmd)
+	cmd.Flags().Lookup("ttl").Usage = "expire after this long without a heartbeat (default 5m; git 1h)"
+	cmd.Flags().Lookup("max-hold").Usage = "do not renew beyond this (default: no limit)"
 	o.grace = session.DurationFlag{Max: lease.MaxTTL}
 	f := cmd.Flags()
-	f.Var(&o.grace, "grace", "time between TERM and KILL")
+	f.Var(&o.grace, "grace", "time between TERM and KILL (default: a part of the ttl)")
 	f.BoolVar(&o.skip, "skip-if-locked", false, "if a key is locked, do nothing and exit 0")
 	f.IntVar(&o.conflictCode, "conflict-exit-code", int(problem.Locked), "exit with this code if a key is locked")
 	cmd.MarkFlagsMutuallyExclusive("skip-if-locked", "conflict-exit-code")

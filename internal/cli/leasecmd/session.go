@@ -17,16 +17,15 @@ func NewSession(s *session.Session) *cobra.Command {
 	end := &cobra.Command{
 		Use:   "end",
 		Short: "Release everything that the owner and its children hold",
-		Long: `Release everything that the owner and its children hold, and leave every queue.
-The owner is the caller, or the one given with --owner.
+		Long: `Release everything that the owner and its children hold, and leave every queue. The
+owner is the caller, or --owner.
 
-A run that holds a key itself stops within a second or two. A run that works under
-a lock which the session acquired before goes on: the key is free when it ends, also
-if it is killed.`,
+A run that holds a key itself stops within a second or two. A run under a lock that
+the session acquired before goes on: the key is free when the run ends.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return endSession(ctx, s, of) }),
 	}
-	end.Flags().StringVar(&of, "of", "", "only what was taken in this session of a coding agent")
+	end.Flags().StringVar(&of, "of", "", "only what this session of a coding agent acquired")
 	return s.Group("session", "End a session", end)
 }
 

@@ -18,9 +18,9 @@ func NewUpdate(s *session.Session) *cobra.Command {
 	o := &updateOptions{}
 	cmd := &cobra.Command{
 		Use:   "update KEY",
-		Short: "Change what a lock says about itself",
-		Long: `Change the worktree or the reason of a lock. The token stays. It is a sign of
-life too: the expiry moves. An empty text removes what was there.`,
+		Short: "Change the worktree or the reason of a lock",
+		Long: `Change the worktree or the reason of a lock. The token stays. It counts as a
+heartbeat. An empty text removes the old one.`,
 		Example:           `  tasklock update fix-bug --worktree ../fix-bug`,
 		ValidArgsFunction: s.HeldKeys(),
 	}
@@ -41,7 +41,7 @@ life too: the expiry moves. An empty text removes what was there.`,
 		return renew(ctx, s, r, "Updated", "Would update")
 	})
 	o.FenceOptions.Flags(cmd)
-	cmd.Flags().StringVar(&o.worktree, "worktree", "", "where the work is done")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why it is locked")
+	cmd.Flags().StringVar(&o.worktree, "worktree", "", "the worktree of the work")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason of the lock")
 	return cmd
 }

@@ -22,15 +22,15 @@ func NewWait(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait KEY...",
 		Short: "Wait until keys are free, without taking them",
-		Long: `Wait until all keys are free. Nothing is taken and no queue is joined: by the time
-the command ends another worker may hold a key again. To get it, use acquire.`,
+		Long: `Wait until all keys are free, without taking them or joining a queue: another worker
+may hold a key again when the command ends. To get a key, use acquire.`,
 		Example:           `  tasklock wait section:Backend --wait 2h && make release`,
 		Args:              session.SomeKeys,
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}
 	o.wait = session.DurationFlag{Max: lease.MaxTTL}
-	cmd.Flags().Var(&o.wait, "wait", "how long to wait")
+	cmd.Flags().Var(&o.wait, "wait", "how long to wait (default 30m)")
 	return cmd
 }
 

@@ -55,26 +55,26 @@ func NewCleanup(s *session.Session) *cobra.Command {
 	o := &cleanupOptions{}
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Free what expired or whose process is dead",
-		Long: `Free the locks that have expired or whose process is provably dead, drop waiters
-that never came back, and bound the history. None of this is ever needed: whoever
-wants such a lock takes it over.
+		Short: "Free locks that expired or whose process is dead",
+		Long: `Free locks that have expired or whose process is provably dead, drop waiters that
+never came back, and shorten the history. You never need this: the next owner takes
+over such a lock.
 
---stale-minutes also breaks locks that are in force but gave no sign of life for
-so long. Their holders may still be working, so it asks first, or needs --force.
-Locks without an end give no such signs, and stay: break ends them.
---archived instead frees the locks of archived tasks, and no others. --compact
-instead drops the history of the branch that a git store keeps; what the records
-and ` + "`tasklock history`" + ` say stays.`,
+--stale-minutes also breaks locks in force without a heartbeat for that long. Their
+holders may still work, so it asks first, or needs --force. Locks that never expire
+have no heartbeats, and stay: break ends them.
+
+--archived frees the locks of archived tasks, and no others. --compact drops the
+history of a git store's branch; the records and "tasklock history" stay.`,
 		Example: `  tasklock cleanup --dry-run
   tasklock cleanup --stale-minutes 5 --force`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return o.run(ctx, s) }),
 	}
-	cmd.Flags().Var(&o.stale, "stale-minutes", "also break locks that were silent for so many minutes")
+	cmd.Flags().Var(&o.stale, "stale-minutes", "also break locks without a heartbeat for this many minutes")
 	cmd.Flags().BoolVar(&o.force, "force", false, "do not ask")
-	cmd.Flags().BoolVar(&o.archived, "archived", false, "free the locks of archived tasks, and no others")
-	cmd.Flags().BoolVar(&o.compact, "compact", false, "drop the commits of a git store but the last")
+	cmd.Flags().BoolVar(&o.archived, "archived", false, "free only the locks of archived tasks")
+	cmd.Flags().BoolVar(&o.compact, "compact", false, "drop all commits of a git store but the last")
 	cmd.MarkFlagsMutuallyExclusive("archived", "stale-minutes", "compact")
 	return cmd
 }
@@ -134,7 +134,7 @@ func (o *cleanupOptions) ask(ctx context.Context, s *session.Session, st *store.
 	if live == 0 {
 		return nil
 	}
-	fmt.Fprintf(s.Stderr, "Break %s that may still be worked under? [y/N] ", term.Plural(live, "lock"))
+	fmt.Fprintf(s.Stderr, "Break %s whose holders may still work? [y/N] ", term.Plural(live, "lock"))
 	answer, _ := bufio.NewReader(s.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

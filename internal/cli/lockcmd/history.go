@@ -21,15 +21,15 @@ func NewHistory(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [KEY]",
 		Short: "Show what happened, oldest first",
-		Long: `Show what happened: who acquired, released, took over, broke or cleaned up what,
-and why. With KEY only that key; --mine and --of OWNER narrow it to one owner and
+		Long: `Show who acquired, released, took over, broke or cleaned up what, and why, oldest
+first. With KEY, show only that key; --mine and --of OWNER show only one owner and
 its children.`,
 		Args:              session.AtMostOneKey,
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}
 	o.Whose.Flags(cmd)
-	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0: all")
+	cmd.Flags().IntVar(&o.limit, "limit", 50, "show at most this many, the newest; 0: all")
 	return cmd
 }
 

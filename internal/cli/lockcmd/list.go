@@ -29,12 +29,12 @@ func NewList(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the locks",
-		Long: `List the locks, one line each; expired ones too, their state says so. --mine and
---of OWNER narrow it, --owner does not. --older-than only warns.
+		Long: `List the locks, one line each, expired ones too. --mine and --of OWNER show only one
+owner's locks; --owner does not. --older-than only warns.
 
-In a pipe the fields are separated by tabs: key, owner, state, token, since,
-last heartbeat, expiry, waiters, host, pid, reason, and whether that process is
-alive, dead or unknown. --quiet prints the keys alone.`,
+In a pipe, tabs separate the fields: key, owner, state, token, since, last
+heartbeat, expiry, waiters, host, pid, reason, and whether that process is alive,
+dead or unknown. --quiet prints only the keys.`,
 		Args: session.NoArgs,
 	}
 	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
@@ -47,8 +47,8 @@ alive, dead or unknown. --quiet prints the keys alone.`,
 	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
 	o.Whose.Flags(cmd)
 	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
-	f.Var(&o.olderThan, "older-than", "warn about locks that were taken longer ago")
-	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	f.Var(&o.olderThan, "older-than", "warn about locks that are held for longer")
+	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
 	s.OfflineFlag(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -17,7 +17,7 @@ import (
 func NewShow(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show KEY",
-		Short:             "Show everything about one key: its lock, who works under it and who waits",
+		Short:             "Show one key: its lock, who works under it and who waits",
 		Args:              session.OneKey,
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return show(ctx, s, keys[0]) }),

@@ -21,12 +21,12 @@ func NewWatch(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [KEY...]",
 		Short: "Print what happens, as it happens",
-		Long: `Print events as they happen, of all keys or of those named, until Ctrl+C.
-With --json every line is one event.`,
+		Long: `Print events as they happen, of all keys or of the named ones, until Ctrl+C. With
+--json every line is one event.`,
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}
-	cmd.Flags().IntVar(&o.count, "count", 0, "end after so many events; 0: never")
+	cmd.Flags().IntVar(&o.count, "count", 0, "end after this many events; 0: never")
 	return cmd
 }
 

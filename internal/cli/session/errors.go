@@ -17,8 +17,8 @@ const ExitHelp = `Exit codes:
   3  no store, bad configuration      9  store damaged
   4  not found, nothing ready        10  unsafe environment
   5  not permitted                   11  the state does not allow it
-130  interrupted: the queue was left
-run exits as its command does.`
+130  interrupted: left the queue
+run exits with its command's code.`
 
 // ExitError ends a command that has said all it had to say with a code.
 type ExitError problem.Exit

@@ -86,7 +86,7 @@ type FenceOptions struct {
 
 func (o *FenceOptions) Flags(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&o.Token, "token", 0, "only if the lock has this token (also: TASKLOCK_TOKEN)")
-	cmd.Flags().StringVar(&o.Lease, "lease", "", "the lease with this id; beside keys: only if it holds them (also: TASKLOCK_LEASE)")
+	cmd.Flags().StringVar(&o.Lease, "lease", "", "the name of a lease; with keys: only if it holds them (also: TASKLOCK_LEASE)")
 }
 
 // Fill checks the flags, and takes what is missing from the environment when
@@ -129,7 +129,7 @@ type Target struct {
 
 func (t *Target) Flags(cmd *cobra.Command) {
 	t.FenceOptions.Flags(cmd)
-	cmd.Flags().BoolVar(&t.All, "all", false, "everything that the owner holds")
+	cmd.Flags().BoolVar(&t.All, "all", false, "everything the owner holds")
 }
 
 // Check makes sure that exactly one of the three was given. A lease beside keys
@@ -146,9 +146,9 @@ func (t *Target) Check(s *Session, cmd *cobra.Command, keys []string) error {
 	}
 	switch {
 	case given == 0:
-		return Usagef("needs keys, --lease ID or --all")
+		return Usagef("needs keys, --lease NAME or --all")
 	case given > 1 || t.All && t.Lease != "":
-		return Usagef("takes keys, --lease ID or --all: only one of them")
+		return Usagef("takes only one of keys, --lease NAME and --all")
 	case t.Token != 0 && len(keys) != 1:
 		return Usagef("--token goes with exactly one key")
 	}

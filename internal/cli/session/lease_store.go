@@ -65,7 +65,7 @@ func (s *Session) useLease(ctx context.Context, c *config.Config, there string) 
 type leaseStoreGone struct{ url string }
 
 func (e *leaseStoreGone) Error() string {
-	return fmt.Sprintf("the store of the lease that this command runs under is gone: %s (%s); nothing can be said about the lease", config.WithoutPassword(e.url), config.LeaseEnv)
+	return fmt.Sprintf("the store of the lease that this command runs under is gone: %s (%s); the state of the lease is unknown", config.WithoutPassword(e.url), config.LeaseEnv)
 }
 
 func (e *leaseStoreGone) Unwrap() error { return store.ErrUnreachable }

@@ -19,7 +19,7 @@ import (
 // OfflineFlag is for commands that only look. Nothing is decided by what it
 // shows: who asks whether a key is free gets the server's answer or none.
 func (s *Session) OfflineFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.offline, "offline", false, "show what this machine last saw of a git store, without asking the server")
+	cmd.Flags().BoolVar(&s.offline, "offline", false, "show the last known state of a git store without asking the server")
 }
 
 // seen is the store as this machine last saw it.

@@ -12,8 +12,8 @@ type Whose struct {
 }
 
 func (w *Whose) Flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.mine, "mine", false, "only the caller's and its children's")
-	cmd.Flags().StringVar(&w.of, "of", "", "only this `OWNER`'s and its children's")
+	cmd.Flags().BoolVar(&w.mine, "mine", false, "only those of the caller and its children")
+	cmd.Flags().StringVar(&w.of, "of", "", "only those of this `OWNER` and its children")
 	cmd.MarkFlagsMutuallyExclusive("mine", "of")
 }
 

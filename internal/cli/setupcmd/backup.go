@@ -23,15 +23,16 @@ func NewBackup(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all records into a file",
-		Long: `Write all records into a file, as they are at one moment; others go on working
-meanwhile. The file is text, one record on a line, with a checksum at its end, and
-only you can read it. It appears when it is complete. restore reads it. A store
-that has moved can still be backed up.`,
+		Long: `Write all records into a file, as they are at one moment. Others can work meanwhile.
+
+The file is text, one record on a line, with a checksum at its end. Only you can
+read it. It appears when it is complete. restore reads it. A store that has moved
+can still be backed up.`,
 		Example: "  tasklock backup locks.jsonl",
 		Args:    oneFile,
 		RunE:    s.Run(func(ctx context.Context, args []string) error { return backup(ctx, s, args[0], force) }),
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	return cmd
 }
 
@@ -40,7 +41,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 		return session.Usagef("takes one file, got %d", len(args))
 	}
 	if args[0] == "-" {
-		return session.Usagef("needs a file: it appears, or is read, as a whole")
+		return session.Usagef("needs a file name; cannot be piped")
 	}
 	return nil
 }
@@ -57,10 +58,10 @@ type backupResult struct {
 func backup(ctx context.Context, s *session.Session, file string, force bool) error {
 	path := s.Path(file)
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		return session.Usagef("%s is not a file that could be replaced", file)
+		return session.Usagef("%s is not a regular file, so --force does not replace it", file)
 	}
 	if repo.Exists(path) && !force {
-		return &session.DeniedError{Text: fmt.Sprintf("%s is there already; --force replaces it", file), Next: s.CommandLine("backup", file, "--force")}
+		return &session.DeniedError{Text: fmt.Sprintf("%s exists; --force replaces it", file), Next: s.CommandLine("backup", file, "--force")}
 	}
 	cfg, err := s.Config()
 	if err != nil {
@@ -76,7 +77,7 @@ func backup(ctx context.Context, s *session.Session, file string, force bool) er
 		return err
 	}
 	if c.MovedTo != "" {
-		s.Warn("the records have moved to %s; these are as they were then.", c.MovedTo)
+		s.Warn("the records have moved to %s; the backup has them as they were then.", c.MovedTo)
 	}
 	r := backupResult{file, c.From, len(c.Records), c.Rev, c.Now.UTC()}
 	if !s.DryRun {

@@ -25,11 +25,11 @@ func NewConfig(s *session.Session) *cobra.Command {
 		Args: settingArgs(1), RunE: s.Run(func(ctx context.Context, args []string) error { return configGet(ctx, s, args) }), ValidArgsFunction: completeSetting,
 	}
 	path := &cobra.Command{
-		Use: "path", Short: "Print where the files are",
+		Use: "path", Short: "Print the paths of the configuration files",
 		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, args []string) error { return configPath(ctx, s, args) }),
 	}
 	g := s.Group("config", "Show and change the configuration", show, get, newConfigSetCmd(s), newTrustCmd(s), path)
-	g.Long = "Flags beat TASKLOCK_… variables, these the file of this clone or project (.tasklock/config.yaml), that the\nrepository's tasklock.yaml, that the user's file, that the defaults.\n\n" + settingsHelp()
+	g.Long = "Show and change the configuration.\n\nThe first of these counts: flags, TASKLOCK_… variables, the file of this clone or project\n(.tasklock/config.yaml), the repository's tasklock.yaml, the user's file, the defaults.\n\n" + settingsHelp()
 	return g
 }
 
@@ -139,5 +139,5 @@ func (e *NoProjectError) Problem(problem.Caller) problem.Problem {
 }
 
 func (e *NoProjectError) Error() string {
-	return "no repository or project here, so there is no file for its settings; --user is for your own, and tasklock init makes a project of this folder"
+	return "no repository or project here, so there is no file for its settings; use --user for your own settings, or make this folder a project: tasklock init"
 }

@@ -28,16 +28,18 @@ type setOptions struct {
 func newConfigSetCmd(s *session.Session) *cobra.Command {
 	o := &setOptions{}
 	cmd := &cobra.Command{
-		Use: "set KEY VALUE", Short: "Change a value in the project's file, or the user's",
-		Long: `Change a value in a file. The store of a repository goes into ` + repo.SharedName + ` at its
-root, which is for all clones: commit it. With --local it goes into
-.tasklock/config.yaml, which only this clone sees, as everything else does.`,
+		Use: "set KEY VALUE", Short: "Change a value in the project's file or the user's",
+		Long: `Change a value in a configuration file.
+
+The store of a repository goes into ` + repo.SharedName + ` at its root, for all clones:
+commit it. With --local it goes into .tasklock/config.yaml, which only this clone
+sees. All other values go there too.`,
 		Example: "  tasklock config set store git:origin\n  tasklock config set locking.taskTimeout 45m\n  tasklock config set --user locking.waitTimeout 10m",
 		Args:    settingArgs(2), ValidArgsFunction: completeSetting,
 		RunE: s.Run(func(ctx context.Context, args []string) error { return configSet(ctx, s, args[0], args[1], o) }),
 	}
-	cmd.Flags().BoolVar(&o.user, "user", false, "in the file of the user, for all projects")
-	cmd.Flags().BoolVar(&o.local, "local", false, "for this clone only, also the store")
+	cmd.Flags().BoolVar(&o.user, "user", false, "in the user's file, for all projects")
+	cmd.Flags().BoolVar(&o.local, "local", false, "for this clone only, even the store")
 	cmd.MarkFlagsMutuallyExclusive("user", "local")
 	return cmd
 }
@@ -135,7 +137,7 @@ func settle(ctx context.Context, s *session.Session, p place.Place, file, text s
 		return // the command that needs it will say so
 	}
 	if from, other := cfg.Origin("store"); other != file && from != config.OriginDefault && !s.DryRun {
-		s.Warn("%s names another store, %s, and it wins here; remove it there", from, config.WithoutPassword(cfg.Text("store")))
+		s.Warn("%s names another store, %s, which takes precedence here; remove it there", from, config.WithoutPassword(cfg.Text("store")))
 	}
 }
 
@@ -166,7 +168,7 @@ func leaves(ctx context.Context, s *session.Session, to string) (keys []string) 
 	case errors.As(err, &moved):
 		return nil
 	case err != nil:
-		s.Warn("the store that was used so far, %s, cannot be looked at (%v): locks in it are not seen in the new one", config.WithoutPassword(from), err)
+		s.Warn("the store in use until now, %s, cannot be read (%v): the new store does not see its locks", config.WithoutPassword(from), err)
 		return nil
 	}
 	var names []string
@@ -177,7 +179,7 @@ func leaves(ctx context.Context, s *session.Session, to string) (keys []string) 
 		}
 	}
 	if len(keys) > 0 {
-		s.Warn("locks in force stay behind in %s, and nobody sees them in the new store: %s; let them end first, or move everything: tasklock migrate --from %s --to %s",
+		s.Warn("locks in force stay in %s, and the new store does not see them: %s; let them end first, or move everything: tasklock migrate --from %s --to %s",
 			config.WithoutPassword(from), view.Some(names[:min(5, len(names))], len(names)-min(5, len(names)), false), term.ShellQuote(config.WithoutPassword(from)), term.ShellQuote(config.WithoutPassword(to)))
 	}
 	return keys

@@ -13,11 +13,11 @@ import (
 
 func newTrustCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "trust", Short: "Agree to the store that the repository's " + repo.SharedName + " names",
-		Long: `Agree to the store that the repository's ` + repo.SharedName + ` names: this very value, in
-this clone. When the value changes, you are asked again.
+		Use: "trust", Short: "Trust the store in the repository's " + repo.SharedName,
+		Long: `Trust the store in the repository's ` + repo.SharedName + `: exactly this value, in this
+clone. A changed value needs trust again.
 
-A remote of this same repository and a place among its files need no trust.`,
+A remote of this repository and a place among its files need no trust.`,
 		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, args []string) error { return configTrust(ctx, s, args) }),
 	}
 }

@@ -24,10 +24,13 @@ import (
 func NewDoctor(s *session.Session, more func(context.Context, *session.Findings)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine store, file system, hooks, clock, sandbox and owner, and say what to do",
-		Long: "Examine everything that locks stand on. Nothing is changed. Each finding that is not ok comes with the\n" +
-			"command that helps. The exit code is 0 unless something fails, else that of the worst finding:\n" +
-			"9 damaged, 10 unsafe, 3 not usable as it is, 8 unreachable, 5 not permitted.",
+		Short: "Examine store, file system, hooks, clock, sandbox and owner",
+		Long: `Examine the store, the file system, hooks, clock, sandbox and owner. It changes
+nothing. Each finding that is not ok comes with the command that helps.
+
+Exit codes:
+  0  nothing failed; otherwise the code of the worst finding:
+  9 damaged, 10 unsafe, 3 not usable, 8 unreachable, 5 not permitted`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return doctor(ctx, s, more) }),
 	}
@@ -107,7 +110,7 @@ func (x *examination) owner() {
 	case id.Warning != "":
 		x.Warn("owner", id.Remedy, "%s (%s): %s", id.Owner, id.Source, id.Warning)
 	case id.Source == identity.FromConfig && file == x.cfg.Place.Config():
-		x.Warn("owner", remedy, "%s is the owner of the whole project: all who work here count as one and share their locks", id.Owner)
+		x.Warn("owner", remedy, "%s is the owner of the whole project: everybody who works here counts as one owner and shares its locks", id.Owner)
 	default:
 		x.Ok("owner", "%s (%s)", id.Owner, id.Source)
 	}

@@ -21,9 +21,9 @@ func (x *examination) clock() {
 	case now.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || now.Year() > 2100:
 		x.Warn("clock", "timedatectl status", "the clock says %s", term.Stamp(now))
 	case !x.near():
-		x.Ok("clock", "%s here, ages as the store has them", term.Stamp(now))
+		x.Ok("clock", "%s here; the store measures ages", term.Stamp(now))
 	case domain == "":
-		x.Warn("clock", "timedatectl status", "this system names no boot, so ages come from the wall clock: keep it from jumping")
+		x.Warn("clock", "timedatectl status", "this system has no boot id, so ages come from the wall clock: do not let it jump")
 	default:
 		x.Ok("clock", "%s, ages by the clock of this boot", term.Stamp(now))
 	}
@@ -39,11 +39,11 @@ func (x *examination) sandbox() {
 	shorter := x.App.CommandLine("run", "--ttl", "1m", "KEY", "--", "COMMAND")
 	switch {
 	case runtime.GOOS == "linux" && (me.NS == "" || me.Start == ""):
-		x.Warn("sandbox", shorter, "/proc does not show our own process: the death of a holder cannot be proved, its lock ends with its ttl")
+		x.Warn("sandbox", shorter, "/proc does not show our own process: tasklock cannot prove the death of a holder, whose lock then expires")
 	case runtime.GOOS == "linux" && me.NS != firstPIDNamespace:
-		x.Warn("sandbox", shorter, "a pid namespace of its own (%s): the death of holders outside of it is not seen, their locks end with their ttl", me.NS)
+		x.Warn("sandbox", shorter, "a separate pid namespace (%s): tasklock does not see the death of holders outside it, whose locks then expire", me.NS)
 	case me.Boot == "":
-		x.Warn("sandbox", shorter, "no boot id: the death of a holder cannot be proved, its lock ends with its ttl")
+		x.Warn("sandbox", shorter, "no boot id: tasklock cannot prove the death of a holder, whose lock then expires")
 	default:
 		x.Ok("sandbox", "processes of this machine are seen")
 	}

@@ -124,7 +124,7 @@ func (x *examination) readOnly(path string, why error, remedy string) {
 	if errors.Is(why, syscall.EROFS) {
 		remedy = "findmnt -T " + term.ShellQuote(path)
 	}
-	err := fmt.Errorf("%w: %s cannot be written (%w), so locks can be seen but not taken; a sandbox must be told to allow it", driver.ErrDenied, path, why)
+	err := fmt.Errorf("%w: %s cannot be written (%w), so you can see locks but not take them; allow it in the sandbox", driver.ErrDenied, path, why)
 	if codex, next := x.App.Sandboxed(err); codex != "" {
 		remedy, err = next, fmt.Errorf("%w. %s", err, codex)
 	}
@@ -265,7 +265,7 @@ func (x *examination) records(ctx context.Context) {
 	}
 	text := term.Plural(held, "lock") + " held"
 	if endless > 0 {
-		text += fmt.Sprintf(", %d of them without an end (tasklock list --older-than 7d names the old ones)", endless)
+		text += fmt.Sprintf(", %d of them without expiry (tasklock list --older-than 7d names the old ones)", endless)
 	}
 	x.Ok("store", "%s, %s", config.WithoutPassword(x.url), text)
 	x.format(ctx, st)
@@ -347,7 +347,7 @@ func (x *examination) future(locks []lease.Info) {
 	late := x.App.Now().Add(time.Minute)
 	for _, l := range locks {
 		if l.AcquiredAt.After(late) || l.HeartbeatAt.After(late) {
-			x.Warn("clock", "timedatectl status", "%s was written at %s, which is to come: the clock was set back, or that of its writer is ahead", l.Key, term.Stamp(later(l.AcquiredAt, l.HeartbeatAt)))
+			x.Warn("clock", "timedatectl status", "%s was written at %s, in the future: the clock was set back, or its writer's clock is ahead", l.Key, term.Stamp(later(l.AcquiredAt, l.HeartbeatAt)))
 			return
 		}
 	}

@@ -19,24 +19,34 @@ func NewInit(s *session.Session) *cobra.Command {
 	raise, upgrade, force := false, false, false
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make the store, if there is none, and say where it is",
-		Long: "Make the store. Without this the first lock makes it; what is there already is left alone.\n\n" +
-			"Without --store it is a database in .tasklock at the root of the main worktree, so that all worktrees\n" +
-			"share it. A submodule has its own; a bare repository keeps it in the repository. Outside git init makes a\n" +
-			"project of the current folder: a .tasklock that serves the folder and all below it. What is in no\n" +
-			"repository and no project shares one store for each user, in XDG_STATE_HOME or ~/.local/state; whoami\n" +
-			"shows which store it is. Git ignores the folder.\n\n" +
-			"Where a remote of the repository has a store on the branch tasklock, and this clone has none, nothing makes\n" +
-			"one: tasklock config set store git:REMOTE uses the branch, and --local insists on a store of this clone's own.\n\n" +
-			"--raise is for a store that other tools have copied, or put back to an older state: it lifts the revision by\n" +
-			"more than 2^32, by the clock and by chance, so that no token of the time that is lost, or of another copy, is\n" +
-			"ever given out. Locks that are held stay so, with new tokens. Stop those who may still work under a lock of\n" +
-			"before first: they are refused from then on, but a command that runs may not be told.\n\n" +
-			"--upgrade is for a store that an older tasklock made: it converts the records, once. Older versions get exit\n" +
-			"code 3 there afterwards. On this machine the first command that writes does it unasked; a store that machines\n" +
-			"share (git, PostgreSQL, etcd) is only upgraded by this. Held locks refuse it. With --force they stay locked for\n" +
-			"the rest of their ttl; holders that are older versions cannot renew them, and stop. If it is interrupted, repeat it.",
-		Args: session.NoArgs,
+		Short: "Make the store and say where it is",
+		Long: `Make the store. Otherwise the first lock makes it. An existing store does not
+change.
+
+Without --store it is a database in .tasklock at the root of the main worktree, so
+that all worktrees share it. A submodule has its own; a bare repository keeps it in
+the repository. Outside git, init turns the current folder into a project: its
+.tasklock serves the folder and everything below it. Outside repositories and
+projects there is one store for each user, in XDG_STATE_HOME or ~/.local/state;
+whoami shows which store it is. Git ignores the folder.
+
+If a remote of the repository has a store on the branch tasklock, and this clone has
+none, no command makes one: use the branch with tasklock config set store git:REMOTE,
+or insist on a store of this clone with --local.
+
+--raise is for a store that other tools have copied, or put back to an older state.
+It raises the revision by more than 2^32, by the clock and by chance, so that no lost
+token, and no token of another copy, is ever given out. Held locks stay held, with
+new tokens. First stop commands that may still run under an older lock: the store
+refuses them from then on, but they may not notice.
+
+--upgrade converts the records of a store that an older tasklock made. Older versions
+exit with 3 there afterwards. On this machine the first command that writes does it;
+a store that machines share (git, PostgreSQL, etcd) needs this command. Held locks
+make it refuse. With --force they stay locked for the rest of their ttl; holders with
+an older version cannot renew them, and stop. If it is interrupted, repeat it.`,
+		Example: "  tasklock init\n  tasklock init --store git:origin",
+		Args:    session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error {
 			switch {
 			case raise && upgrade:
@@ -52,10 +62,10 @@ func NewInit(s *session.Session) *cobra.Command {
 			return initStore(ctx, s)
 		}),
 	}
-	cmd.Flags().BoolVar(&s.Insists, "local", false, "make a store for this clone alone, although a remote has one")
-	cmd.Flags().BoolVar(&raise, "raise", false, "lift the revision, after a restore by other tools")
+	cmd.Flags().BoolVar(&s.Insists, "local", false, "make a store for this clone alone, even if a remote has one")
+	cmd.Flags().BoolVar(&raise, "raise", false, "raise the revision, after a restore by other tools")
 	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "convert a store that an older tasklock made")
-	cmd.Flags().BoolVar(&force, "force", false, "with --upgrade: although locks are held")
+	cmd.Flags().BoolVar(&force, "force", false, "with --upgrade: even if locks are held")
 	return cmd
 }
 
@@ -103,7 +113,7 @@ func initStore(ctx context.Context, s *session.Session) error {
 	return s.Answer(r, func(p *term.Printer) {
 		switch {
 		case !r.Created:
-			p.Line("The store is there already: %s", r.Store)
+			p.Line("The store already exists: %s", r.Store)
 		case s.DryRun:
 			p.Line("Would make the store %s", r.Store)
 		default:

@@ -45,11 +45,11 @@ func raiseRevision(ctx context.Context, s *session.Session) error {
 	}
 	return s.Answer(r, func(p *term.Printer) {
 		if s.DryRun {
-			p.Line("Would lift the revision of %s by more than 2^32.", r.Store)
+			p.Line("Would raise the revision of %s by more than 2^32.", r.Store)
 			return
 		}
 		p.Line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
-		p.Line("Whoever still works under a lock from before does not know: stop those commands before others take their keys.")
+		p.Line("Commands that still run under an older lock do not know: stop them before others take their keys.")
 	})
 }
 

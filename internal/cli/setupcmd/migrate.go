@@ -28,28 +28,32 @@ func NewMigrate(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate --to STORE",
 		Short: "Move all records to another store",
-		Long: `Move all records to another store, which must be empty. First the old store is
-closed: every later command there exits with 3 and names the new one. The records
-are copied with revisions above all that either store ever had, so that no token
-is ever given out twice, compared, and then the new store is opened. A migration
-that was interrupted goes on when it is repeated; until then both stores are closed.
+		Long: `Move all records to another store, which must be empty.
 
-Held locks refuse it. With --force they move too, for the rest of their ttl at
-least, with new tokens: their holders cannot renew in the old store any more, stop,
+The old store is closed first: every later command there exits with 3 and names the
+new one. The records are copied with revisions above all that either store ever had,
+so that no token is ever given out twice, and compared; then the new store opens. If
+a migration is interrupted, repeat it; until then both stores are closed.
+
+Held locks make it refuse. With --force they move too, for at least the rest of
+their ttl, with new tokens: their holders can no longer renew in the old store, stop,
 and take them again in the new one.
 
---from also reads the lists and locks of other systems, which are not changed:
+--from also reads the lists and locks of other systems, and does not change them:
 steroids:PATH, cat:FOLDER, pi:FOLDER, aitasks:REMOTE or aitasks:REMOTE#BRANCH, and
-percolate:FILE, rows of its schedules and locks as JSON or CSV.
-Locks that are held there need --force. They keep their owner, host, process,
-worktree and age. A lock that cannot be read is held by unknown:FILE. What is
-damaged is reported, and the exit code is 9. The same command can be repeated.`,
+percolate:FILE, rows of its schedules and locks as JSON or CSV. Locks that are held
+there need --force. They keep their owner, host, process, worktree and age. A lock
+that cannot be read is held by unknown:FILE. You can repeat the command.
+
+Exit codes:
+  6  locks are held
+  9  something was damaged; the rest was moved`,
 		Example: `  tasklock migrate --to git:origin --dry-run
   tasklock migrate --from file:/srv/locks --to sqlite:/srv/locks.db`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return o.run(ctx, s) }),
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "the store to leave; the configured one unless told otherwise")
+	cmd.Flags().StringVar(&o.from, "from", "", "the store to leave (default: the configured one)")
 	cmd.Flags().StringVar(&o.to, "to", "", "the store to move to")
 	cmd.Flags().BoolVar(&o.force, "force", false, "move held locks too")
 	return cmd
@@ -120,7 +124,7 @@ func (o *migrateOptions) refused(s *session.Session, err error) error {
 	case errors.As(err, &busy):
 		return session.OtherStore(fmt.Errorf("%w; wait, or move the locks too with --force", err), o.from)
 	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable):
-		return fmt.Errorf("%w; if it had begun, the same command again goes on", err)
+		return fmt.Errorf("%w; to continue, repeat the command", err)
 	case errors.Is(err, store.ErrNotEmpty):
 		return session.OtherStore(fmt.Errorf("%s: %w; move to an empty one", config.WithoutPassword(o.to), err), o.to)
 	}
@@ -137,7 +141,7 @@ func (o *migrateOptions) print(s *session.Session, p *term.Printer, r store.Move
 		p.Line("Moved %s from %s to %s.", term.Plural(out.Records, "record"), r.FromName, r.ToName)
 	}
 	if out.LeftOut > 0 {
-		p.Line("%s of leases that are over stayed behind.", term.Plural(out.LeftOut, "record"))
+		p.Line("%s of expired leases stayed behind.", term.Plural(out.LeftOut, "record"))
 	}
 	if !s.DryRun {
 		p.Line("Next: %s", s.UseStore(r.ToName))

@@ -36,7 +36,7 @@ type adoptResult struct {
 // adopt takes over the tasks and locks of another system.
 func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, place string) error {
 	if place == "" {
-		return session.Usagef("--from: %s: and then where it is", system)
+		return session.Usagef("--from: needs a place after %s:", system)
 	}
 	src, err := readForeign(ctx, s, system, place)
 	if err != nil {
@@ -95,8 +95,8 @@ func printAdopted(s *session.Session, p *term.Printer, from string, out legacy.A
 		what, rest string
 	}{
 		{out.Already, "record", "there already."},
-		{out.Expired, "lock", "over, not taken."},
-		{out.GivenBack, "lock", "taken over before and given back since."},
+		{out.Expired, "lock", "expired, not taken over."},
+		{out.GivenBack, "lock", "taken over before and released since."},
 		{len(out.Changed), "record", "taken over with a change, see above."},
 		{len(out.LeftOut), "record", "left out, see above."},
 	} {

@@ -20,20 +20,19 @@ func NewRestore(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put the records of a backup into the store",
-		Long: `Put the records of a backup into the store, which must be empty. With --force
-whatever is there is replaced, held locks too.
+		Long: `Put the records of a backup into the store, which must be empty. --force replaces
+everything in it, held locks too.
 
-The revision is lifted by more than 2^32: no token that was given out since the
-backup was made is given out again, and whoever worked under one is refused. Two
-stores that are restored from one backup give out different tokens. Leases of the
-backup whose ttl has passed stay out, so their locks are free and their tasks are
-pending. A restore that was interrupted goes on when it is repeated; until then the
-store is closed.`,
+The revision rises by more than 2^32: no token from after the backup is given out
+again, and the store refuses holders of old tokens. Two stores restored from one
+backup give out different tokens. Leases of the backup whose ttl has passed stay out,
+so their locks are free and their tasks pending. If a restore is interrupted, repeat
+it; until then the store is closed.`,
 		Example: "  tasklock restore locks.jsonl --dry-run",
 		Args:    oneFile,
 		RunE:    s.Run(func(ctx context.Context, args []string) error { return restore(ctx, s, args[0], force) }),
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace what is in the store")
+	cmd.Flags().BoolVar(&force, "force", false, "replace everything in the store")
 	return cmd
 }
 
@@ -80,7 +79,7 @@ func restore(ctx context.Context, s *session.Session, file string, force bool) e
 	return s.Answer(r, func(p *term.Printer) {
 		p.Line("%s %s of %s into %s.", s.Did("Restored", "Would restore"), term.Plural(out.Records, "record"), p.When(made), r.Store)
 		if out.LeftOut > 0 {
-			p.Line("%s of leases that are over left out.", term.Plural(out.LeftOut, "record"))
+			p.Line("%s of expired leases left out.", term.Plural(out.LeftOut, "record"))
 		}
 		if !s.DryRun {
 			p.Line("Tokens from before are refused: the revision is %d now.", out.Revision)

@@ -17,10 +17,9 @@ import (
 func NewWhoami(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show who is asking and which store answers, and how that was found out",
-		Long: `Show the owner under whose name locks are taken, and the chain in which it was
-looked for: the first that has a value counts. Then the store, and why it is that
-one; nothing is asked of it.`,
+		Short: "Show your owner and your store, and why",
+		Long: `Show your owner, and the chain in which tasklock looked for it: the first value
+counts. Then show the store, and why it is this one; it does not ask the store.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(context.Context, []string) error { return whoami(s) }),
 	}
@@ -69,7 +68,7 @@ func whoami(s *session.Session) error {
 		add("label", label)
 		add("session", id.Session)
 		if id.Agent {
-			add("coding agent", "yes: acquire does not wait unless told with --wait")
+			add("coding agent", "yes: acquire waits only with --wait")
 		}
 		if id.PID > 0 {
 			add("process", strconv.Itoa(id.PID))

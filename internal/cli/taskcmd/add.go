@@ -23,14 +23,12 @@ func newTasksAddCmd(s *session.Session) *cobra.Command {
 	o := &tasksAddOptions{}
 	cmd := &cobra.Command{
 		Use:   "add TITLE...",
-		Short: "Put tasks on the list, all or none",
-		Long: `Put one task on the list for each title, all of them or none. They get the next
-ids, t1, t2, …, which are never given out again; --parent t16 makes t16_1, t16_2,
-…; --id takes a name of your own. A section that is named for the first time is
-made. --quiet prints the ids alone.
+		Short: "Add tasks, all or none",
+		Long: `Add one task for each title, all of them or none.
 
-A task can be locked by its id, its number, its title and each --alias: all of
-them mean the same lock.`,
+They get the next ids, t1, t2, …, which are never given out again; --parent t16 makes
+t16_1, t16_2, …; --id sets an id. A section that does not exist is added. --quiet
+prints only the ids. A task's id, number, title and each --alias name the same lock.`,
 		Example: `  tasklock tasks add "Fix bug" --section Backend --priority high --label api
   tasklock tasks add "Write tests" --depends-on "Fix bug"
   tasklock tasks add "Parser" "Printer" "Docs" --section Core`,
@@ -44,12 +42,12 @@ them mean the same lock.`,
 	}
 	cmd.RunE = s.Run(func(ctx context.Context, titles []string) error { return o.run(ctx, s, cmd, titles) })
 	f := cmd.Flags()
-	f.StringVar(&o.id, "id", "", "a name of your own for the task")
-	f.StringArrayVar(&o.aliases, "alias", nil, "a further name for the task; repeat for more")
-	f.StringVar(&o.parent, "parent", "", "number it below this task")
+	f.StringVar(&o.id, "id", "", "the id of the task")
+	f.StringArrayVar(&o.aliases, "alias", nil, "another name for the task; repeat for more")
+	f.StringVar(&o.parent, "parent", "", "make it a child of this task")
 	f.StringVar(&o.section, "section", "", "the section it belongs to")
 	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
-	f.StringArrayVar(&o.dependsOn, "depends-on", nil, "a task that must be done before; repeat for more")
+	f.StringArrayVar(&o.dependsOn, "depends-on", nil, "wait for this task; repeat for more")
 	f.Var(&o.labels, "label", "labels, separated by commas")
 	o.text.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("id", "parent")

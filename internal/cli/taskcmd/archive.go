@@ -13,10 +13,12 @@ func newTasksArchiveCmd(s *session.Session) *cobra.Command {
 	closed, force := false, false
 	cmd := &cobra.Command{
 		Use:   "archive [TASK...]",
-		Short: "Put closed tasks away, and free their locks",
+		Short: "Archive closed tasks and free their locks",
 		Long: `Take tasks that are completed, failed or skipped out of the list, and free their
-locks and no others. What someone else holds is refused (exit 6), and left out with
---closed. show and list --archived still find them; their ids are not given out again.`,
+locks. show and list --archived still find them; their ids are not given out again.
+
+Exit codes:
+  6  someone else holds a task; --closed leaves it out`,
 		Example: `  tasklock tasks archive t1
   tasklock tasks archive --closed`,
 		ValidArgsFunction: taskIDs(s, task.Completed, task.Failed, task.Skipped),
@@ -46,7 +48,7 @@ locks and no others. What someone else holds is refused (exit 6), and left out w
 			}
 		}),
 	}
-	cmd.Flags().BoolVar(&closed, "closed", false, "all that are completed, failed or skipped")
-	cmd.Flags().BoolVar(&force, "force", false, "also what someone else holds; its lock ends")
+	cmd.Flags().BoolVar(&closed, "closed", false, "all completed, failed and skipped tasks")
+	cmd.Flags().BoolVar(&force, "force", false, "also tasks that someone else holds; break their locks")
 	return cmd
 }

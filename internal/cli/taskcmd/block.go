@@ -11,9 +11,9 @@ func newTasksBlockCmd(s *session.Session) *cobra.Command {
 	o := &verbOptions{}
 	cmd := &cobra.Command{
 		Use:   "block TASK...",
-		Short: "Tasks cannot go on until someone says unblock",
-		Long: `Say that tasks cannot go on, and why. Their locks are free afterwards, but nobody
-gets them from next until unblock. --token as in complete.`,
+		Short: "Block tasks until unblock",
+		Long: `Block tasks, with a reason. Their locks are free afterwards, but next does not offer
+them until unblock. --token works as in complete.`,
 		Example: `  tasklock tasks block t1 --reason "waits for the licence"`,
 	}
 	o.reasonFlag(cmd, "what they wait for")
@@ -24,9 +24,9 @@ func newTasksUnblockCmd(s *session.Session) *cobra.Command {
 	o := &verbOptions{}
 	cmd := &cobra.Command{
 		Use:     "unblock TASK...",
-		Short:   "Blocked tasks may go on: pending again",
+		Short:   "Make blocked tasks pending again",
 		Example: `  tasklock tasks unblock t1`,
 	}
-	o.reasonFlag(cmd, "why, for the history")
+	o.reasonFlag(cmd, "the reason, for the history")
 	return verbCmd(s, task.Unblock, o, cmd, "Unblocked", "Would unblock", task.Blocked)
 }

@@ -27,20 +27,23 @@ func newTasksClaimCmd(s *session.Session) *cobra.Command {
 	o := &claimOptions{}
 	cmd := &cobra.Command{
 		Use:   "claim TASK...",
-		Short: "Take tasks to work on, all or none; wait for them if need be",
-		Long: `Take tasks to work on: their locks, the locks of their sections and their status
-in one step, all of them or none. If another owner works on one, or in its
-section, claim waits as acquire does; what waits for other tasks is refused at
-once (exit 11).
+		Short: "Claim tasks, all or none; wait for them",
+		Long: `Claim tasks: take their locks and the locks of their sections and set their status,
+in one step, all of them or none. If another owner works on one, or in its section,
+claim waits as acquire does.
 
-The token belongs to this claim. Give it to complete, fail, unclaim or block: if
-the claim has ended meanwhile and someone else works on the task, they are
-refused with exit 7 and change nothing.
+The token belongs to this claim. Give it to complete, fail, unclaim or block: if the
+claim has ended and another owner works on the task, they change nothing and exit
+with 7.
 
---worktree makes a git worktree with a branch of its own once the claim is taken,
-beside the repository or at the given path; no two claims get the same one. If
-git refuses, the claim is given back. complete and unclaim --remove-worktree take
-it away again, and never anything that is not saved.`,
+--worktree makes a git worktree with its own branch after the claim, next to the
+repository or at PATH; no two claims get the same one. If git refuses, the claim is
+released. complete and unclaim --remove-worktree remove it, unless it has unsaved
+work.
+
+Exit codes:
+  6  another owner works on a task or in its section
+  11  a task waits for other tasks`,
 		Example: `  tasklock tasks claim t1
   tasklock tasks claim t1 --worktree
   TOKEN=$(tasklock tasks claim "Fix bug" --json | jq .data.token)`,

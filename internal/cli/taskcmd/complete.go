@@ -22,7 +22,7 @@ func (o *verbOptions) nextFlags(cmd *cobra.Command) {
 	f.StringVar(&n.section, "section", "", "with --next: only from this section")
 	f.StringVar(&n.label, "label", "", "with --next: only with this label")
 	f.Var(&n.Ttl, "ttl", "with --next: expire after this long without a heartbeat")
-	f.StringVar(&n.RequestID, "request-id", "", "with --next: repeating a request with this id has one effect")
+	f.StringVar(&n.RequestID, "request-id", "", "with --next: repeat a request with this id: it has one effect")
 	n.KeepAliveFlag(cmd)
 	for _, name := range []string{"keep-alive", "ends-with"} {
 		f.Lookup(name).Usage = "with --next: " + f.Lookup(name).Usage
@@ -91,22 +91,25 @@ func newTasksCompleteCmd(s *session.Session) *cobra.Command {
 	o := &verbOptions{}
 	cmd := &cobra.Command{
 		Use:   "complete TASK...",
-		Short: "Tasks are done; what waited for them may go on",
-		Long: `Say that tasks are done, and what came of it. Their locks are free afterwards, and
-tasks that waited for them may go on. What another owner works on is refused
-(exit 5). With --token only while that claim is in force: after a take-over it is
-refused (exit 7) and changes nothing; repeated, it succeeds again.
+		Short: "Complete tasks; tasks that wait for them can start",
+		Long: `Complete tasks. Their locks are free afterwards, and tasks that waited for them can
+start.
 
---next claims the next task in the same commit, as next --claim would: both happen
-or neither. If the completion is refused, nothing is claimed. If no task is ready,
-the completion stands, the exit code is 0 and data.next in JSON is null. --quiet
-prints the id of the claimed task alone, or nothing.`,
+With --token it succeeds only while that claim is in force; repeated, it succeeds
+again. --next claims the next task in the same commit, as next --claim would: both
+happen or neither. If the completion is refused, nothing is claimed. If no task is
+ready, the completion stands, the exit code is 0 and data.next in JSON is null.
+--quiet prints only the id of the claimed task, or nothing.
+
+Exit codes:
+  5  another owner works on a task
+  7  the claim was taken over; nothing changed`,
 		Example: `  tasklock tasks complete t1 --token "$TOKEN" --summary "fixed" --commit 4f2a1c0 --test TestParse
   tasklock tasks complete t1 --next
   ID=$(tasklock next --claim -q); while [ "$ID" ]; do work-on "$ID"; ID=$(tasklock tasks complete "$ID" --next -q); done`,
 	}
 	o.nextFlags(cmd)
-	o.reasonFlag(cmd, "why, for the history")
+	o.reasonFlag(cmd, "the reason, for the history")
 	o.resultFlags(cmd)
 	o.removeFlag(cmd)
 	return verbCmd(s, task.Complete, o, cmd, "Completed", "Would complete", task.InProgress, task.Pending, task.Review, task.Blocked)

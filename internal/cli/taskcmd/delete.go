@@ -12,9 +12,12 @@ import (
 func newTasksDeleteCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TASK...",
-		Short: "Remove tasks for good, all or none",
-		Long: `Remove tasks for good. What someone works on (exit 6) or others depend on (exit 11)
-is refused. To keep a record, archive them.`,
+		Short: "Delete tasks for good, all or none",
+		Long: `Delete tasks for good, all or none. To keep a record, archive them.
+
+Exit codes:
+  6  someone works on a task
+  11  other tasks depend on it`,
 		Example:           `  tasklock tasks delete t7 t8`,
 		Args:              someTasks,
 		ValidArgsFunction: taskIDs(s),

@@ -16,10 +16,12 @@ func newTasksDependsCmd(s *session.Session) *cobra.Command {
 	var drawn bool
 	cmd := &cobra.Command{
 		Use:   "depends TASK [OTHER...]",
-		Short: "A task must wait until others are done",
+		Short: "Make a task wait for other tasks",
 		Long: `Make a task wait until the others are completed or skipped; --remove ends that.
-A circle is refused and named (exit 11). --tree draws what a task depends on,
-however far.`,
+--tree draws everything that a task depends on.
+
+Exit codes:
+  11  a cycle, which it names`,
 		Example: `  tasklock tasks depends deploy build test
   tasklock tasks depends deploy --remove test
   tasklock tasks depends deploy --tree`,
@@ -60,8 +62,8 @@ however far.`,
 			}
 		})
 	})
-	cmd.Flags().BoolVar(&drawn, "tree", false, "draw what it depends on")
-	cmd.Flags().StringArrayVar(&off, "remove", nil, "it no longer depends on this task; repeat for more")
+	cmd.Flags().BoolVar(&drawn, "tree", false, "draw the dependencies")
+	cmd.Flags().StringArrayVar(&off, "remove", nil, "do not wait for this task; repeat for more")
 	_ = cmd.RegisterFlagCompletionFunc("remove", taskIDs(s))
 	return cmd
 }

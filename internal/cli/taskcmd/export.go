@@ -17,10 +17,10 @@ func newTasksExportCmd(s *session.Session) *cobra.Command {
 	format := "json"
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Print the list as JSON, which import reads, or as a Markdown checklist",
-		Long: `Print all tasks that are not archived: as JSON, which import reads, or with
---format markdown as a checklist for people, without ids, priorities and
-dependencies. --json prints the same list as every other command would.`,
+		Short: "Print the tasks as JSON or as a Markdown checklist",
+		Long: `Print all tasks that are not archived: as JSON, which import reads, or with --format
+markdown as a checklist for people, without ids, priorities and dependencies. --json
+prints the usual JSON answer.`,
 		Example: `  tasklock tasks export > tasks.json
   tasklock tasks export --format markdown > TODO.md`,
 		Args: session.NoArgs,

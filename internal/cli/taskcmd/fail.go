@@ -11,10 +11,9 @@ func newTasksFailCmd(s *session.Session) *cobra.Command {
 	o := &verbOptions{}
 	cmd := &cobra.Command{
 		Use:   "fail TASK...",
-		Short: "Tasks could not be done; what waits for them goes on waiting",
-		Long: `Say that tasks could not be done, and why. Their locks are free afterwards; tasks
-that wait for them go on waiting. reset makes them pending again. --token as in
-complete.`,
+		Short: "Mark tasks as failed; tasks that wait for them go on waiting",
+		Long: `Mark tasks as failed, with a reason. Their locks are free afterwards; tasks that wait
+for them go on waiting. reset makes them pending again. --token works as in complete.`,
 		Example: `  tasklock tasks fail t1 --token "$TOKEN" --reason "the API is gone"`,
 	}
 	o.reasonFlag(cmd, "what went wrong")

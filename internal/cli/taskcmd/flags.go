@@ -17,8 +17,8 @@ import (
 type descriptionFlags struct{ text, file string }
 
 func (o *descriptionFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.text, "description", "", "what is to be done")
-	cmd.Flags().StringVar(&o.file, "description-file", "", "the same from a `FILE`; - is stdin")
+	cmd.Flags().StringVar(&o.text, "description", "", "the work to do")
+	cmd.Flags().StringVar(&o.file, "description-file", "", "read the description from a `FILE`; - is stdin")
 	cmd.MarkFlagsMutuallyExclusive("description", "description-file")
 }
 

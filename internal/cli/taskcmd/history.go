@@ -22,9 +22,9 @@ func newTasksHistoryCmd(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [TASK]",
 		Short: "Show what happened to a task, or to all of them, oldest first",
-		Long: `Show what happened to tasks, oldest first. With TASK also what happened to its lock;
-a task that is gone is named by its full id. --mine and --of OWNER narrow it to what
-one owner and its children did.`,
+		Long: `Show what happened to tasks, oldest first. With TASK, also show its lock; name a
+deleted task by its full id. --mine and --of OWNER show only what one owner and its
+children did.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -58,7 +58,7 @@ one owner and its children did.`,
 		}),
 	}
 	w.Flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, the newest; 0: all")
+	cmd.Flags().IntVar(&limit, "limit", 50, "show at most this many, the newest; 0: all")
 	return cmd
 }
 

@@ -17,28 +17,28 @@ func NewID(s *session.Session) *cobra.Command {
 	next := &cobra.Command{
 		Use:   "next",
 		Short: "Draw the next number; nobody else gets it",
-		Long: `Draw the next number for a task, for scripts that name their tasks themselves. It
-comes from the counter that tasks add uses: nobody else gets it, now or later.`,
+		Long: `Draw the next task number, for scripts that name their tasks themselves. It comes
+from the counter that tasks add uses: nobody else gets it, now or later.`,
 		Example: `  N=$(tasklock id next) && tasklock tasks add "$TITLE" --id "t$N"`,
 	}
-	peek := &cobra.Command{Use: "peek", Short: "Show the number that next would draw, and leave it"}
+	peek := &cobra.Command{Use: "peek", Short: "Show the next number without drawing it"}
 	resync := &cobra.Command{
 		Use:   "resync",
-		Short: "Lift the counter above every number that a task has or had",
-		Long: `Lift the counter above every number that a task has or had, after tasks came from
-elsewhere. It never goes down.`,
+		Short: "Raise the counter above every number that a task has or had",
+		Long: `Raise the counter above every number that a task has or had, after you added tasks
+from elsewhere. It never goes down.`,
 	}
 	idCmd(s, next, true, func(ctx context.Context, st *store.Store) (int64, error) { return task.NextNumber(ctx, st, s.DryRun) })
 	idCmd(s, peek, false, task.PeekNumber)
 	idCmd(s, resync, false, func(ctx context.Context, st *store.Store) (int64, error) { return task.Resync(ctx, st, s.DryRun) })
-	return s.Group("id", "Numbers for tasks, each given out once", next, peek, resync, newIDSetCmd(s))
+	return s.Group("id", "Draw task numbers, each given out once", next, peek, resync, newIDSetCmd(s))
 }
 
 func newIDSetCmd(s *session.Session) *cobra.Command {
 	var n int64
 	cmd := &cobra.Command{
 		Use:     "set N",
-		Short:   "Go on with this number; never below one that was given out",
+		Short:   "Continue from this number, never below one already drawn",
 		Example: `  tasklock id set 500`,
 	}
 	idCmd(s, cmd, true, func(ctx context.Context, st *store.Store) (int64, error) { return task.SetNumber(ctx, st, n, s.DryRun) })

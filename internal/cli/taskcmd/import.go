@@ -17,16 +17,17 @@ func newTasksImportCmd(s *session.Session) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Put the tasks of a file on the list, all or none",
-		Long: `Put the tasks of a JSON file or a Markdown checklist on the list, all of them or
-none; - is stdin. The format is told by the file's name, else by how it begins.
+		Short: "Add the tasks of a file, all or none",
+		Long: `Add the tasks of a JSON file or a Markdown checklist, all of them or none; - is stdin.
+The name or the beginning of the file shows the format.
 
 JSON is what export writes: {"tasks": [{"id", "title", "description", "section",
 "priority", "dependsOn", "labels", "status"}, …], "sections": [{"name", "priority",
-"shared", "skipped", "dependsOn"}, …]}; only titles and names must be there, and
-sections that exist stay as they are.
+"shared", "skipped", "dependsOn"}, …]}. Only titles and names are required. Existing
+sections do not change.
+
 In Markdown every line like "- [ ] title #label" is a task and every heading a
-section; what is ticked is completed, everything else is passed over.`,
+section; a ticked task is completed. Other lines are ignored.`,
 		Example: `  tasklock tasks import plan.md --dry-run
   tasklock tasks export | ssh other tasklock tasks import -`,
 		Args: func(_ *cobra.Command, args []string) error {

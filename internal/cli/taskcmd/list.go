@@ -33,11 +33,11 @@ func newTasksListCmd(s *session.Session) *cobra.Command {
 		Use:   "list",
 		Short: "List the tasks and who works on them",
 		Long: `List the tasks by section, priority and age, and who works on them. A task whose
-worker is gone counts as pending again. --mine and --of OWNER
-narrow it to what one owner and its children work on. --older-than only warns.
+worker is gone counts as pending. --mine and --of OWNER show only the tasks of one
+owner and its children. --older-than only warns.
 
-In a pipe the fields are separated by tabs: id, status, priority, section, locked
-by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
+In a pipe, tabs separate the fields: id, status, priority, section, locked by, token,
+expiry, labels, waits for, title. --quiet prints only the ids.`,
 		Example: `  tasklock tasks list --ready
   tasklock tasks list --status pending,failed --section Backend
   tasklock tasks list --older-than 2h`,
@@ -49,14 +49,14 @@ by, token, expiry, labels, waits for, title. --quiet prints the ids alone.`,
 	})
 	f := cmd.Flags()
 	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
-	f.StringSliceVar(&o.status, "status", nil, "only with one of these statuses, separated by commas")
+	f.StringSliceVar(&o.status, "status", nil, "only tasks with these statuses, separated by commas")
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
 	o.Whose.Flags(cmd)
-	f.BoolVar(&o.ready, "ready", false, "only what could be claimed now")
-	f.BoolVar(&o.archived, "archived", false, "what was archived instead")
-	f.Var(&o.olderThan, "older-than", "warn about work without a sign of life for longer")
-	f.IntVar(&o.limit, "limit", 0, "at most so many; 0: all")
+	f.BoolVar(&o.ready, "ready", false, "only tasks that can be claimed now")
+	f.BoolVar(&o.archived, "archived", false, "show archived tasks instead")
+	f.Var(&o.olderThan, "older-than", "warn about work without a heartbeat for longer")
+	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
 	s.OfflineFlag(cmd)
 	return completeFlags(s, cmd)
 }
@@ -136,7 +136,7 @@ func (o *tasksListOptions) warn(s *session.Session, tasks []task.Info) {
 			continue
 		}
 		if silent := s.Now().Sub(t.Lock.HeartbeatAt); silent > o.olderThan.Value {
-			s.Warn("%s looks abandoned: %s gave no sign of life for %s (since %s).", taskName(t.Task), term.Short(t.ClaimedBy, 60), term.Rough(silent), term.Stamp(t.Lock.HeartbeatAt))
+			s.Warn("%s looks abandoned: %s sent no heartbeat for %s (since %s).", taskName(t.Task), term.Short(t.ClaimedBy, 60), term.Rough(silent), term.Stamp(t.Lock.HeartbeatAt))
 		}
 	}
 }

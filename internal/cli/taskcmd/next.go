@@ -26,15 +26,19 @@ func NewNext(s *session.Session) *cobra.Command {
 	o := &nextOptions{}
 	cmd := &cobra.Command{
 		Use:   "next",
-		Short: "The task to work on next; --claim takes it",
-		Long: `Tell which task to work on next: by section, priority and age, passing over what is
-locked, blocked, or waits for others. With --claim it is claimed in the same step,
-so that two workers never get the same one; --request-id makes that repeatable.
+		Short: "Show or claim the task to work on next",
+		Long: `Show which task to work on next: by section, priority and age, without tasks that are
+locked, blocked, or wait for others.
 
-If nothing is ready the exit code is 4; with --wait it waits for something to
-become ready. In a pipe the fields are separated by tabs: id, title, token.
---quiet prints the id alone. On a terminal, and to a coding agent, --claim prints
-the text of the task too, up to 8 KB; "tasks show" has the whole.`,
+--claim claims it in the same step, so that two workers never get the same task;
+--request-id makes that repeatable. --wait waits until a task is ready.
+
+In a pipe, tabs separate the fields: id, title, token. --quiet prints only the id. On
+a terminal, and to a coding agent, --claim also prints the text of the task, up to
+8 KB; "tasks show" prints all of it.
+
+Exit codes:
+  4  no task is ready`,
 		Example: `  tasklock next
   tasklock next --claim --section Backend --wait 10m
   ID=$(tasklock next --claim -q) && work-on "$ID" && tasklock tasks complete "$ID" --next`,
@@ -58,7 +62,7 @@ the text of the task too, up to 8 KB; "tasks show" has the whole.`,
 	o.worktreeFlag(cmd)
 	f.StringVar(&o.section, "section", "", "only from this section")
 	f.StringVar(&o.label, "label", "", "only with this label")
-	f.BoolVar(&o.claim, "claim", false, "claim it")
+	f.BoolVar(&o.claim, "claim", false, "claim the task")
 	f.Lookup("wait").Usage = "how long to wait for a task to become ready"
 	return completeFlags(s, cmd)
 }

@@ -14,12 +14,16 @@ func newTasksResetCmd(s *session.Session) *cobra.Command {
 	var failed, blocked, all bool
 	cmd := &cobra.Command{
 		Use:   "reset [TASK...]",
-		Short: "Make tasks pending again, as if nobody had begun",
-		Long: `Make tasks pending again, whatever became of them, all of them in one step. With
---cascade also everything that depends on them, however far, at most 1,000 tasks.
---failed and --blocked mean every task that is so, --all both.
-What someone works on is refused with the holders (exit 6); --force breaks their
-locks, and what they report with their tokens is refused afterwards.`,
+		Short: "Make tasks pending again",
+		Long: `Make tasks pending again, whatever their status, all of them in one step. --cascade
+also resets everything that depends on them, at most 1,000 tasks. --failed and
+--blocked mean every such task, --all both.
+
+--force also resets tasks that someone works on: it breaks their locks, and the store
+refuses what they report with their tokens.
+
+Exit codes:
+  6  someone works on a task; it names the holders`,
 		Example: `  tasklock tasks reset t1
   tasklock tasks reset --failed
   tasklock tasks reset t1 --cascade --dry-run
@@ -55,11 +59,11 @@ locks, and what they report with their tokens is refused afterwards.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&failed, "failed", false, "every task that failed")
-	f.BoolVar(&blocked, "blocked", false, "every task that is blocked")
-	f.BoolVar(&all, "all", false, "every task that failed or is blocked")
-	f.BoolVar(&r.Cascade, "cascade", false, "with everything that depends on them")
-	f.BoolVar(&r.Force, "force", false, "also what someone works on: their tokens die")
-	f.StringVar(&r.Reason, "reason", "", "why, for the history")
+	f.BoolVar(&failed, "failed", false, "all failed tasks")
+	f.BoolVar(&blocked, "blocked", false, "all blocked tasks")
+	f.BoolVar(&all, "all", false, "all failed and blocked tasks")
+	f.BoolVar(&r.Cascade, "cascade", false, "also everything that depends on them")
+	f.BoolVar(&r.Force, "force", false, "also tasks that someone works on; end their tokens")
+	f.StringVar(&r.Reason, "reason", "", "the reason, for the history")
 	return cmd
 }

@@ -16,11 +16,11 @@ func newRunnerListCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the runners and what they work on",
-		Long: `List the runners and what they work on. One that died without a word is shown as
-dead or silent until the next runner starts.
+		Long: `List the runners and what they work on. A runner that died is shown as dead or silent
+until the next runner starts.
 
-In a pipe the fields are separated by tabs: name, state, tasks, section, owner,
-host, pid, since, last heartbeat. --quiet prints the names alone.`,
+In a pipe, tabs separate the fields: name, state, tasks, section, owner, host, pid,
+since, last heartbeat. --quiet prints only the names.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return listRunners(ctx, s) }),
 	}

@@ -31,21 +31,21 @@ func newRunnerStartCmd(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start [flags] -- COMMAND [ARG...]",
 		Short: "Run a command for one ready task after the other",
-		Long: `Take the next task, run the command while the task is locked, and complete the
-task if the command exits with 0. Otherwise the task goes back, --retries times,
-and then is failed. A command that runs longer than --max-hold is stopped and
-counts as failed. Then comes the next task; when nothing is ready the runner ends,
-or with --idle wait stays.
+		Long: `Claim the next task, run the command while the task is locked, and complete the task
+if the command exits with 0. Then take the next task.
+
+If the command fails, the task becomes pending again, --retries times, and then
+fails. A command that runs longer than --max-hold is stopped and has failed. When no
+task is ready, the runner ends, or stays with --idle wait.
 
 The command gets the task as JSON on stdin, in TASKLOCK_TASK_ID,
-TASKLOCK_TASK_TITLE, TASKLOCK_TASK_SECTION, TASKLOCK_ATTEMPT besides the
-variables of run, and wherever an argument has {id}, {title}, {section},
-{attempt} or {token}. stdout belongs to the command; the log goes to stderr, with
---json as one object a line.
+TASKLOCK_TASK_TITLE, TASKLOCK_TASK_SECTION, TASKLOCK_ATTEMPT and the variables of
+run, and in arguments with {id}, {title}, {section}, {attempt} or {token}. stdout
+belongs to the command; the log goes to stderr, with --json as one object a line.
 
-In an exclusive section one runner works at a time and keeps it until nothing
-there is ready. Ctrl+C, SIGTERM and runner stop let the task in hand go on for
---grace and then give it back; a second signal stops it at once.`,
+One runner at a time works in an exclusive section, and keeps it until no task there
+is ready. After Ctrl+C, SIGTERM or runner stop the current command may go on for
+--grace; then its task becomes pending again. A second signal stops it at once.`,
 		Example: `  tasklock runner start -- ./work.sh {id}
   tasklock runner start --section Backend --retries 2 --max-hold 30m --idle wait -- claude -p {title}`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -60,17 +60,17 @@ there is ready. Ctrl+C, SIGTERM and runner stop let the task in hand go on for
 	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
 	o.grace = session.DurationFlag{Max: lease.MaxTTL}
 	f := cmd.Flags()
-	f.StringVar(&o.name, "id", "", "name of the runner; default: a random one")
+	f.StringVar(&o.name, "id", "", "name of the runner (default: random)")
 	f.StringVar(&o.section, "section", "", "only tasks of this section")
 	f.StringVar(&o.label, "label", "", "only tasks with this label")
 	f.StringVar(&o.idle, "idle", "exit", "when nothing is ready: exit or wait")
-	f.IntVar(&o.max, "max", 0, "end after so many runs of the command; 0: no bound")
-	f.IntVar(&o.retries, "retries", 0, "a task that fails goes back so many times")
-	f.Var(&o.ttl, "ttl", "a lock ends after so long without a sign of life")
-	f.Var(&o.maxHold, "max-hold", "stop a command that runs longer")
-	f.Var(&o.grace, "grace", "how long the task in hand may go on when the runner is to stop (default 10s)")
-	f.BoolVar(&o.noStdin, "no-stdin", false, "no task on the command's stdin")
-	f.BoolVar(&o.keepOutput, "keep-output", false, "the last lines of stdout, 1 KB at most, become the task's result")
+	f.IntVar(&o.max, "max", 0, "end after this many runs of the command; 0: no limit")
+	f.IntVar(&o.retries, "retries", 0, "try a failed task again this many times")
+	f.Var(&o.ttl, "ttl", "expire after this long without a heartbeat (default 5m; git 1h)")
+	f.Var(&o.maxHold, "max-hold", "stop a command that runs longer (default: no limit)")
+	f.Var(&o.grace, "grace", "how long the current command may go on after stop (default 10s)")
+	f.BoolVar(&o.noStdin, "no-stdin", false, "do not put the task on the command's stdin")
+	f.BoolVar(&o.keepOutput, "keep-output", false, "keep the last lines of stdout, at most 1 KB, as the task's result")
 	_ = cmd.RegisterFlagCompletionFunc("idle", cobra.FixedCompletions([]string{"exit", "wait"}, cobra.ShellCompDirectiveNoFileComp))
 	return completeFlags(s, cmd)
 }

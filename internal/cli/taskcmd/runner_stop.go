@@ -14,8 +14,8 @@ func newRunnerStopCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop [NAME]",
 		Short: "Ask a runner, or all of them, to stop",
-		Long: `Ask a runner to stop, wherever it runs; without a name all of them. It finishes the
-task in hand if that ends within its --grace, and else gives it back.`,
+		Long: `Ask a runner to stop, wherever it runs; without a name, ask all. If its command ends
+within --grace, the task is completed; otherwise it becomes pending again.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return session.Usagef("takes at most one name, got %d", len(args))

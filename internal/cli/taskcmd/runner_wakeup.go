@@ -14,10 +14,10 @@ import (
 func newRunnerWakeupCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "wakeup",
-		Short: "Give back the tasks of dead and silent workers, and wake idle runners",
-		Long: `Give back the tasks whose worker is dead or silent for longer than its lock lasts,
-and let every runner look for work again. None of this is ever needed: whoever
-looks for work takes such tasks over.`,
+		Short: "Free the tasks of dead and silent workers, and wake idle runners",
+		Long: `Make the tasks of dead workers pending again, and those of workers that are silent
+for longer than their ttl; then let every runner look for work. You never need this:
+the next worker takes over such tasks.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return wakeRunners(ctx, s) }),
 	}

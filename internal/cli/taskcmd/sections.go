@@ -12,7 +12,7 @@ import (
 )
 
 func NewSections(s *session.Session) *cobra.Command {
-	return s.Group("sections", "Groups of tasks, worked on by one owner at a time",
+	return s.Group("sections", "Manage groups of tasks",
 		newSectionsAddCmd(s), newSectionsListCmd(s), newSectionsShowCmd(s), newSectionsDependsCmd(s), newSectionsGraphCmd(s),
 		newSectionsPriorityCmd(s), newSectionsSkipCmd(s), newSectionsDeleteCmd(s))
 }

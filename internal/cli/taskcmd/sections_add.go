@@ -16,10 +16,10 @@ func newSectionsAddCmd(s *session.Session) *cobra.Command {
 	shared := false
 	cmd := &cobra.Command{
 		Use:   "add SECTION",
-		Short: "Make a section",
-		Long: `Make a section. Whoever works on a task in it holds the whole section, so that one
-owner works there at a time; with --shared several may, each on another task.
-tasks add --section makes one by itself.`,
+		Short: "Add a section",
+		Long: `Add a section. An owner that works on a task in it holds the whole section, so that
+one owner works there at a time; with --shared several may, each on another task.
+tasks add --section also adds one.`,
 		Example: `  tasklock sections add Backend --priority high
   tasklock sections add Docs --shared --depends-on Backend`,
 		Args:              oneSection,
@@ -35,9 +35,9 @@ tasks add --section makes one by itself.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&shared, "shared", false, "several may work in it")
+	f.BoolVar(&shared, "shared", false, "let several owners work in it")
 	f.Var(&priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
-	f.StringArrayVar(&r.On, "depends-on", nil, "a section without open tasks before this one begins; repeat for more")
+	f.StringArrayVar(&r.On, "depends-on", nil, "wait for this section; repeat for more")
 	_ = cmd.RegisterFlagCompletionFunc("depends-on", sectionNames(s, 0))
 	_ = cmd.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"high", "medium", "low"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -13,7 +13,7 @@ import (
 func newSectionsDeleteCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:               "delete SECTION",
-		Short:             "Remove a section without tasks",
+		Short:             "Delete a section without tasks",
 		Args:              oneSection,
 		ValidArgsFunction: sectionNames(s, 1),
 		RunE: s.Run(func(ctx context.Context, names []string) error {

@@ -14,9 +14,11 @@ func newSectionsDependsCmd(s *session.Session) *cobra.Command {
 	r := task.SectionRequest{}
 	cmd := &cobra.Command{
 		Use:   "depends SECTION [OTHER...]",
-		Short: "A section must wait until others have no open tasks",
-		Long: `Make a section wait until the others have no open tasks left; --remove ends that.
-A circle is refused and named (exit 11).`,
+		Short: "Make a section wait for other sections",
+		Long: `Make a section wait until the others have no open tasks; --remove ends that.
+
+Exit codes:
+  11  a cycle, which it names`,
 		Example: `  tasklock sections depends Docs Backend
   tasklock sections depends Docs --remove Backend`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -33,7 +35,7 @@ A circle is refused and named (exit 11).`,
 			})
 		}),
 	}
-	cmd.Flags().StringArrayVar(&r.Off, "remove", nil, "it no longer depends on this section; repeat for more")
+	cmd.Flags().StringArrayVar(&r.Off, "remove", nil, "do not wait for this section; repeat for more")
 	_ = cmd.RegisterFlagCompletionFunc("remove", sectionNames(s, 0))
 	return cmd
 }

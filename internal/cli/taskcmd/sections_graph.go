@@ -15,8 +15,8 @@ func newSectionsGraphCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "graph",
 		Short: "Draw which sections depend on which",
-		Long: `Draw the sections. Below each one stands what it depends on; what is drawn once
-is only named where it comes again. With --json: the sections, as from list.`,
+		Long: `Draw the sections. Below each one is what it depends on; a section that was drawn
+before is only named. --json prints the sections as list does.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error {
 			st, err := s.Store(ctx, false)

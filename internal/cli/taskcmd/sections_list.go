@@ -15,10 +15,11 @@ import (
 func newSectionsListCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the sections: what is in them, who works there",
-		Long: `List the sections in the order of next, what is in them and who works there. In a
-pipe the fields are separated by tabs: name, priority, shared or exclusive, open
-tasks, all tasks, locked by, state, depends on. --quiet prints the names alone.`,
+		Short: "List the sections, their tasks and who works there",
+		Long: `List the sections in the order of next, their tasks and who works there.
+
+In a pipe, tabs separate the fields: name, priority, shared or exclusive, open tasks,
+all tasks, locked by, state, depends on. --quiet prints only the names.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error {
 			st, err := s.Store(ctx, false)

@@ -13,7 +13,7 @@ import (
 func newSectionsPriorityCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:     "priority SECTION PRIORITY",
-		Short:   "Which section comes first",
+		Short:   "Set the priority of a section",
 		Long:    `Set the priority of a section: high, medium, low, or a number from 1 (first) to 999.`,
 		Example: `  tasklock sections priority Backend high`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -14,7 +14,7 @@ func newSectionsSkipCmd(s *session.Session) *cobra.Command {
 	off := false
 	cmd := &cobra.Command{
 		Use:   "skip SECTION",
-		Short: "Nothing in a section is picked or claimed, until skip --off",
+		Short: "Exclude a section from next and claim (undo: --off)",
 		Example: `  tasklock sections skip Docs
   tasklock sections skip Docs --off`,
 		Args:              oneSection,
@@ -31,6 +31,6 @@ func newSectionsSkipCmd(s *session.Session) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&off, "off", false, "pick from it again")
+	cmd.Flags().BoolVar(&off, "off", false, "include the section again")
 	return cmd
 }

@@ -19,7 +19,7 @@ func newTasksShowCmd(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TASK",
 		Short: "Show everything about one task",
-		Long: `Show everything about one task, an archived one too. It is named by its id, the
+		Long: `Show everything about one task, even an archived one. Name it by its id, the
 beginning of its id, or its title.`,
 		Args:              oneTask,
 		ValidArgsFunction: firstTask(s),

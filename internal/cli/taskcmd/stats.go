@@ -19,9 +19,11 @@ func newTasksStatsCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Count tasks by status and section",
-		Long: `Count tasks by status and section. In a pipe the fields are separated by tabs:
-section (- for none, * for all), total, and one number for each status: pending,
-in_progress, review, completed, failed, blocked, skipped.`,
+		Long: `Count tasks by status and section.
+
+In a pipe, tabs separate the fields: section (- for none, * for all), total, and one
+number for each status: pending, in_progress, review, completed, failed, blocked,
+skipped.`,
 		Args: session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error {
 			st, err := s.Store(ctx, false)

@@ -29,19 +29,19 @@ func newTasksUpdateCmd(s *session.Session) *cobra.Command {
 	o := &tasksUpdateOptions{}
 	cmd := &cobra.Command{
 		Use:   "update TASK...",
-		Short: "Change what a task says, its status, or how far it is",
-		Long: `Change one of three things.
+		Short: "Change the fields, the status or the progress of tasks",
+		Long: `Change the fields of a task, its status, or its progress.
 
-What a task says: --title, --alias and --no-alias, --description, --section,
---priority, --label (which replaces all labels; '' removes them). While someone works on it, only they may.
+Fields: --title, --alias and --no-alias, --description, --section, --priority,
+--label (which replaces all labels; '' removes them). While an owner works on the
+task, only that owner may change them.
 
-Its status, for several tasks at once, all or none: --status carries out the verb
-that leads there. in_progress is claim, with its flags, and waits for a lock of
-someone else; completed, failed and blocked are complete, fail and block; pending
-is unclaim, unblock or reset, by where the task is; review and skipped have no
-verb of their own.
+Status, for several tasks at once, all or none: --status runs the verb that leads
+there. in_progress is claim, with its flags, and waits for the lock of another owner;
+completed, failed and blocked are complete, fail and block; pending is unclaim,
+unblock or reset; review and skipped have no verb.
 
-How far it is: --progress, by who works on it. It is a sign of life, too.`,
+Progress: --progress, by the owner that works on the task. It counts as a heartbeat.`,
 		Example: `  tasklock tasks update "Fix bug" --status in_progress
   tasklock tasks update t1 --status review --token "$TOKEN" --summary "PR 12"
   tasklock tasks update t1 --progress "3 of 7 files"
@@ -57,11 +57,11 @@ How far it is: --progress, by who works on it. It is a sign of life, too.`,
 	f := cmd.Flags()
 	o.KeepAliveFlag(cmd)
 	f.StringVar(&o.status, "status", "", "pending, in_progress, review, completed, failed, blocked or skipped")
-	f.StringVar(&o.progress, "progress", "", "how far it is")
-	f.StringVar(&o.title, "title", "", "another title")
-	f.StringArrayVar(&o.alias, "alias", nil, "a further name for it; repeat for more")
-	f.StringArrayVar(&o.noAlias, "no-alias", nil, "an alias to take away; repeat for more")
-	f.StringVar(&o.section, "section", "", "another section; '' for none")
+	f.StringVar(&o.progress, "progress", "", "the progress of the work")
+	f.StringVar(&o.title, "title", "", "the new title")
+	f.StringArrayVar(&o.alias, "alias", nil, "another name; repeat for more")
+	f.StringArrayVar(&o.noAlias, "no-alias", nil, "remove this alias; repeat for more")
+	f.StringVar(&o.section, "section", "", "the new section; '' for none")
 	f.Var(&o.priority, "priority", "high, medium, low, or a number from 1 (first) to 999")
 	f.Var(&o.labels, "label", "labels, separated by commas")
 	return completeFlags(s, cmd)

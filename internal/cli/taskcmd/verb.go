@@ -26,9 +26,9 @@ func (o *verbOptions) reasonFlag(cmd *cobra.Command, usage string) {
 
 func (o *verbOptions) resultFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.summary, "summary", "", "what came of it")
-	f.StringArrayVar(&o.commits, "commit", nil, "a commit that shows it; repeat for more")
-	f.StringArrayVar(&o.tests, "test", nil, "a test that shows it; repeat for more")
+	f.StringVar(&o.summary, "summary", "", "the result")
+	f.StringArrayVar(&o.commits, "commit", nil, "a commit with the result; repeat for more")
+	f.StringArrayVar(&o.tests, "test", nil, "a test of the result; repeat for more")
 }
 
 func (o *verbOptions) result() *task.Result {

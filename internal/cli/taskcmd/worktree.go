@@ -32,7 +32,7 @@ type madeWorktree struct {
 func (o *claimOptions) worktreeFlag(cmd *cobra.Command) {
 	f := cmd.Flags().Lookup("worktree")
 	f.NoOptDefVal = autoWorktree
-	f.Usage = "make a git worktree for it, at `PATH` or beside the repository"
+	f.Usage = "make a git worktree for it, at `PATH` or next to the repository"
 }
 
 // place finds out where the worktree is to be made, before anything is taken.
@@ -102,9 +102,9 @@ func (o *claimOptions) giveBack(ctx context.Context, s *session.Session, st *sto
 	}
 	_, err := task.ChangeStatus(context.WithoutCancel(ctx), st, task.StatusRequest{Verb: task.Unclaim, Tasks: refs, Owner: out.Grant.Owner, Reason: "its worktree could not be made"})
 	if err != nil {
-		return fmt.Errorf("%w; and the claim could not be given back: %w", cause, err)
+		return fmt.Errorf("%w; and the claim could not be released: %w", cause, err)
 	}
-	return fmt.Errorf("%w; the claim was given back", cause)
+	return fmt.Errorf("%w; the claim was released", cause)
 }
 
 // makeWorktree adds a worktree with a branch of its own. Making the folder

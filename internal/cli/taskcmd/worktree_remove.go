@@ -18,7 +18,7 @@ import (
 )
 
 func (o *verbOptions) removeFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.removeTree, "remove-worktree", false, "remove the worktree of the claim, if everything in it is saved")
+	cmd.Flags().BoolVar(&o.removeTree, "remove-worktree", false, "remove the worktree of the claim, unless it has unsaved work")
 }
 
 // emptied returns the worktrees of tasks that are about to be given back, and
@@ -69,15 +69,15 @@ func unsavedIn(ctx context.Context, s *session.Session, path string) string {
 	path = repo.Canonical(path)
 	switch {
 	case err != nil:
-		return "cannot be looked at: " + err.Error()
+		return "cannot be read: " + err.Error()
 	case !slices.Contains(known, path):
-		return "is no worktree of this repository"
+		return "is not a worktree of this repository"
 	case known[0] == path:
 		return "is the main worktree"
 	}
 	changed, err := git.Changed(ctx, path)
 	if err != nil {
-		return "cannot be looked at: " + err.Error()
+		return "cannot be read: " + err.Error()
 	}
 	if len(changed) > 0 {
 		return "has unsaved changes: " + term.Short(changed[0], 80)
@@ -87,7 +87,7 @@ func unsavedIn(ctx context.Context, s *session.Session, path string) string {
 	}
 	own, err := git.Run(ctx, path, "rev-parse", "--absolute-git-dir")
 	if err != nil {
-		return "cannot be looked at: " + err.Error()
+		return "cannot be read: " + err.Error()
 	}
 	for _, f := range []string{"rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"} {
 		if repo.Exists(filepath.Join(own, f)) {
@@ -109,14 +109,14 @@ func unsavedIn(ctx context.Context, s *session.Session, path string) string {
 func hiddenIn(ctx context.Context, path string) string {
 	ignored, err := git.Run(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
 	if err != nil {
-		return "cannot be looked at: " + err.Error()
+		return "cannot be read: " + err.Error()
 	}
 	if name, _, _ := strings.Cut(ignored, "\x00"); name != "" {
 		return fmt.Sprintf("has files that git ignores: %s (git -C %s clean -fdX removes them)", term.Short(name, 80), term.ShellQuote(path))
 	}
 	tracked, err := git.Run(ctx, path, "ls-files", "-v", "-z")
 	if err != nil {
-		return "cannot be looked at: " + err.Error()
+		return "cannot be read: " + err.Error()
 	}
 	for line := range strings.SplitSeq(tracked, "\x00") { // "H name"; small letters and S: not looked at
 		if len(line) > 2 && (line[0] >= 'a' || line[0] == 'S') && repo.Exists(filepath.Join(path, filepath.FromSlash(line[2:]))) {

@@ -50,7 +50,7 @@ func PrintHeld(p *term.Printer, prefix, text string, h *lease.HeldError) {
 	var facts []string
 	switch {
 	case h.ExpiresAt.IsZero() && h.Owner != "":
-		facts = append(facts, "Lock has no end")
+		facts = append(facts, "Lock never expires")
 	case !h.ExpiresAt.IsZero():
 		facts = append(facts, "Lock expires at: "+term.Stamp(h.ExpiresAt.Time)+" ("+p.Relative(h.ExpiresAt.Time)+")")
 	}
