@@ -14,7 +14,7 @@ func TestInit(t *testing.T) {
 		t.Fatal("--dry-run made it")
 	}
 	d.want(0, "Made the store sqlite:"+d.path(".tasklock/tasklock.db"), "init")
-	d.want(0, "there already", "init")
+	d.want(0, "already exists", "init")
 	d.want(0, `"created":false`, "init", "--json")
 	if fi, err := os.Stat(d.path(".tasklock")); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("%v %v", fi, err)
@@ -37,7 +37,7 @@ func TestInitInFolderMadeByHand(t *testing.T) {
 		t.Errorf(".gitignore %q", got)
 	}
 	d.put(d.path(".tasklock/.gitignore"), "*\n!config.yaml\n")
-	d.want(0, "there already", "init")
+	d.want(0, "already exists", "init")
 	if got := read(t, d.path(".tasklock/.gitignore")); got != "*\n!config.yaml\n" {
 		t.Errorf(".gitignore %q", got)
 	}

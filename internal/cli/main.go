@@ -1,11 +1,11 @@
 // Package cli is the tasklock command: the table of commands, and one run of one
 // of them.
 //
-// It has floors. Package term prints, config reads what is configured, view words
-// what several commands show, session is one run, hold takes and keeps leases.
-// Above them are the wings, with one file for each command: an options struct, its
-// flags, and one run. A wing imports no wing. The rules are in other packages, and
-// so is what an error means (package problem).
+// It has floors. Package term prints, config reads the configuration, view holds
+// texts that several commands show, session is one run, hold acquires and keeps
+// leases. Above them are the wings, with one file for each command: an options
+// struct, its flags, and one run. A wing imports no wing. The rules are in other
+// packages; package problem says what an error means.
 package cli
 
 import (
@@ -43,7 +43,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(this string) bool { return !strings.HasPrefix(this, "-") }) {
 		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
 	}
-	if len(args) > 1 && args[0] == "help" { // which has no word for what there is not
+	if len(args) > 1 && args[0] == "help" { // whose own answer to an unknown command is empty
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	s := session.New(process, program, args)
@@ -61,7 +61,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 		return int(done)
 	}
 	usage := new(session.UsageError)
-	if s.Command == "" { // nothing has run: whatever it is, the command line is wrong
+	if s.Command == "" { // nothing has run: the command line is wrong
 		s.Command = session.CommandName(cmd)
 		err = &session.UsageError{Text: inOurWords(err.Error())}
 	}
@@ -78,8 +78,8 @@ func Main(args []string, process session.Process, program session.Program) (code
 	return code
 }
 
-// helpForNothing refuses to explain a command that there is not: whoever asks for
-// help on a mistyped one takes what is shown for its own.
+// helpForNothing refuses to explain an unknown command: the help of its group
+// would look like its own.
 func helpForNothing(args []string) error {
 	end := slices.Index(args, "--")
 	if end < 0 {
@@ -94,12 +94,12 @@ func helpForNothing(args []string) error {
 	root.InitDefaultCompletionCmd(words...)
 	cmd, rest, err := root.Find(words)
 	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || cmd.ParseFlags(rest) != nil {
-		return nil // said later, in better words
+		return nil // a later message says it better
 	}
 	return cmd.Args(cmd, cmd.Flags().Args())
 }
 
-// inOurWords puts what the library says about flags that exclude each other.
+// inOurWords rewrites the library's message about flags that exclude each other.
 func inOurWords(text string) string {
 	if rest, ok := strings.CutPrefix(text, "if any flags in the group ["); ok {
 		_, set, _ := strings.Cut(rest, "; [")
@@ -110,7 +110,7 @@ func inOurWords(text string) string {
 	return text
 }
 
-// root is the tree of commands, as far as args can mean them.
+// root is the tree of commands that args can mean.
 func root(s *session.Session, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tasklock",
@@ -193,8 +193,8 @@ func commands() []verb {
 	}
 }
 
-// wanted is the one command that args begin with: making all of them takes
-// longer than many of them run. If args begin otherwise, it is all.
+// wanted is the one command that args begin with: making all of them takes longer
+// than many of them run. If args begin otherwise, it is all.
 func wanted(all []verb, args []string) []verb {
 	for i, v := range all {
 		if len(args) > 0 && slices.Contains(v.names, args[0]) {

@@ -168,7 +168,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"key that is no text", "[1, 2]: 3\n", `:1: unknown key ""`},
 		{"merge key", "<<: {owner: a}\n", `:1: unknown key "<<"`},
 		{"unknown in described form", "owner:\n  value: a\n  _defualt: b\n", `:3: unknown key "owner._defualt"`},
-		{"described form without value", "owner:\n  _default: b\n", `:2: owner has no value`},
+		{"described form without value", "owner:\n  _default: b\n", `:2: owner has a description but no value`},
 		{"value twice", "owner: {value: a, value: b}\n", `"owner.value" is here twice`},
 		{"description that is no text", "_description: [1]\n", `:1: "_description" must be text`},
 		{"duplicate", "owner: a\nowner: b\n", `:2: "owner" is here twice, first on line 1`},

@@ -30,9 +30,9 @@ func (o *KeepOptions) AttachFlag(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("attach", "ends-with")
 }
 
-// actor is who works while an attached holder holds, and cannot while it waits:
-// whoever has the other end of the pipes, which is the owner, with all its
-// holders. Empty: each holder by itself.
+// actor is who works while an attached holder holds, and does nothing while it
+// waits: the client at the other end of the pipes, which is the owner, with all
+// its holders. Empty: each holder alone.
 func (o *KeepOptions) actor(owner string) (string, error) {
 	switch {
 	case o.apart && !o.attach:
@@ -46,23 +46,23 @@ func (o *KeepOptions) actor(owner string) (string, error) {
 // Attached: a dry run holds nothing.
 func (o *KeepOptions) Attached(s *session.Session) bool { return o.attach && !s.DryRun }
 
-// Taken is what an attached command has taken, and how it says so.
+// Taken is what an attached command has acquired, and how it reports it.
 type Taken struct {
 	Lease *lease.Lease
 	Data  any
 	Text  func(*term.Printer)
 }
 
-// Attach holds keys for whoever has the other end of our pipes, which is how
-// clients in other languages hold them. It says with one line each that they
-// were acquired, lost or released. The end of the input is the release, so that
-// the death of the client is one too; an empty line asks how long the lease may
-// be trusted, so that a client can keep a deadline of its own: from the start of
-// this command on, whatever stops this process and when.
+// Attach holds keys for the client at the other end of our pipes; clients in other
+// languages use it. It prints one line each when the keys are acquired, lost or
+// released. The end of the input is the release, so the death of the client is one
+// too. An empty line asks how long the lease may be trusted, so that a client can
+// keep its own deadline: from the start of this command on, whatever stops this
+// process.
 //
-// who says in one sentence who is in the way.
+// who names the blocking owner in one sentence.
 func Attach(ctx context.Context, s *session.Session, wait time.Duration, who func(*lease.HeldError) string, take takeFunc) error {
-	signal.Ignore(syscall.SIGPIPE) // whoever reads our lines may die first: then the keys are given back, not left behind
+	signal.Ignore(syscall.SIGPIPE) // the reader of our lines may die first: then release the keys
 	ctx, signals := session.NewListener(ctx)
 	defer signals.Stop()
 	signals.Listen()
@@ -74,7 +74,7 @@ func Attach(ctx context.Context, s *session.Session, wait time.Duration, who fun
 		return err
 	}
 	if err = hold(ctx, s, in, held); errors.Is(err, lease.ErrLost) {
-		return &session.Attempt{Err: err, Event: "lost"} // and nothing is asked of the store any more: the client must hear of it now
+		return &session.Attempt{Err: err, Event: "lost"} // do not ask the store: the client must hear of it now
 	}
 	gone := held.Release(ctx)
 	switch {
@@ -89,10 +89,10 @@ func Attach(ctx context.Context, s *session.Session, wait time.Duration, who fun
 	return s.Event("released", view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "", out, false) })
 }
 
-// takeFunc acquires, and tells about the wait.
+// takeFunc acquires, and reports the wait.
 type takeFunc func(ctx context.Context, waiting func(lease.HeldError)) (*Taken, error)
 
-// takeAndSay acquires and says so. A client that is gone before that leaves the queue.
+// takeAndSay acquires and says so. If the client is gone before, it leaves the queue.
 func takeAndSay(ctx context.Context, s *session.Session, in *input, w *Wait, take takeFunc) (held *lease.Lease, err error) {
 	client, leave := context.WithCancelCause(ctx)
 	var got *Taken
@@ -100,7 +100,7 @@ func takeAndSay(ctx context.Context, s *session.Session, in *input, w *Wait, tak
 		var once sync.Once
 		silence := answerWhileWaiting(s, in)
 		got, err = take(ctx, func(h lease.HeldError) {
-			once.Do(func() { // input that was at its end from the start is no reason not to try
+			once.Do(func() { // try even if the input was at its end from the start
 				context.AfterFunc(in.ended, func() { leave(&session.SignalError{Signal: os.Interrupt}) })
 			})
 			if w.wait > 0 {
@@ -120,8 +120,8 @@ func takeAndSay(ctx context.Context, s *session.Session, in *input, w *Wait, tak
 	return held, session.Interrupted(client, err)
 }
 
-// answerWhileWaiting answers empty lines until it is told to end: a client that
-// waits for keys can tell a long queue from a process that was stopped.
+// answerWhileWaiting answers empty lines until end is called: a client that waits
+// for keys can distinguish a long queue from a stopped process.
 func answerWhileWaiting(s *session.Session, in *input) (end func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -140,17 +140,17 @@ func answerWhileWaiting(s *session.Session, in *input) (end func()) {
 
 // heldData answers an empty line.
 type heldData struct {
-	LeftSeconds float64 `json:"leftSeconds"` // the lease may be trusted so long without another heartbeat
+	LeftSeconds float64 `json:"leftSeconds"` // how long the lease may be trusted without another heartbeat
 }
 
-// acquired is the data of a grant with leftSeconds, counted from the start of
-// this command. The clock is read first: a stop between the two makes it less.
+// acquired is the data of a grant with leftSeconds, counted from the start of this
+// command. It reads the clock first: a stop between the two makes it less.
 func acquired(s *session.Session, got *Taken) any {
 	ran := time.Since(s.Started)
 	return withLeft{got.Data, (ran + got.Lease.Left()).Seconds()}
 }
 
-// withLeft is an object of JSON with one field more.
+// withLeft is a JSON object with one more field.
 type withLeft struct {
 	data any
 	left float64
@@ -187,7 +187,7 @@ func hold(ctx context.Context, s *session.Session, in *input, lease *lease.Lease
 	}
 }
 
-// lost is nil unless the lease is.
+// lost is nil unless the lease is lost.
 func lost(l *lease.Lease) error {
 	if err := l.Err(); errors.Is(err, lease.ErrLost) {
 		return err
@@ -195,8 +195,8 @@ func lost(l *lease.Lease) error {
 	return nil
 }
 
-// gaveBack is what the end of an attached holder gave back: nothing that a
-// parent had before.
+// gaveBack is what the end of an attached holder released: nothing that a parent
+// had before.
 func gaveBack(g lease.Grant) (out lease.ReleaseResult) {
 	for _, k := range g.Keys {
 		if !k.Reentrant {

@@ -6,6 +6,6 @@ import (
 	"syscall"
 )
 
-// detached puts a process into a session of its own: no terminal, no group
-// that somebody ends.
+// detached puts a process into its own session: without a terminal, and outside
+// every group that somebody ends.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

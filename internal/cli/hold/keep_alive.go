@@ -14,8 +14,8 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// keepAliveFlag names the process with which a lease lives: a pid, or "auto"
-// for that of the coding agent around us.
+// keepAliveFlag names the process that a lease lives with: a pid, or "auto" for
+// the coding agent that runs us.
 type keepAliveFlag struct {
 	pid  int
 	auto bool
@@ -53,11 +53,11 @@ func (o *KeepOptions) KeepAliveFlag(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("keep-alive", "ends-with")
 }
 
-// maxKept bounds a lease that renews itself and for which nothing else was
-// said: a program that was left open must not keep others out for ever.
+// maxKept limits a lease that renews itself, by default: a forgotten program must
+// not keep others out for ever.
 const maxKept = 24 * time.Hour
 
-// Bind lets the lease of a request live with a process, if there is one.
+// Bind ties the lease of a request to a process, if there is one.
 func (o *KeepOptions) Bind(s *session.Session, req *lease.AcquireRequest) (err error) {
 	if o.KeepAlive.given() && req.MaxHold == 0 {
 		req.MaxHold = maxKept
@@ -69,8 +69,8 @@ func (o *KeepOptions) Bind(s *session.Session, req *lease.AcquireRequest) (err e
 	return err
 }
 
-// process is the one whose death ends the lease: the one that was named, else
-// that of the coding agent, if it can be seen from here.
+// process is the one whose death ends the lease: the named one, else that of the
+// coding agent, if it is visible from here.
 func (o *KeepOptions) process(s *session.Session) (host.Process, error) {
 	if o.Attached(s) {
 		return host.Process{}, nil // lease.Hold names this one
@@ -106,8 +106,8 @@ func (f *keepAliveFlag) find(s *session.Session, name string) (host.Process, err
 	return p, nil
 }
 
-// Keep starts the keeper of a lease that was just granted. That it cannot be
-// started is no reason to give the lease back: it lasts for its ttl.
+// Keep starts the keeper of a new lease. If it cannot start, the lease stays: it
+// lasts for its ttl.
 func (o *KeepOptions) Keep(s *session.Session, g lease.Grant, p host.Process) {
 	if !o.KeepAlive.given() || s.DryRun || len(g.Keys) == 0 {
 		return
@@ -118,8 +118,7 @@ func (o *KeepOptions) Keep(s *session.Session, g lease.Grant, p host.Process) {
 	}
 }
 
-// Detach starts this program once more, on its own: it outlives us and whoever
-// called us.
+// Detach starts this program once more, separately: it outlives us and our caller.
 func Detach(s *session.Session, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -131,7 +130,7 @@ func Detach(s *session.Session, args []string) error {
 		return err
 	case s.StoreURL != "":
 		args = append(args, "--store", s.StoreURL)
-	case cfg.OfLease: // it is about no key, so it would not ask there
+	case cfg.OfLease: // it names no key, so it would not ask that store
 		args = append(args, "--store", s.URL())
 	}
 	if s.UnsafeFS {

@@ -1,6 +1,6 @@
-// Package hold takes leases for commands and keeps them: the flags that say how,
-// the wait and what people see of it, the holder at the other end of a pipe, and
-// the keeper that renews while a process lives.
+// Package hold acquires leases for commands and keeps them: the flags, the wait and
+// its display, the holder at the other end of a pipe, and the keeper that renews
+// while a process lives.
 package hold
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// TakeOptions are the flags of commands that take keys.
+// TakeOptions are the flags of commands that acquire keys.
 type TakeOptions struct {
 	Ttl, maxHold, Wait session.DurationFlag
 	NoWait             bool
@@ -38,8 +38,8 @@ func (o *TakeOptions) Flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 }
 
-// Request turns the flags into a request. Where nothing else was said,
-// attached holders have a ttl of their own, and a coding agent does not wait.
+// Request turns the flags into a request. By default attached holders have their
+// own ttl, and a coding agent does not wait.
 func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) (lease.AcquireRequest, error) {
 	for _, k := range keys {
 		if _, err := lease.CheckKey(k); err != nil {
@@ -51,7 +51,7 @@ func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) 
 		return lease.AcquireRequest{}, err
 	}
 	id := s.Identity()
-	if !attached { // whoever is attached needs no name that lasts
+	if !attached { // an attached holder needs no lasting name
 		if id, err = s.Holder(); err != nil {
 			return lease.AcquireRequest{}, err
 		}
@@ -69,8 +69,8 @@ func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) 
 	return r, nil
 }
 
-// Again is the command line that goes on from here: the same flags, and a wait
-// that the caller can afford.
+// Again is the command line that continues: the same flags, and a wait that the
+// caller can afford.
 func (o *TakeOptions) Again(s *session.Session, verb string, keys []string, r lease.AcquireRequest) []string {
 	words := append([]string{verb}, keys...)
 	wait := cmp.Or(s.Wait, r.Wait)
@@ -95,7 +95,7 @@ func (o *TakeOptions) Again(s *session.Session, verb string, keys []string, r le
 	return words
 }
 
-// KeepOptions add how the lease is kept: by whom, and until when.
+// KeepOptions add who renews the lease, and until when.
 type KeepOptions struct {
 	TakeOptions
 	KeepAlive keepAliveFlag

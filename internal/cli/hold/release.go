@@ -7,8 +7,8 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// ReleaseAll repeats the release of everything until nothing is left: one
-// commit has room for some hundred leases only.
+// ReleaseAll repeats the release of everything until nothing is left: one commit
+// has room for some hundred leases.
 func ReleaseAll(ctx context.Context, st *store.Store, r lease.ReleaseRequest) (out lease.ReleaseResult, err error) {
 	for {
 		some, err := lease.Release(ctx, st, r)

@@ -15,7 +15,7 @@ func (s *Session) Waits(wait time.Duration) {
 	}
 }
 
-// Left is how much of a wait is left where a command is carried out again.
+// Left is the rest of a wait when a command runs again.
 func (s *Session) Left(wait time.Duration) time.Duration {
 	if s.waitEnds.IsZero() {
 		return wait
@@ -27,11 +27,11 @@ func (s *Session) Left(wait time.Duration) time.Duration {
 	return max(time.Millisecond, left)
 }
 
-// asksAgain reports that a command must be carried out again, because the store
-// in which it waited was moved away, or is being filled from a backup. It
-// returns when the configuration names another store, or that one may be open
-// again, and false when the wait is over. Where a flag or the environment names the
-// store, nothing can change it.
+// asksAgain reports whether a command must run again, because the store in which
+// it waited was moved away, or is being filled from a backup. It returns when the
+// configuration names another store, or that one may be open again, and false when
+// the wait is over. If a flag or the environment names the store, nothing can
+// change it.
 func (s *Session) asksAgain(ctx context.Context, err error) bool {
 	moved := errors.Is(err, store.ErrMoved)
 	if s.waitEnds.IsZero() || s.Cfg == nil || !moved && !errors.Is(err, store.ErrFilling) {

@@ -38,11 +38,11 @@ func bodyOf(p problem.Problem) *ErrorBody {
 	return &ErrorBody{Code: p.Code, Message: p.Message, Details: p.Details}
 }
 
-// Answer is the one way to say how a command went: data for --json, text for
-// people, nothing with --quiet.
+// Answer is the one way to report a result: data for --json, text for people,
+// nothing with --quiet.
 func (s *Session) Answer(data any, text func(*term.Printer)) error { return s.Event("", data, text) }
 
-// Event is answer for a command that prints several, each with its name.
+// Event is Answer for a command that prints several, each with its name.
 func (s *Session) Event(name string, data any, text func(*term.Printer)) error {
 	switch {
 	case s.JSON:
@@ -55,8 +55,7 @@ func (s *Session) Event(name string, data any, text func(*term.Printer)) error {
 	return p.Flush()
 }
 
-// Partly is answer where not all that was asked for can be told: what can be,
-// and then why not the rest.
+// Partly prints a partial answer, then the error.
 func (s *Session) Partly(data any, why error, text func(*term.Printer)) error {
 	switch {
 	case why == nil:
@@ -70,7 +69,7 @@ func (s *Session) Partly(data any, why error, text func(*term.Printer)) error {
 	return why
 }
 
-// Verdict is answer for data that mean a problem: JSON names it, and the command
+// Verdict is Answer for data that mean a problem: JSON names it, and the command
 // ends with its exit code.
 func (s *Session) Verdict(data any, is problem.Problem, text func(*term.Printer)) error {
 	done := ExitError(is.Exit)
@@ -93,16 +92,16 @@ func (s *Session) WriteJSON(v any) error {
 	return err
 }
 
-// byName says whether the caller was refused for its name, which may be another
-// one with each command. A token is refused whoever shows it.
+// byName reports whether the store refused the caller for its name, which may
+// change with each command. A token is refused for every caller.
 func byName(err error) bool {
 	var owner *lease.OwnerError
 	var lost *lease.LostError
 	return errors.As(err, &owner) || errors.As(err, &lost) && lost.Token == 0
 }
 
-// Refuse prints an error and returns the exit code: one line that says what is
-// wrong, what is known about it, and the command that helps.
+// Refuse prints an error and returns the exit code: one line with the error, what
+// is known about it, and the command that helps.
 func (s *Session) Refuse(err error) problem.Exit {
 	is := s.Problem(err)
 	if is.Exit == problem.Error && s.Command == "check" {
@@ -140,7 +139,7 @@ func (s *Session) Refuse(err error) problem.Exit {
 	return is.Exit
 }
 
-// Note tells people something beside the data; --quiet silences it.
+// Note prints something for people besides the data; --quiet silences it.
 func (s *Session) Note(format string, args ...any) {
 	if s.Quiet {
 		return
@@ -150,7 +149,7 @@ func (s *Session) Note(format string, args ...any) {
 	_ = p.Flush()
 }
 
-// Warn is a note that may not be missed.
+// Warn is a note that --quiet does not silence.
 func (s *Session) Warn(format string, args ...any) {
 	p := &term.Printer{W: s.Stderr, Colour: s.Colour(s.Stderr)}
 	p.Line("%s"+format, append([]any{term.Yellow.Of("Warning: ")}, args...)...)
@@ -168,16 +167,16 @@ func (s *Session) utf8() bool {
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// Colour says whether w may get any: only a terminal that can, and whose user
+// Colour reports whether w may get colour: only a terminal that can, and whose user
 // did not object.
 func (s *Session) Colour(w io.Writer) bool {
 	return !s.NoColor && s.Env("NO_COLOR") == "" && s.Env("TERM") != "dumb" && term.IsTerminal(w)
 }
 
-// AgentLimit is how many lines a coding agent gets unless it asks for more.
+// AgentLimit is how many lines a coding agent gets by default.
 const AgentLimit = 20
 
-// Did is the verb of a change, or of what would be one.
+// Did is the verb of a change, or in a dry run of what would be one.
 func (s *Session) Did(did, would string) term.Text {
 	if s.DryRun {
 		return term.Yellow.Of(would)

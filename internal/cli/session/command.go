@@ -36,7 +36,7 @@ func (s *Session) NoSuchCommand(cmd *cobra.Command, args []string) error {
 	return &UsageError{Text: text}
 }
 
-// runFunc is what a command does once its flags are read.
+// runFunc is the work of a command after its flags are read.
 type runFunc func(ctx context.Context, args []string) error
 
 // Run makes a RunE: it notes which command runs with which flags.
@@ -94,6 +94,6 @@ func AtMostOneKey(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// GuardianVerb starts the guardian of run: a second tasklock, see package
-// runner. It is no command for people.
+// GuardianVerb starts the guardian of run: a second tasklock, see package runner.
+// It is not for people.
 const GuardianVerb = "guardian"

@@ -7,9 +7,8 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 )
 
-// CommandLine returns a tasklock command line that can be typed as it stands. It
-// repeats --owner and --store where the caller gave them; only a password is left
-// for the caller to fill in.
+// CommandLine returns a tasklock command line to type. It repeats the caller's
+// --owner and --store; only a password is left for the caller to fill in.
 func (s *Session) CommandLine(args ...string) string {
 	words := []string{"tasklock"}
 	words = append(words, args...)

@@ -13,9 +13,9 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Completion offers words from the store, up to so many on a line; 0: any
-// number. A word may have a description after a tab. A shell that waits for it
-// is a shell that hangs: it gives up soon, and says nothing of what goes wrong.
+// Completion offers words from the store, up to most on a line; 0: any number. A
+// word may have a description after a tab. The shell hangs while it waits, so
+// Completion gives up soon, and reports no errors.
 func (s *Session) Completion(most int, find func(context.Context, *store.Store) ([]string, error)) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {

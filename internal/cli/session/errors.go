@@ -20,12 +20,12 @@ const ExitHelp = `Exit codes:
 130  interrupted: left the queue
 run exits with its command's code.`
 
-// ExitError ends a command that has said all it had to say with a code.
+// ExitError ends a command that has already printed everything.
 type ExitError problem.Exit
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// UsageError is a command line that cannot be meant.
+// UsageError is a malformed command line.
 type UsageError struct {
 	Text string
 	Help string // the command whose help explains it, without "tasklock"
@@ -39,7 +39,7 @@ func (e *UsageError) Problem(problem.Caller) problem.Problem {
 
 func Usagef(format string, args ...any) error { return &UsageError{Text: fmt.Sprintf(format, args...)} }
 
-// DeniedError: it could be done, but needs to be said more clearly.
+// DeniedError: the command could do it, but needs explicit consent.
 type DeniedError struct {
 	Text string
 	Next string
@@ -51,7 +51,7 @@ func (e *DeniedError) Problem(problem.Caller) problem.Problem {
 	return problem.Problem{Exit: problem.Denied, Code: "PERMISSION_DENIED", Next: e.Next}
 }
 
-// hinted is an error with the command that helps here, and nowhere else.
+// hinted is an error with the command that helps in this place.
 type hinted struct {
 	error
 	next string
@@ -68,7 +68,7 @@ func (e *hinted) Problem(c problem.Caller) problem.Problem {
 	return p
 }
 
-// Attempt is an error with what only the command that failed knows.
+// Attempt is an error with what only the failed command knows.
 type Attempt struct {
 	Err     error
 	retry   []string // the command line that goes on waiting
@@ -88,7 +88,7 @@ func Tried(err error, retry []string) error {
 	return &Attempt{Err: err, retry: retry}
 }
 
-// attemptOf is all that is known about the attempt which failed with err.
+// attemptOf is everything known about the attempt that failed with err.
 func attemptOf(err error) (all Attempt) {
 	for one := (*Attempt)(nil); errors.As(err, &one); err = one.Err {
 		all.Message, all.Event = cmp.Or(all.Message, one.Message), cmp.Or(all.Event, one.Event)

@@ -11,12 +11,12 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// leaseEnv is the lease that the environment says this process works under: what
-// run, the runner and the scheduler tell their commands. See package runner.
+// leaseEnv is the lease of this process by its environment, which run, the runner
+// and the scheduler set. See package runner.
 type leaseEnv struct {
 	Keys   []string // one a line
-	names  []string // what each was asked for as, beside its key
-	leases []string // one a line, beside its key; or one for all
+	names  []string // the requested name of each key
+	leases []string // one for each key, or one for all
 	Token  string   // the largest
 }
 
@@ -28,7 +28,7 @@ func lines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
-// has reports whether the lease is that of all the keys, of which there is one.
+// has reports whether the lease has all the keys.
 func (e leaseEnv) has(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return e.index(k) < 0 })
 }
@@ -44,7 +44,7 @@ func (e leaseEnv) index(key string) int {
 	return slices.Index(e.names, name)
 }
 
-// Lease is the one that holds the keys; empty if they are in several.
+// Lease holds the keys; empty if they are in several.
 func (e leaseEnv) Lease(keys []string) string {
 	name := ""
 	for i, k := range keys {
@@ -75,8 +75,8 @@ func (e leaseEnv) Number() (int64, error) {
 	return n, nil
 }
 
-// FenceOptions say which grant is meant: commands of a holder that was replaced
-// are refused. Under run both come from the environment.
+// FenceOptions say which grant is meant: the store refuses the commands of a
+// holder that was replaced. Under run both come from the environment.
 type FenceOptions struct {
 	Token   int64
 	Latest  int64 // from the environment: the largest token of several keys
@@ -89,9 +89,9 @@ func (o *FenceOptions) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.Lease, "lease", "", "the name of a lease; with keys: only if it holds them (also: TASKLOCK_LEASE)")
 }
 
-// Fill checks the flags, and takes what is missing from the environment when
-// that speaks about the keys which are meant. There a grant is known by its lease
-// and its token: in another store the key may be at the same token.
+// Fill checks the flags, and takes missing ones from the environment if that is
+// about these keys. There a lease and its token identify a grant: in another store
+// the key may be at the same token.
 func (o *FenceOptions) Fill(s *Session, cmd *cobra.Command, keys []string) error {
 	if o.Token <= 0 && cmd.Flags().Changed("token") {
 		return Usagef("--token: must be a positive number")
@@ -99,7 +99,7 @@ func (o *FenceOptions) Fill(s *Session, cmd *cobra.Command, keys []string) error
 	if o.Lease == "" && cmd.Flags().Changed("lease") {
 		return Usagef("--lease: must not be empty")
 	}
-	for _, k := range keys { // before a store is looked for
+	for _, k := range keys { // before the search for a store
 		if _, err := lease.CheckKey(k); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (o *FenceOptions) Fill(s *Session, cmd *cobra.Command, keys []string) error
 	if len(env.Keys) == 1 {
 		o.Token = token
 	} else {
-		o.Latest = token // it is the largest: that of these keys may be older
+		o.Latest = token // the largest: the tokens of these keys may be older
 	}
 	return nil
 }
@@ -132,8 +132,7 @@ func (t *Target) Flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&t.All, "all", false, "everything the owner holds")
 }
 
-// Check makes sure that exactly one of the three was given. A lease beside keys
-// is a condition.
+// Check requires exactly one of the three. A lease with keys is a condition.
 func (t *Target) Check(s *Session, cmd *cobra.Command, keys []string) error {
 	if err := t.Fill(s, cmd, keys); err != nil {
 		return err

@@ -26,8 +26,8 @@ type Finding struct {
 	Exit problem.Exit `json:"-"`
 }
 
-// Findings are what checks have found. Every check stands alone: what one
-// cannot see, the next may.
+// Findings are the results of checks. The checks are independent: one may see what
+// another cannot.
 type Findings struct {
 	App  *Session
 	List []Finding
@@ -41,8 +41,7 @@ func (x *Findings) Warn(check, remedy, format string, args ...any) {
 	x.List = append(x.List, Finding{Level: LevelWarn, Check: check, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// Fail notes an error, with the exit code that another command would have
-// ended with.
+// Fail notes an error, with the exit code that another command would have.
 func (x *Findings) Fail(check, remedy string, err error) {
 	is := x.App.Problem(err)
 	x.List = append(x.List, Finding{Level: LevelFail, Check: check, Text: is.Message, Remedy: remedy, Code: is.Code, Exit: is.Exit})

@@ -12,10 +12,10 @@ import (
 	"github.com/tasklock/tasklock/store/gitstore"
 )
 
-// onGit is the remote and branch of such a store.
+// onGit is the remote and branch of a git store.
 func onGit(url string) string { return strings.TrimPrefix(url, "git:") }
 
-// ChangeGit does what only a store on a git remote can do.
+// ChangeGit does what only a git store can do.
 func ChangeGit(ctx context.Context, c *config.Config, url string, change func(*gitstore.Store) error) error {
 	s, err := gitstore.Open(ctx, onGit(url), &gitstore.Options{Timeout: c.StoreTimeout()})
 	if err != nil {

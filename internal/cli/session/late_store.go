@@ -11,8 +11,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// lateStore is a store that does not exist yet. Whoever waits in it looks for
-// it once a second.
+// lateStore is a store that does not exist yet. Its waiters look for it once a
+// second.
 type lateStore struct {
 	app   *Session
 	url   string
@@ -28,14 +28,14 @@ func (s *Session) Late(url, why string, o *driver.OpenOptions, write bool) *late
 	return &lateStore{app: s, url: url, why: why, o: o, write: write}
 }
 
-// get opens the store if it is there by now, or makes it.
+// get opens the store if it exists by now, or makes it.
 func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.real != nil {
 		return l.real, nil
 	}
-	if cfg := l.app.Cfg; create && l.url == cfg.Place.URL() { // the folder that is ours ignores itself in git
+	if cfg := l.app.Cfg; create && l.url == cfg.Place.URL() { // our folder has its own .gitignore
 		if err := cfg.MakeFolder(); err != nil {
 			return nil, err
 		}

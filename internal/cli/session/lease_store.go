@@ -16,7 +16,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// aboutKeys is which commands have keys for arguments. Hooks and guards are about
+// aboutKeys are the commands with keys as arguments. Hooks and guards are about
 // files.
 var aboutKeys = []string{
 	"acquire", "release", "heartbeat", "check", "wait", "run", "break", "update", "show",
@@ -28,8 +28,8 @@ func (s *Session) LeaseEnviron(ctx context.Context) []string {
 	return append(slices.Clip(s.Environ), config.LeaseEnv+"="+s.Everywhere(ctx, s.URL()))
 }
 
-// leaseStore is the store that this command must ask because it is about the
-// lease that it runs under, empty if it is not.
+// leaseStore is the store of the lease that this command runs under, if the
+// command is about that lease; otherwise empty.
 func (s *Session) leaseStore() string {
 	there := s.Env(config.LeaseEnv)
 	if there == "" || s.StoreURL != "" || !slices.Contains(aboutKeys, s.Command) {
@@ -47,8 +47,8 @@ func (s *Session) leaseStore() string {
 	return ""
 }
 
-// useLease lets the configuration name the store of the lease, unless it names it
-// already: its own name for it may hold a password.
+// useLease makes the configuration name the store of the lease, unless it already
+// does: its own name for it may have a password.
 func (s *Session) useLease(ctx context.Context, c *config.Config, there string) error {
 	own, _ := c.Store()
 	if own != "" && s.Everywhere(ctx, own) == there {
@@ -60,8 +60,8 @@ func (s *Session) useLease(ctx context.Context, c *config.Config, there string) 
 	return c.UseLease(there)
 }
 
-// leaseStoreGone: the store of the lease is not there, which must not be taken
-// for an empty one, nor be made.
+// leaseStoreGone: the store of the lease is missing. It must not count as empty,
+// nor be made.
 type leaseStoreGone struct{ url string }
 
 func (e *leaseStoreGone) Error() string {
@@ -118,8 +118,7 @@ func (s *Session) remote(ctx context.Context, remote string) string {
 	return s.realPath(remote)
 }
 
-// stripPassword leaves out of a URL what nobody else should see. Forges take a
-// token for the user.
+// stripPassword removes secrets from a URL. For forges the user may be a token.
 func stripPassword(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Opaque != "" || !config.HasPassword(s) {

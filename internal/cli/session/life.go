@@ -12,9 +12,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// lifeStore lets every command be a sign of life of its caller. It looks at the
-// caller's leases along with the first thing that the command reads, so that
-// nothing is asked a second time where nothing is due.
+// lifeStore makes every command a heartbeat of its caller. It reads the caller's
+// leases along with the first thing that the command reads, so that it asks nothing
+// again if no renewal is due.
 type lifeStore struct {
 	driver.Store
 	url  string
@@ -25,8 +25,8 @@ type lifeStore struct {
 	due  []string
 }
 
-// withLife wraps a store, unless nobody could have held anything before: the
-// name of this very process is new.
+// withLife wraps a store, unless the caller cannot hold anything: the name of this
+// process is new.
 func (s *Session) withLife(url string, d driver.Store) driver.Store {
 	id := s.Identity()
 	if s.DryRun || id.Source == identity.FromProcess || lease.CheckOwner(id.Owner) != nil {
@@ -62,8 +62,8 @@ func (s *lifeStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, 
 	return snap, err
 }
 
-// SignOfLife renews what is due, when the command has done what it was for. It
-// cannot fail the command.
+// SignOfLife renews what is due, when the command has done its work. It cannot
+// fail the command.
 func (s *Session) SignOfLife() {
 	if s.life == nil || len(s.life.due) == 0 {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/tasklock/tasklock/store/gitstore"
 )
 
-// OfflineFlag is for commands that only look. Nothing is decided by what it
-// shows: who asks whether a key is free gets the server's answer or none.
+// OfflineFlag is for commands that only look. It decides nothing: a question
+// whether a key is free gets the server's answer or none.
 func (s *Session) OfflineFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.offline, "offline", false, "show the last known state of a git store without asking the server")
 }
@@ -51,7 +51,7 @@ func (s *Session) when() *time.Time {
 // looking are the commands with --offline.
 var looking = []string{"list", "locks list", "show", "locks show", "tasks list", "tasks show"}
 
-// lookOffline is the command that shows something although the server does not
+// lookOffline is the command that still shows something when the server does not
 // answer, or nothing.
 func (s *Session) lookOffline(err error) string {
 	if s.Cfg == nil || !s.Cfg.Far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) {

@@ -15,9 +15,9 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// Config is the configuration, read once when it is first asked for. That is
-// also when another program may have to go on: every command asks before it has
-// said anything, or read its input.
+// Config is the configuration, read once when it is first needed. At that moment
+// tasklock-plus may take over: every command asks before it has printed anything or
+// read its input.
 func (s *Session) Config() (*config.Config, error) {
 	if s.Cfg == nil && s.cfgErr == nil {
 		p, err := s.FindPlace()
@@ -37,7 +37,7 @@ func (s *Session) Config() (*config.Config, error) {
 	return s.Cfg, s.cfgErr
 }
 
-// URL is the store in use, empty where the configuration cannot be read.
+// URL is the store in use, empty if the configuration cannot be read.
 func (s *Session) URL() string {
 	cfg, err := s.Config()
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Session) URL() string {
 	return url
 }
 
-// Forget lets configuration and store be read anew: they are others now.
+// Forget makes the session read configuration and store again.
 func (s *Session) Forget() { s.Cfg, s.cfgErr, s.st, s.life = nil, nil, nil, nil }
 
 // At is the same command in another folder.
@@ -58,13 +58,13 @@ func (s *Session) At(dir string) *Session {
 	return &app
 }
 
-// ActAs makes the caller somebody else.
+// ActAs changes the caller.
 func (s *Session) ActAs(id identity.Identity) { s.id = id }
 
-// Leave lets tasklock-plus go on where only that has the driver for a store.
+// Leave lets tasklock-plus take over if only it has the driver of a store.
 func (s *Session) Leave(url string) {
 	if s.Plus != nil && !driver.Linked(url) {
-		_ = s.Plus() // else opening the store will say why not
+		_ = s.Plus() // opening the store will say why not
 	}
 }
 
@@ -73,8 +73,8 @@ func (s *Session) OpenStore(ctx context.Context, url string, o *driver.OpenOptio
 	return d, s.Linked(err)
 }
 
-// Linked says why a store whose driver is slow to load was not left to
-// tasklock-plus.
+// Linked says why tasklock-plus did not take over for a store whose driver is slow
+// to load.
 func (s *Session) Linked(err error) error {
 	var e *driver.URLError
 	if s.Plus != nil && errors.As(err, &e) && e.Package != "" {
@@ -83,7 +83,7 @@ func (s *Session) Linked(err error) error {
 	return err
 }
 
-// Identity is who calls, found out once when it is first asked for.
+// Identity is the caller, found once when it is first needed.
 func (s *Session) Identity() identity.Identity {
 	if s.id.Owner == "" {
 		s.id = identity.Identify(s.IdentityInput())
@@ -91,8 +91,8 @@ func (s *Session) Identity() identity.Identity {
 	return s.id
 }
 
-// Names are all names of the caller: an agent without a session may have taken
-// locks under the one that a warning proposed.
+// Names are all names of the caller: an agent without a session may have acquired
+// locks under the name that a warning proposed.
 func (s *Session) Names() []string {
 	id := s.Identity()
 	if id.Proposed == "" {
@@ -103,7 +103,7 @@ func (s *Session) Names() []string {
 
 func (s *Session) IdentityInput() identity.Input {
 	in := identity.Input{Flag: s.Owner, Env: s.Env}
-	if cfg, err := s.Config(); err == nil { // else opening the store will say so
+	if cfg, err := s.Config(); err == nil { // opening the store reports the error
 		in.Config = cfg.FileOwner()
 	}
 	return in
@@ -115,8 +115,8 @@ func (s *Session) Caller() (identity.Identity, error) {
 	return id, lease.CheckOwner(id.Owner)
 }
 
-// Holder is caller for commands that leave a lock behind: a name that does not
-// last is worth a warning.
+// Holder is Caller for commands that leave a lock behind: it warns about a name
+// that does not last.
 func (s *Session) Holder() (identity.Identity, error) {
 	s.warnName()
 	return s.Caller()
@@ -129,13 +129,12 @@ func (s *Session) warnName() {
 	}
 }
 
-// Store opens the store, once. Where there is none yet it is empty, until the
-// first commit of a command that may make it does; so bad input and --dry-run leave
-// nothing behind. Reading a store that does not exist though someone named it
-// is driver.ErrMissing.
+// Store opens the store, once. A store that does not exist yet is empty, until the
+// first commit of a command that may make it; so bad input and --dry-run leave
+// nothing behind. Reading a missing store that someone named is driver.ErrMissing.
 //
-// A command that makes a store says where: a name may be mistyped, and a folder
-// may not be the one that was meant.
+// A command that makes a store says where: a name may be mistyped, and a folder may
+// be the wrong one.
 func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if s.st != nil {
 		return s.st, nil
@@ -165,7 +164,7 @@ func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
 		s.warnShared(cfg)
 	}
 	switch {
-	case !errors.Is(err, driver.ErrMissing), config.IsGit(url): // a branch for all is made by init, on purpose
+	case !errors.Is(err, driver.ErrMissing), config.IsGit(url): // only init makes a branch for everybody
 	case write && !s.DryRun:
 		d, err = s.Late(url, cfg.Why(), o, true), nil
 	case write || !wasNamed:
@@ -184,18 +183,18 @@ func Opens(c *config.Config) *driver.OpenOptions {
 	return &driver.OpenOptions{AllowUnsafeFS: c.AllowUnsafeFS(), Poll: c.PollInterval(), Timeout: c.StoreTimeout()}
 }
 
-// BestConfig is what can be said about the store when the files cannot be
-// read: flags still count, and the environment up to its first mistake.
+// BestConfig is what is known about the store if the files cannot be read: flags
+// still count, and the environment up to its first mistake.
 func (s *Session) BestConfig() *config.Config {
 	p, _ := s.FindPlace()
 	return config.WithoutFiles(config.Input{Place: p, Env: s.Env, Flags: s.flags})
 }
 
-// conversions make the records of format 1 those of format 2, in this order.
+// conversions turn the records of format 1 into those of format 2, in this order.
 func conversions() []store.Conversion { return []store.Conversion{task.IndexNames} }
 
-// NewStore is the store that a URL names, over its driver: the one place where
-// a command says how records of an older format are treated.
+// NewStore is the store of a URL, over its driver. It decides how a command treats
+// records of an older format.
 func (s *Session) NewStore(url string, d driver.Store) *store.Store {
 	return store.NewWith(d, store.Options{
 		Conversions: conversions(),
@@ -215,7 +214,7 @@ func (s *Session) patience() time.Duration {
 	return s.Cfg.StoreTimeout()
 }
 
-// isShared reports that other machines may use the store.
+// isShared reports whether other machines may use the store.
 func isShared(url string) bool {
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
 	case "git", "postgres", "postgresql", "etcd", "etcds":

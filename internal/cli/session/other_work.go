@@ -8,10 +8,10 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// otherTime bounds the look for other work: a refusal must not wait for it.
+// otherTime limits the search for other work: a refusal must not wait for it.
 const otherTime = time.Second
 
-// OtherWork is the command that takes another task, for whoever was refused. It is
+// OtherWork is the command that claims another task, for a refused caller. It is
 // empty if no task is ready now.
 func (s *Session) OtherWork() string {
 	if s.st == nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// FindPlace is where the store of the current folder is, if nobody names one.
-// Where that cannot be found and a store was named, there is none, and no
-// project file either.
+// FindPlace is the place of the current folder's store, if nobody names one. If it
+// cannot be found and a store was named, there is none, and no project file.
 func (s *Session) FindPlace() (place.Place, error) {
 	p, err := place.Find(s.Dir, s.Env)
 	if err == nil && s.Founds && p.Kind == place.User {
@@ -33,8 +32,8 @@ func (s *Session) FindPlace() (place.Place, error) {
 	return place.Place{}, &config.Error{File: s.Dir, Msg: err.Error() + "; name a store with --store"}
 }
 
-// Unmade says why a store that is not there may not be made here, nor be taken
-// for an empty one: there is no place for it, or others have theirs on a branch.
+// Unmade says why a missing store may not be made here, nor count as empty: there
+// is no place for it, or others have theirs on a branch.
 func (s *Session) Unmade(cfg *config.Config) error {
 	if _, named := cfg.Store(); named {
 		return nil
@@ -48,7 +47,7 @@ func (s *Session) Unmade(cfg *config.Config) error {
 	return nil
 }
 
-// warnShared tells who uses a store of their own although a remote has one.
+// warnShared warns a caller that uses its own store although a remote has one.
 func (s *Session) warnShared(cfg *config.Config) {
 	if _, named := cfg.Store(); named || s.Quiet {
 		return
@@ -66,8 +65,8 @@ func UseBranch(remote string) string {
 }
 
 // Paths makes the keys of path locks the same in every worktree: "path:./x",
-// "path:../x" and absolute paths become relative to the repository. In the
-// user's store, which serves many folders, all become whole paths.
+// "path:../x" and absolute paths become relative to the repository. In the user's
+// store, which serves many folders, all become absolute paths.
 func (s *Session) Paths(keys []string) ([]string, error) {
 	out := make([]string, len(keys))
 	for i, key := range keys {
@@ -100,7 +99,7 @@ func (s *Session) pathName(name string) (string, error) {
 	return tree.Pattern(s.Dir, name)
 }
 
-// RunKeys is does for a command whose arguments are keys.
+// RunKeys is Run for a command whose arguments are keys.
 func (s *Session) RunKeys(run runFunc) func(*cobra.Command, []string) error {
 	return s.Run(func(ctx context.Context, args []string) error {
 		keys, err := s.Paths(args)

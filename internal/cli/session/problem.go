@@ -16,8 +16,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Problem is what an error means to this command: the table of package problem,
-// and what only the command knows.
+// Problem is the meaning of an error for this command: the table of package
+// problem, and what only the command knows.
 func (s *Session) Problem(err error) problem.Problem {
 	known := attemptOf(err)
 	p := problem.Of(err, s.asker(known.retry))
@@ -76,8 +76,8 @@ func longer(retry []string, hold time.Duration) []string {
 	return words
 }
 
-// placeError is an error of a store that is not the configured one: commands
-// that help must name it.
+// placeError is an error of another store than the configured one: commands that
+// help must name it.
 type placeError struct {
 	err error
 	url string

@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ErrIncomplete means that a program which belongs to this one is not there.
+// ErrIncomplete means that a program which belongs to this one is missing.
 var ErrIncomplete error = incompleteError{}
 
 type incompleteError struct{}

@@ -13,9 +13,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Sandboxed explains a refusal that comes from Codex's sandbox, and names the
-// setting that helps; empty: it comes from something else. In a linked worktree
-// the sandbox lets commands read the store of the main checkout, not write it.
+// Sandboxed explains a refusal of Codex's sandbox, and names the setting that
+// helps; empty: the refusal has another cause. In a linked worktree the sandbox
+// lets commands read the store of the main checkout, not write it.
 func (s *Session) Sandboxed(err error) (why, next string) {
 	if !errors.Is(err, driver.ErrDenied) || s.Env("CODEX_SANDBOX") == "" && s.Env("CODEX_SANDBOX_NETWORK_DISABLED") == "" && s.Env("CODEX_THREAD_ID") == "" {
 		return "", ""

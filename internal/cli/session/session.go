@@ -22,8 +22,8 @@ type Session struct {
 	Program // what it can do
 	Flags   // those of every command
 	call    // the command line, as far as it was read
-	search  // how a store is found where nobody names one
-	known   // what was found out, once, when it was first asked for
+	search  // how a store is found if nobody names one
+	known   // what was found once, when it was first needed
 }
 
 // New is a command that has read nothing yet.
@@ -70,8 +70,8 @@ type call struct {
 // search tells how a store is found.
 type search struct {
 	Founds  bool // init: a folder that has no store gets one of its own
-	Lenient bool // a hook: where no store can be made, nothing is locked
-	Insists bool // init --local: although a remote has one
+	Lenient bool // a hook: without a place for a store nothing is locked
+	Insists bool // init --local: even if a remote has one
 	offline bool // --offline: what this machine last saw
 }
 
@@ -86,14 +86,14 @@ type known struct {
 	life   *lifeStore
 }
 
-// Program is what this program can do. The plain command leaves to tasklock-plus
-// what is slow to load.
+// Program is what this program can do. The plain command leaves the parts that are
+// slow to load to tasklock-plus.
 type Program struct {
 	Open    Opener
 	Version string // empty: what the Go toolchain recorded
 
-	// Plus goes on as tasklock-plus, which has what is slow to load, and returns
-	// only when it cannot. In tasklock-plus it is nil.
+	// Plus continues as tasklock-plus, which has the parts that are slow to
+	// load, and returns only on failure. In tasklock-plus it is nil.
 	Plus func() error
 	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
 	MCP func(context.Context, MCPRequest) error

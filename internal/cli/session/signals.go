@@ -18,8 +18,8 @@ func (e *SignalError) Error() string { return "interrupted" }
 
 func (e *SignalError) Problem(problem.Caller) problem.Problem { return problem.Interrupted(e.Signal) }
 
-// Interrupted returns the signal that ended ctx in place of the error it
-// caused further down.
+// Interrupted returns the signal that ended ctx in place of the error that it
+// caused.
 func Interrupted(ctx context.Context, err error) error {
 	var s *SignalError
 	if err != nil && errors.As(context.Cause(ctx), &s) {
@@ -28,9 +28,9 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// A Listener ends a context with Ctrl+C, SIGTERM or the end of the terminal, once it listens: a command
-// that is done at once does not pay for it. The signal is the context's cause;
-// interrupted turns that into the command's error.
+// A Listener ends a context with Ctrl+C, SIGTERM or the end of the terminal, once
+// it listens: a short command does not pay for it. The signal is the context's
+// cause; Interrupted turns that into the command's error.
 type Listener struct {
 	cancel context.CancelCauseFunc
 	once   sync.Once
@@ -47,7 +47,7 @@ func NewListener(ctx context.Context) (context.Context, *Listener) {
 func (l *Listener) Listen() {
 	l.once.Do(func() {
 		signal.Notify(l.ch, os.Interrupt, syscall.SIGTERM)
-		if !signal.Ignored(syscall.SIGHUP) { // else nohup wants it so
+		if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it on purpose
 			signal.Notify(l.ch, syscall.SIGHUP)
 		}
 		go func() {

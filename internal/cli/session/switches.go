@@ -9,8 +9,8 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 )
 
-// switches reads the variables that stand for flags. A flag that was given wins.
-// Commands that programs call in their own way are not asked to speak otherwise.
+// switches reads the variables that mean flags. A given flag wins. Commands that
+// programs call in their own form ignore them.
 func (s *Session) switches(cmd *cobra.Command) error {
 	if slices.Contains([]string{"hook", "mcp", "keeper"}, CommandName(cmd)) {
 		return nil
@@ -32,7 +32,7 @@ func (s *Session) switches(cmd *cobra.Command) error {
 	return nil
 }
 
-// WantsJSON is for a command line that could not be read.
+// WantsJSON is for a command line that could not be parsed.
 func (s *Session) WantsJSON(args []string) bool {
 	on, _ := strconv.ParseBool(s.Env("TASKLOCK_JSON"))
 	return on || asksForJSON(args)

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Whose narrows a list to one owner. --owner does not: it says who is asking,
-// and whoever adds it to every command must still see the others.
+// Whose limits a list to one owner. --owner does not: it says who asks, and a
+// caller that adds it to every command must still see the others.
 type Whose struct {
 	mine bool
 	of   string

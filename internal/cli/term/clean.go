@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes text of strangers safe to print: owners, reasons, paths and the
-// words of a store may hold terminal escapes. Control characters appear in
-// caret notation, everything else that is invisible or moves its neighbours as
-// \u{…}, bytes that are no text as \x{…}. The result is one line.
+// Clean makes foreign text safe to print: owners, reasons, paths and the text of a
+// store may have terminal escapes. Control characters appear in caret notation,
+// everything else that is invisible or moves its neighbours as \u{…}, bytes that
+// are not text as \x{…}. The result is one line.
 //
-// All text for people passes through here; JSON has escape.
+// All text for people passes through here; JSON has Escape.
 func Clean(s string) string {
 	if plain(s) {
 		return s
@@ -48,19 +48,19 @@ func plain(s string) bool {
 	return true
 }
 
-// Visible reports whether r shows as itself and leaves the rest of the line
-// alone: no control (C1 included), no direction mark, no zero width, no blank
-// that is not a space.
+// Visible reports whether r shows as itself and does not affect the rest of the
+// line: no control (C1 included), no direction mark, no zero width, no blank but a
+// space.
 func Visible(r rune) bool {
 	switch r {
 	case 0x034f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x2800, 0x3164, 0xffa0:
-		return false // letters and marks that have no picture
+		return false // letters and marks without a glyph
 	}
 	return unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r)
 }
 
-// Escape does for encoded JSON what clean does for text. Such characters occur
-// only inside of strings, where \uXXXX means the same.
+// Escape does for encoded JSON what Clean does for text. Such characters occur only
+// inside strings, where \uXXXX means the same.
 func Escape(encoded []byte) []byte {
 	if plain(string(bytes.TrimRight(encoded, "\n"))) {
 		return encoded

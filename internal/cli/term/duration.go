@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ParseDuration reads a duration with its unit: 90s, 1h30m, 2d. A bare number
-// is refused: it would be minutes to one reader and seconds to the next.
+// ParseDuration reads a duration with its unit: 90s, 1h30m, 2d. It refuses a bare
+// number, which would be minutes to one reader and seconds to the next.
 func ParseDuration(s string) (time.Duration, error) {
 	days, rest, ok := strings.Cut(s, "d")
 	if !ok {
@@ -33,7 +33,7 @@ func errDuration(s string) error {
 	return fmt.Errorf("duration %q: needs a number with a unit, like 90s, 15m, 1h30m or 2d", Short(s, 40))
 }
 
-// Exact prints a duration so that parseDuration reads it back: 1h30m, 30d.
+// Exact prints a duration so that ParseDuration reads it back: 1h30m, 30d.
 func Exact(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day && d%day == 0 {

@@ -1,6 +1,6 @@
-// Package term prints for people: lines, tables, trees, durations and shell
-// words. Every text passes through Clean on its way to a terminal, because
-// strangers wrote some of it. The package knows nothing of commands and stores.
+// Package term prints for people: lines, tables, trees, durations and shell words.
+// Clean makes every text safe for a terminal, because others wrote some of it. The
+// package knows nothing of commands and stores.
 package term
 
 import (
@@ -39,8 +39,8 @@ func (p *Printer) Line(format string, args ...any) {
 	fmt.Fprintf(&p.buf, format+"\n", args...)
 }
 
-// Table prints rows under a head on a terminal, and elsewhere fields
-// separated by tabs, which scripts can cut.
+// Table prints rows under a head on a terminal, and otherwise fields separated by
+// tabs, for scripts.
 func (p *Printer) Table(head []string, rows [][]Text) {
 	if !p.Wide {
 		for _, row := range rows {
@@ -72,7 +72,7 @@ func (p *Printer) Fields(rows [][2]string) {
 	}
 }
 
-// Text prints lines as they are. Each is cleaned by itself.
+// Text prints lines as they are, each cleaned.
 func (p *Printer) Text(s string) {
 	for line := range strings.Lines(s) {
 		p.Line("%s", strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))

@@ -22,7 +22,7 @@ func ShellQuote(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !Visible(r) }) {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
-	// What cannot be shown is spelled out, in the way bash, zsh and ksh read it.
+	// Spell out invisible characters, in the form of bash, zsh and ksh.
 	var b strings.Builder
 	b.WriteString("$'")
 	for _, c := range []byte(s) {

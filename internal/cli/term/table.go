@@ -6,15 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Text is text of whoever wrote it, and how to colour it. The printer cleans
-// it.
+// Text is a text of any author, and its colour. The printer cleans it.
 type Text struct {
 	text  string
 	style Style
 }
 
-// Row makes one row of a table. A field is styled text, or anything else for
-// its plain text.
+// Row makes one row of a table. A field is styled text, or any value for its plain
+// text.
 func Row(fields ...any) []Text {
 	out := make([]Text, len(fields))
 	for i, f := range fields {
@@ -27,8 +26,8 @@ func Row(fields ...any) []Text {
 	return out
 }
 
-// columns aligns rows by what is seen of them: clean text, characters counted,
-// colour outside of the count. The last column is not padded.
+// columns aligns rows by what is visible: clean text, characters counted without
+// colour. The last column is not padded.
 func columns(rows [][]Text, colour bool) []string {
 	var width []int
 	for _, row := range rows {

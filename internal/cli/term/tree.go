@@ -1,8 +1,8 @@
 package term
 
-// A drawing is made of lines with branches before them. Each node is drawn with
-// what is below it once; where it comes again, a mark says so. That ends circles
-// too, and bounds how much is drawn, together with these:
+// A drawing is lines with branches before them. It shows each node with its
+// children once; a mark replaces a repetition. That also ends cycles and limits the
+// drawing, together with these:
 const (
 	TreeLines = 1000
 	treeDepth = 40
@@ -27,9 +27,8 @@ type tree struct {
 	lines int
 }
 
-// Tree draws the roots with what is below them, and then the rest, as far as
-// that was not below a root: a circle has none. It reports whether all of it
-// was drawn.
+// Tree draws the roots with what is below them, and then the rest that is below no
+// root: a cycle has none. It reports whether it drew everything.
 func (p *Printer) Tree(roots, rest []string, label func(id string) string, below func(id string) []string) bool {
 	t := &tree{p: p, b: plainBranches, label: label, below: below, drawn: map[string]bool{}}
 	if p.UTF8 {

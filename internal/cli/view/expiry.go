@@ -7,15 +7,17 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// How the end of a lease is written. A lease that was taken with --ttl none has
-// none.
+// The texts for the expiry of a lease. A lease with --ttl none has none.
 
-const NoEnd = "no end"
+const (
+	NoEnd  = "no end"        // in a field
+	Always = "never expires" // in a sentence
+)
 
-// Ends is for a sentence: "expires in 57m (2026-…Z)", or "no end".
+// Ends is for a sentence: "expires in 57m (2026-…Z)", or "never expires".
 func Ends(p *term.Printer, e lease.Expiry) string {
 	if e.IsZero() {
-		return NoEnd
+		return Always
 	}
 	return "expires " + p.When(e.Time)
 }
@@ -39,7 +41,7 @@ func EndIn(p *term.Printer, e lease.Expiry) string {
 // EndsIn is for a short sentence: "expires in 57m".
 func EndsIn(p *term.Printer, e lease.Expiry) string {
 	if e.IsZero() {
-		return NoEnd
+		return Always
 	}
 	return "expires " + p.Relative(e.Time)
 }
@@ -52,7 +54,7 @@ func EndStamp(e lease.Expiry) string {
 	return term.Stamp(e.Time)
 }
 
-// Holding is since when, and what is known of the holder's process: "Held for 3m
+// Holding says since when, and what is known of the holder's process: "Held for 3m
 // (since 2026-…Z), last heartbeat 1m ago; its process is alive on vm (pid 7)".
 func Holding(p *term.Printer, l lease.Info) string {
 	s := fmt.Sprintf("Held for %s (since %s), last heartbeat %s; ", term.Rough(p.Now.Sub(l.AcquiredAt)), term.Stamp(l.AcquiredAt), p.Relative(l.HeartbeatAt))

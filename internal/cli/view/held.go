@@ -1,5 +1,5 @@
-// Package view words what several commands show about leases: who is in the way,
-// when a lease ends, what was released. It prints and asks nothing.
+// Package view holds texts about leases that several commands show: who blocks a
+// key, when a lease expires, what was released. It prints and asks nothing.
 package view
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// LockedText says in one sentence who is in the way.
+// LockedText names the blocking owner in one sentence.
 func LockedText(h *lease.HeldError) string {
 	if kind, _ := lease.KindOf(h.Key); kind == lease.Path && h.Asked != "" && h.Asked != h.Key {
 		return LockedAs(named(h.Asked)+" overlaps "+named(h.Key)+", which", h)
@@ -79,11 +79,11 @@ func PrintHeld(p *term.Printer, prefix, text string, h *lease.HeldError) {
 	}
 }
 
-// maxReason is how much of a reason is shown to whoever is refused.
+// maxReason is how much of a reason a refused caller sees.
 const maxReason = 200
 
-// ReasonOf is why the holder has a lock, in its own words: foreign text, in one
-// line, and marked as such.
+// ReasonOf is the holder's reason, in its own words: foreign text, in one line, and
+// marked as such.
 func ReasonOf(reason string) string {
 	if reason = strings.Join(strings.Fields(reason), " "); reason == "" {
 		return ""

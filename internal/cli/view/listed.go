@@ -8,7 +8,7 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// PrintListed prints what an error names more than one of.
+// PrintListed prints the list in an error.
 func PrintListed(p *term.Printer, err error) {
 	const most = 10
 	var several *task.AmbiguousError

@@ -18,7 +18,7 @@ func Some(keys []string, more int, unknown bool) string {
 	return text
 }
 
-// SchedulerNames lists those that run.
+// SchedulerNames lists the running schedulers.
 func SchedulerNames(all []schedule.Pod) string {
 	var names []string
 	for _, s := range all {

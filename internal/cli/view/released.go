@@ -12,7 +12,7 @@ type releaseData struct {
 	Released []lease.Released `json:"released"`
 	Free     []string         `json:"free"`
 	Never    []string         `json:"never,omitempty"` // of these: never held by the caller
-	Left     []string         `json:"left,omitempty"`  // free when those who work under them end
+	Left     []string         `json:"left,omitempty"`  // free when their users end
 }
 
 func NewReleaseData(r lease.ReleaseResult) releaseData {
