@@ -27,7 +27,7 @@
 // No lock can stop a process that sleeps through its deadline and then writes
 // somewhere else. Give the token to whatever you write to, and let that refuse a
 // token smaller than the largest it has seen. A write in the same store needs no
-// more than [Fence].
+// more than [Lease.Fence].
 //
 // # Failure
 //

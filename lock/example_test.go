@@ -131,12 +131,12 @@ func ExampleDeadlockError() {
 
 // A write in the same store counts only while its lease does: both are one
 // commit, so a holder that slept through the end of its lease does no harm.
-func ExampleFence() {
+func ExampleLease_Fence() {
 	ctx, st := context.Background(), store.New(memstore.New())
 	locker := lock.New(st, nil)
 	write := func(l *lock.Lease, text string) error {
 		_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
-			if err := lock.Fence(tx, "report", l.Token()); err != nil {
+			if err := l.Fence(tx); err != nil {
 				return err
 			}
 			return tx.Put("text/report", map[string]string{"text": text})
@@ -151,6 +151,28 @@ func ExampleFence() {
 
 	fmt.Println(write(second, "new"))
 	fmt.Println(errors.Is(write(first, "old"), lock.ErrLost))
+	// Output:
+	// <nil>
+	// true
+}
+
+// A process that works for the holder got the key and the token from it.
+func ExampleFence() {
+	ctx, st := context.Background(), store.New(memstore.New())
+	l, _ := lock.New(st, nil).Acquire(ctx, "report", nil)
+	key, token := "report", l.Token()
+	write := func(tx *store.Tx) error {
+		if err := lock.Fence(tx, key, token); err != nil {
+			return err
+		}
+		return tx.Put("text/report", map[string]string{"text": "new"})
+	}
+
+	_, err := st.Update(ctx, driver.Query{}, write)
+	fmt.Println(err)
+	_ = l.Release(ctx)
+	_, err = st.Update(ctx, driver.Query{}, write)
+	fmt.Println(errors.Is(err, lock.ErrLost))
 	// Output:
 	// <nil>
 	// true

@@ -24,8 +24,9 @@ type Options struct {
 // A Locker takes locks in one store. Many goroutines may share it: their leases
 // are independent of each other. A call that gets the context of a lease is part
 // of the work under that lease: it uses what the lease holds, and if waiting
-// would close a deadlock, the youngest of them gets a [*DeadlockError].
-// Nobody sees a circle through leases with independent contexts.
+// would never end, because holders wait for each other, the youngest waiter gets
+// a [*DeadlockError]. Leases with independent contexts may wait for each other
+// unseen, until the wait is over.
 type Locker struct {
 	st  *store.Store
 	opt Options
@@ -54,7 +55,7 @@ type AcquireOptions struct {
 	Wait time.Duration
 }
 
-// WithLock runs fn while it holds the key, and gives the key back when fn
+// WithLock runs fn while it holds the key, and releases the key when fn
 // returns or panics. If the lease is lost, the context of fn ends with a cause
 // that is [ErrLost], and WithLock returns ErrLost besides the error of fn.
 func (l *Locker) WithLock(ctx context.Context, key string, opt *AcquireOptions, fn func(context.Context, *Lease) error) (err error) {
@@ -124,7 +125,8 @@ func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
 type Lease struct{ held *lease.Lease }
 
 // Token is the lease's fencing token. A later lease on the same key has a larger
-// one, so whatever the lock protects can refuse an old holder: see [Fence].
+// one, so whatever the lock protects can refuse an old holder. With several keys
+// it is the largest of theirs. For a write in the same store see [Lease.Fence].
 func (l *Lease) Token() int64 { return l.held.Token() }
 
 // Owner is the name under which the lease is held: that of the Locker, and a
@@ -139,8 +141,19 @@ func (l *Lease) Context() context.Context { return l.held.Context() }
 // the lease was lost meanwhile. Calling it again returns the same.
 func (l *Lease) Release(ctx context.Context) error { return l.held.Release(ctx) }
 
-// Fence makes a transaction in the same store fail with [ErrLost] unless the
-// lock on key still has this token.
+// Fence makes a transaction in the same store fail with [ErrLost] unless the lease
+// still holds all its keys: the check and the writes are one commit.
+func (l *Lease) Fence(tx *store.Tx) error {
+	for _, k := range l.held.Grant().Keys {
+		if err := lease.Fence(tx, k.Key, k.Token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fence is [Lease.Fence] for a process that works for the holder and knows only
+// the key and its token.
 func Fence(tx *store.Tx, key string, token int64) error { return lease.Fence(tx, key, token) }
 
 // ErrLost means that the holder does not have the lease any more: it expired,

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/lock"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	_ "github.com/tasklock/tasklock/store/gitstore"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -150,6 +152,26 @@ func TestNestedWithLock(t *testing.T) {
 			as[*lock.HeldError](w, held)
 			return err
 		}))
+	})
+}
+
+// An inner lease has a key of the outer one, with an older token, and its own.
+func TestFenceOfSeveralKeys(t *testing.T) {
+	bubble(t, func(w *world) {
+		locker := lock.New(w.st, nil)
+		err := locker.WithLock(w.ctx, "a", nil, func(ctx context.Context, _ *lock.Lease) error {
+			return locker.WithLock(ctx, "b", also("a"), func(_ context.Context, l *lock.Lease) error {
+				write := func(tx *store.Tx) error { return cmp.Or(l.Fence(tx), tx.Put("text/a", map[string]string{})) }
+				_, err := w.st.Update(w.ctx, driver.Query{}, write)
+				w.must(err)
+				_, err = lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"a"}})
+				w.must(err)
+				_, err = w.st.Update(w.ctx, driver.Query{}, write)
+				w.want(err, lock.ErrLost)
+				return nil
+			})
+		})
+		w.want(err, lock.ErrLost)
 	})
 }
 
