@@ -11,12 +11,12 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Acquire takes the keys, waiting for them as long as the request says.
+// Acquire acquires the keys, and waits for them as long as the request says.
 //
-// The error is a [*HeldError] when someone else is in the way and the time to
-// wait is over. The caller's place in the queue then stays for 30 seconds, and
-// for another 5 minutes lets others pass but not push it back: the same call
-// again goes on from there. A [*DeadlockError] says that waiting cannot end.
+// The error is a [*HeldError] when someone else blocks a key and the time to
+// wait is over. The caller's ticket then keeps its turn for 30 seconds, and its
+// place for another 5 minutes, in which others may pass it: the same call again
+// continues. A [*DeadlockError] says that waiting cannot end.
 func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, error) {
 	a, err := newAcquisition(st, r, false)
 	if err != nil {
@@ -34,25 +34,25 @@ type acquisition struct {
 	req      AcquireRequest // as it was given, with defaults; it never changes
 	ttl      time.Duration
 	wait     time.Duration
-	user     bool   // it works for as long as it holds: see users.go
-	attached bool   // the owner is this call's alone: nobody can go on with its ticket
-	call     string // this call's own mark on what it writes: see theirs
+	user     bool   // it works while it holds: see users.go
+	attached bool   // the owner belongs to this call: no other can continue its ticket
+	call     string // the mark of this call on what it writes: see theirs
 	now      func() host.Moment
 
-	fresh  string      // the id of a lease that goes on with no ticket
+	fresh  string      // the id of a lease without an earlier ticket
 	joined string      // the id under which an earlier attempt joined the queues
-	past   []string    // keys whose queues this call joined when its names meant others
-	tidied []TakenOver // ended before the commit that grants, because they were many
+	past   []string    // keys whose queues this call joined before its names changed their meaning
+	tidied []TakenOver // ended before the grant, because they were too many for one commit
 	began  host.Moment // of the attempt that succeeded
 
 	attempt
 }
 
-// attempt is what one run of the transaction works out. The next run, after a
-// conflict, begins with another one.
+// attempt is the result of one run of the transaction. The next run, after a
+// conflict, begins with a new one.
 type attempt struct {
 	id     string                       // of the lease
-	queued bool                         // it goes on with the ticket of an earlier attempt
+	queued bool                         // it continues the ticket of an earlier attempt
 	asked  []string                     // the keys that the names of the request mean
 	keys   []string                     // those, and the keys around them
 	names  map[string]string            // key → the name it was given, if another
@@ -60,7 +60,7 @@ type attempt struct {
 	outer  map[string]string            // key → the key around it
 	used   []string                     // by an earlier call of this request, see noteUse
 	wanted []string                     // keys that the owner does not hold yet
-	busy   []string                     // keys that it holds, and under which somebody else works
+	busy   []string                     // keys that it holds and others work under
 	lapsed lapses                       // tickets found lapsed
 
 	blockers []blocker
@@ -107,9 +107,9 @@ func (a *acquisition) requested() bool { return a.req.ID != "" }
 // lease is the full name of the request's lease.
 func (a *acquisition) lease() string { return a.req.Owner + "/" + a.id }
 
-// theirs reports whether a record under the name of this request's lease was
-// written by another call: one of the same owner that went on with the ticket
-// of a call it took for gone, or that took the lock again.
+// theirs reports whether another call wrote the record of this request's lease: a
+// call of the same owner that continued the ticket of a call it took for dead, or
+// that acquired the lock again.
 func (a *acquisition) theirs(l leaseRecord) bool {
 	return l.Call != a.call
 }
@@ -153,8 +153,8 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 	}
 }
 
-// nearest is the blocker to name: one of a key that was asked for, rather than
-// of one around it.
+// nearest is the blocker to name: one of a requested key, rather than of an outer
+// key.
 func (a *acquisition) nearest() HeldError {
 	for _, b := range a.blockers {
 		if slices.Contains(a.asked, b.held.Asked) {
@@ -164,8 +164,8 @@ func (a *acquisition) nearest() HeldError {
 	return a.blockers[0].held
 }
 
-// try makes one attempt. When blocked it queues, with a ticket that ends with the
-// waiter.
+// try makes one attempt. If it is blocked it queues, with a ticket that ends with
+// the waiter.
 func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Process) (g *Grant, err error) {
 	began := a.now()
 	rev, err := UpdateOrLook(ctx, st, a.req.DryRun, a.query(), func(tx *store.Tx) (err error) {
@@ -200,8 +200,8 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 	return g, nil
 }
 
-// waiter is the process whose death ends the ticket. A wait that is over leaves
-// a ticket without one.
+// waiter is the process whose death ends the ticket. The last attempt of a wait
+// leaves a ticket without one.
 func (a *acquisition) waiter(last bool) host.Process {
 	switch {
 	case last:
@@ -212,14 +212,13 @@ func (a *acquisition) waiter(last bool) host.Process {
 	return a.req.Process
 }
 
-// errBlocked keeps a transaction from being committed whose First has written
-// something: nothing was taken.
+// errBlocked aborts a transaction whose First has written something although
+// nothing was acquired.
 var errBlocked = errors.New("blocked")
 
-// abandon undoes a wait that was given up: it leaves the queues, and gives
-// back what may have been granted while the caller was leaving. What a named
-// request was granted stays: whoever repeats it gets it. So does what another
-// call has made of the ticket.
+// abandon undoes a wait that was given up: it leaves the queues, and releases
+// what may have been granted meanwhile. The grant of a named request stays: its
+// repetition gets it. So does a ticket that another call has continued.
 func (a *acquisition) abandon(st *store.Store) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -242,7 +241,7 @@ func (a *acquisition) abandon(st *store.Store) {
 	})
 }
 
-// needs names the records that every attempt looks at.
+// needs names the records that every attempt reads.
 func (a *acquisition) needs() []string {
 	keys := []string{leaseKind + a.lease()}
 	if a.requested() {
@@ -255,7 +254,7 @@ func (a *acquisition) needs() []string {
 	return append(keys, a.req.Need...)
 }
 
-// query is needs with what overlapping paths need.
+// query is needs, and what overlapping paths need.
 func (a *acquisition) query() driver.Query {
 	q := driver.Query{Keys: a.needs()}
 	if slices.ContainsFunc(a.keys, isPath) {

@@ -9,12 +9,12 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// BreakRequest takes keys away from whoever holds them.
+// BreakRequest ends the leases of keys, whoever holds them.
 type BreakRequest struct {
 	Keys   []string
 	By     string // who breaks them
 	Reason string // why, for the audit
-	ID     string // repeating the request with this id has one effect; empty: nobody repeats it
+	ID     string // a repetition with this id has one effect; empty: there is none
 	Token  int64  // with one key: only if the lock is at this token, or was last
 	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
 	DryRun bool
@@ -23,13 +23,13 @@ type BreakRequest struct {
 // breaking is the run of a [BreakRequest].
 type breaking struct {
 	BreakRequest
-	over   bool       // the leases were found to be over, and end for that reason only
-	before []Released // ended before the commit, because they were many
+	over   bool       // end only leases that are over
+	before []Released // ended before the commit, because they were too many for it
 }
 
-// Break ends the leases that hold the keys, whoever they belong to. Their
-// tokens are dead: what their holders write from now on is refused. More keys
-// than a lease can have go in several commits.
+// Break ends the leases that hold the keys, whoever holds them. Their tokens end:
+// the store refuses what their holders write from now on. More keys than a lease
+// can have take several commits.
 func Break(ctx context.Context, st *store.Store, r BreakRequest) (out ReleaseResult, err error) {
 	if r.Keys, err = checkNamed(r.Keys, r.By, r.Reason, r.Token); err != nil {
 		return ReleaseResult{}, err
@@ -38,7 +38,7 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (out ReleaseRes
 	if r.ID == "" {
 		return b.some(ctx, st)
 	}
-	if err := cmp.Or(checkID(r.ID), checkCount(r.Keys)); err != nil { // one receipt tells what became of all of them
+	if err := cmp.Or(checkID(r.ID), checkCount(r.Keys)); err != nil { // one receipt describes all of them
 		return ReleaseResult{}, err
 	}
 	_, err = UpdateOrLook(ctx, st, r.DryRun, driver.Query{Keys: needMeant(r.Keys)}, func(tx *store.Tx) error {
@@ -105,7 +105,7 @@ func (r *breaking) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 	out.Released = append(out.Released, r.before...)
 	for _, key := range keys {
 		if slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
-			continue // it went with the lease of a key before it
+			continue // it ended with the lease of an earlier key
 		}
 		lk, err := getLock(tx, key)
 		if err != nil {
@@ -140,7 +140,7 @@ func (r *breaking) how() ending {
 	return ending{event: "broken", by: r.By, reason: r.Reason}
 }
 
-// fits makes sure that what is to be broken fits into the commit.
+// fits makes sure that what will be broken fits into the commit.
 func (r *breaking) fits(tx *store.Tx, keys []string) error {
 	var victims []victim
 	need := 0

@@ -11,21 +11,21 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Models do not heartbeat. So every call of an owner counts as a heartbeat of
-// what it and its parents hold, written when a third of the ttl has passed
-// ([Caller]); and where calls may stay away for longer than that, a process of
-// its own renews for as long as another one lives ([Keep]).
+// Models do not send heartbeats. So every call of an owner counts as a heartbeat
+// for what it and its parents hold, written when a third of the ttl has passed
+// ([Caller]). If calls may stay away for longer, a separate process renews while
+// another one lives ([Keep]).
 
-// A Caller is an owner whose calls count as heartbeats. Leases that belong to
-// another process than the caller's renew themselves, or end with it: a call
-// leaves them alone, except one of an earlier process of the same session that is
-// provably gone. The session goes on in this process, and so does the lease; also
-// one of the same session that names no process.
+// A Caller is an owner whose calls count as heartbeats. A call does not touch
+// leases of another process than the caller's: that process renews them, or they
+// end with it. There are two exceptions, both of the same session: a lease whose
+// process is provably gone, and one without a process. The session goes on in
+// this process, and so does the lease.
 type Caller struct {
 	Owner   string
 	Process host.Process // of the session; zero: unknown
 	Session string
-	Late    bool // also for what has expired and nobody has taken: an agent was only silent
+	Late    bool // also renew expired leases that nobody has taken: an agent was only silent
 }
 
 func (c Caller) Range() driver.Range {
@@ -33,7 +33,7 @@ func (c Caller) Range() driver.Range {
 	return driver.Range{Prefix: leaseKind + first + "/", Limit: 100}
 }
 
-// Due returns the leases in a snapshot that want a heartbeat now.
+// Due returns the leases in a snapshot that need a heartbeat now.
 func (c Caller) Due(snap driver.Snapshot) (names []string) {
 	prefix := c.Range().Prefix
 	for _, rec := range snap.Records {
@@ -41,7 +41,7 @@ func (c Caller) Due(snap driver.Snapshot) (names []string) {
 			continue
 		}
 		ls, err := store.DecodeAt[leaseRecord](snap.Now, rec)
-		if err == nil && (c.wants(ls) || c.adopts(ls.Value)) { // what is damaged is for others to report
+		if err == nil && (c.wants(ls) || c.adopts(ls.Value)) { // others report damage
 			names = append(names, leaseName(rec.Key))
 		}
 	}
@@ -53,9 +53,8 @@ func (c Caller) wants(ls store.Entry[leaseRecord]) bool {
 	return len(v.Keys) > 0 && MayUse(c.Owner, v.Owner) && ls.Age > v.ttl()/3 && (c.Late || ls.Age < v.ttl()) && (v.PID == 0 || v.Process == c.Process)
 }
 
-// adopts reports whether a lease of the session is to end with this process from now
-// on: its own is gone, or it was taken where the process cannot be seen, as in a
-// sandbox.
+// adopts reports whether a lease of the session will end with this process from
+// now on: its own process is gone, or was not visible, as in a sandbox.
 func (c Caller) adopts(v leaseRecord) bool {
 	if len(v.Keys) == 0 || !MayUse(c.Owner, v.Owner) || c.Process.PID == 0 || c.Session == "" || v.Session != c.Session || v.Group != 0 {
 		return false
@@ -66,8 +65,8 @@ func (c Caller) adopts(v leaseRecord) bool {
 	return v.Process != c.Process && v.gone()
 }
 
-// Renew renews those leases that still want it, each in a commit
-// of its own: one that was lost does not matter to the others.
+// Renew renews the leases that still need it, each in its own commit: the loss of
+// one does not matter to the others.
 func (c Caller) Renew(ctx context.Context, st *store.Store, names []string) error {
 	var failed error
 	for _, name := range names {

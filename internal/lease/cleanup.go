@@ -10,14 +10,14 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// CleanupRequest frees what nobody can be working under.
+// CleanupRequest frees locks that nobody can be working under.
 type CleanupRequest struct {
 	By     string        // who cleans up, for the audit
 	Silent time.Duration // also break leases that had no heartbeat for this long; 0: only expired and dead ones
 	DryRun bool
 }
 
-// CleanupResult tells what was freed.
+// CleanupResult says what was freed.
 type CleanupResult struct {
 	Freed   []Info `json:"freed"`   // with the state for which they were freed
 	Tickets int    `json:"tickets"` // waiters that never came back
@@ -25,7 +25,7 @@ type CleanupResult struct {
 }
 
 // Cleanup ends every lease that has expired or whose process is provably dead,
-// drops abandoned tickets, and bounds the history. Each lease is ended by
+// drops abandoned tickets, and shortens the history. It ends each lease by
 // compare-and-swap: one that is renewed meanwhile stays.
 func Cleanup(ctx context.Context, st *store.Store, r CleanupRequest) (CleanupResult, error) {
 	out := CleanupResult{Freed: []Info{}}
@@ -84,7 +84,7 @@ func (r CleanupRequest) round(ctx context.Context, st *store.Store, out *Cleanup
 	return len(freed) + tickets, nil
 }
 
-// wantOver reads at once what the end of the first leases looks at.
+// wantOver reads at once what the end of the first leases needs.
 func (r CleanupRequest) wantOver(tx *store.Tx) error {
 	var names []string
 	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], _ queueRecord) error {
@@ -96,13 +96,13 @@ func (r CleanupRequest) wantOver(tx *store.Tx) error {
 	return cmp.Or(err, wantLeases(tx, names))
 }
 
-// over says whether a lease is to be ended. One without an end gives no signs of
-// life, so its silence says nothing.
+// over says whether to end a lease. A lease that never expires has no
+// heartbeats, so its silence means nothing.
 func (r CleanupRequest) over(ls store.Entry[leaseRecord]) bool {
 	return stateOf(ls) != Held || r.Silent > 0 && ls.Age > r.Silent && !ls.Value.endless()
 }
 
-// end decides once more on the guarded records and ends the lease.
+// end decides again on the guarded records and ends the lease.
 func (r CleanupRequest) end(tx *store.Tx, key, name string) error {
 	ls, err := getLease(tx, name)
 	if err != nil || !r.over(ls) {
@@ -119,9 +119,9 @@ func (r CleanupRequest) end(tx *store.Tx, key, name string) error {
 	return endKeys(tx, ls, keys, how)
 }
 
-// users ends those who only use what others hold: no lock leads to them.
+// users ends leases that only use what others hold: no lock leads to them.
 func (r CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
-	for _, name := range slices.Sorted(maps.Keys(leases)) { // what there is room for must be the same in each run
+	for _, name := range slices.Sorted(maps.Keys(leases)) { // each run must choose the same
 		u := leases[name]
 		if !u.Value.holds() || len(u.Value.Keys) > 0 || !r.over(u) || tx.Room() < cost(u.Value) {
 			continue
@@ -141,8 +141,8 @@ func (r CleanupRequest) users(tx *store.Tx, leases map[string]store.Entry[leaseR
 	return n, nil
 }
 
-// tickets drops the waiters that did not come back in time, the places of those
-// whose record is gone, and users that are over.
+// tickets drops waiters that did not come back in time, places without a record,
+// and users that are over.
 func (r CleanupRequest) tickets(tx *store.Tx, leases map[string]store.Entry[leaseRecord]) (n int, err error) {
 	if n, err = r.users(tx, leases); err != nil {
 		return n, err

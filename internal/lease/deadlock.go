@@ -11,9 +11,9 @@ import (
 // maxSearch bounds how many tickets one search looks at.
 const maxSearch = 256
 
-// deadlock looks for a deadlock of waiters through this request's ticket. It runs
-// after the ticket has joined: looking before would let two join at once, each
-// without seeing the other. Only the youngest waiter of the deadlock gets the error.
+// deadlock looks for a deadlock through this request's ticket. It runs after the
+// ticket has joined: if it ran before, two could join at once without seeing each
+// other. Only the youngest waiter of the deadlock gets the error.
 func (a *acquisition) deadlock(ctx context.Context, st *store.Store) error {
 	var found *DeadlockError
 	err := st.View(ctx, a.query(), func(tx *store.Tx) error {
@@ -28,15 +28,15 @@ func (a *acquisition) deadlock(ctx context.Context, st *store.Store) error {
 	return err
 }
 
-// search walks from ticket to ticket: from a waiter to whoever works under what
-// it waits for, and to their own tickets; and to the batches ahead of it in a
-// queue. A single-key ticket ahead is not followed: it waits for nothing that
+// search walks from ticket to ticket: from a waiter to the actors under what it
+// waits for, and to their own tickets; and to the batches ahead of it in a queue.
+// It does not follow a single-key ticket ahead: that one waits for nothing that
 // the caller does not wait for itself.
 //
-// Whoever works is the actor of a lease or ticket. While a ticket waits, its
-// actor stands still, and so do the parents of that one. But an actor may have
+// The actor of a lease or ticket is the owner that works under it. While a ticket
+// waits, its actor and the actor's parents stand still. But an actor may have
 // holders that wait for each other, which shows that it does not stand still: a
-// ticket that waits for a lease of such a parent holds up only those below it.
+// ticket that waits for a lease of such a parent blocks only those below it.
 type search struct {
 	tx    *store.Tx
 	me    string // lease name
@@ -47,11 +47,11 @@ type search struct {
 	queues map[string]queueRecord // decoded once: they may be long
 }
 
-// reached is a ticket and the actor through whom it was found; none: it is ahead
+// reached is a ticket and the actor through which it was found; none: it is ahead
 // in a queue.
 type reached struct{ name, through string }
 
-// step is a ticket on the way, with how it was reached.
+// step is a ticket on the way, and how it was reached.
 type step struct {
 	ticket  store.Entry[leaseRecord]
 	key     string // for which the previous one waits
@@ -59,8 +59,8 @@ type step struct {
 	prev    *step
 }
 
-// run goes outwards one level at a time, so that what a level lacks is read
-// at once.
+// run goes outwards one level at a time, so that it reads at once what a level
+// needs.
 func (s *search) run() (*DeadlockError, error) {
 	me, err := getLease(s.tx, s.me)
 	if err != nil || !me.Value.ticket() {
@@ -75,7 +75,7 @@ func (s *search) run() (*DeadlockError, error) {
 			if missing = cmp.Or(missing, err); found != nil && missing == nil {
 				return found, nil
 			}
-			next = append(next, ahead...) // someone younger will leave
+			next = append(next, ahead...) // a younger waiter will leave
 		}
 		if missing != nil {
 			return nil, missing
@@ -117,14 +117,14 @@ func (s *search) expand(at *step) (next []*step, found *DeadlockError, missing e
 	return next, nil, missing
 }
 
-// holdsUp reports whether an actor that waits, maybe for one above, holds up the
-// work of another: of itself or a parent, as far as they are below that one.
+// holdsUp reports whether an actor that waits, perhaps for above, blocks the work
+// of another: of itself or a parent, if they are below above.
 func holdsUp(actor, above, other string) bool {
 	return descends(actor, other) && (above == "" || !descends(above, other))
 }
 
-// edges returns the tickets that at waits for because of a key, which these
-// leases keep from it, and whether it waits for the caller itself.
+// edges returns the tickets that at waits for because these leases block a key,
+// and whether it waits for the caller itself.
 func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, closing bool, missing error) {
 	for _, l := range held {
 		if at.prev != nil && holdsUp(s.actor, s.above, l.actor()) {
@@ -150,8 +150,8 @@ func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, 
 	return next, closing, missing
 }
 
-// pathsAhead returns the tickets for overlapping paths that at stands behind,
-// and whether the caller's own is among them.
+// pathsAhead returns the tickets for overlapping paths ahead of at, and whether
+// the caller's own is among them.
 func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
 	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, leaseName(at.ticket.Key))
 	for _, t := range ahead {
@@ -165,8 +165,8 @@ func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord
 	return out, false, err
 }
 
-// inWay returns the leases that keep a ticket from the key: of who holds it, or
-// of others who work under what the ticket's owner may use.
+// inWay returns the leases that keep a ticket from the key: that of its holder,
+// or of others who work under what the ticket's owner may use.
 func (s *search) inWay(t store.Entry[leaseRecord], key string) (out []leaseRecord, err error) {
 	if err := s.tx.Want(needMeant([]string{key})...); err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[
 	return workingUnder(s.tx, lk, all, t.Value.Owner, leaseName(t.Key))
 }
 
-// ticketsOf returns the live tickets of an actor and its children: while one
-// of them waits, the actor is taken to wait.
+// ticketsOf returns the live tickets of an actor and its children: while one of
+// them waits, the actor counts as waiting.
 func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
 	recs, err := s.tx.Scan(leaseKind+actor+"/", 0)
 	if err != nil {
@@ -290,8 +290,8 @@ func (s *search) queue(key string) (queueRecord, error) {
 	return q.Value, err
 }
 
-// fresh reports whether this is another's live ticket that was not found in the
-// same way before.
+// fresh reports whether this is another live ticket that was not found in the same
+// way before.
 func (s *search) fresh(t store.Entry[leaseRecord], through string) bool {
 	r := reached{leaseName(t.Key), through}
 	if !t.Value.ticket() || r.name == s.me || s.seen[r] || stateOf(t) != Held {

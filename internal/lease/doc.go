@@ -8,23 +8,23 @@
 // revision at which the lock record was written: it stays while the key is
 // held, is larger at every later grant, and is never used twice.
 //
-// Whatever is written for a holder (renew, release, and what other packages
-// put into the same transaction after [Fence]) is refused with [ErrLost] once
-// the lock is not at its token any more, and then changes nothing.
+// The store refuses what is written for a holder (renew, release, and what other
+// packages put into the same transaction after [Fence]) with [ErrLost] once the
+// lock is no longer at its token, and then nothing changes.
 //
 // # Limit
 //
 // No lease can stop a process that sleeps through its own deadline and then
 // acts on something outside the store. A holder stops trusting its lease
-// before the store may give it away (see [Window]); what it does between a
-// pause and its next look at the clock is caught by the token alone.
+// before the store can give the key to another owner (see [Window]); only the
+// token catches what it does between a pause and its next look at the clock.
 //
 // # Failure
 //
-// A holder that dies is replaced when its lease is older than its ttl, or at
-// once where its death is proved: same boot, same pid namespace, and the
-// process gone. Doubt waits for the ttl. Expiry compares two readings of the
-// store's clock; the ttl is the one written in the record.
+// A dead holder is replaced when its lease is older than its ttl, or at once if
+// its death is proved: same boot, same pid namespace, and the process gone. Doubt
+// waits for the ttl. Expiry compares two readings of the store's clock; the ttl
+// is the one in the record.
 //
 // # Records
 //

@@ -15,7 +15,7 @@ type ending struct {
 }
 
 // endLease ends a whole lease: every lock that still belongs to it, and the
-// record itself. It is the only place where locks are deleted.
+// record itself. No other function deletes locks.
 func endLease(tx *store.Tx, name string, how ending) error {
 	ls, err := getLease(tx, name)
 	if err != nil {
@@ -67,8 +67,8 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
 }
 
-// endPart rewrites a lease that goes on, and ends those who relied on the keys
-// that it has lost. Keys that it only used are still there for others.
+// endPart rewrites a lease that goes on, and ends the users of the keys that it
+// has lost. Keys that it only used stay for others.
 func endPart(tx *store.Tx, name string, l leaseRecord, keys []string, how ending) error {
 	if err := refresh(tx, name, l); err != nil || len(l.UsedBy) == 0 || len(keys) == 0 {
 		return err
@@ -84,7 +84,7 @@ func endPart(tx *store.Tx, name string, l leaseRecord, keys []string, how ending
 	return cascade(tx, ls, inside, keys, how)
 }
 
-// endRecord ends a lease that has nothing any more, and those that rely on it.
+// endRecord ends a lease without keys, and the leases that rely on it.
 func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how ending) error {
 	inside, err := users(tx, ls)
 	if err != nil {
@@ -109,7 +109,7 @@ func lockKeys(keys []string) []string {
 	return out
 }
 
-// Without returns what is in all and not in some.
+// Without returns the elements of all that are not in some.
 func Without(all, some []string) []string {
 	var out []string
 	for _, k := range all {

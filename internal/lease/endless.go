@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Endless is the ttl of a lease that only its owner ends, or someone who breaks
-// it: for a person's own work. No process stands for it, so that none can end
-// it by dying, and it needs no heartbeat.
+// Endless is the ttl of a lease that never expires: only its owner ends it, or
+// someone who breaks it. It is for a person's own work. It has no process, so
+// that no death can end it, and needs no heartbeat.
 //
-// It is stored as this number, which lies outside of what other leases may have:
-// a tasklock that does not know it calls the record damaged, never expired.
+// It is stored as this number, which no other lease may have: a tasklock that
+// does not know it calls the record damaged, never expired.
 const Endless = 100 * 365 * 24 * time.Hour
 
-// Expiry is when a lease ends unless it is renewed. Zero means that it has no
-// end; JSON has null for it.
+// Expiry is when a lease expires unless it is renewed. Zero means never, null in
+// JSON.
 type Expiry struct{ time.Time }
 
-// MarshalJSON is null for a lease without an end.
+// MarshalJSON is null for a lease that never expires.
 func (e Expiry) MarshalJSON() ([]byte, error) {
 	if e.IsZero() {
 		return []byte("null"), nil
@@ -25,7 +25,7 @@ func (e Expiry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e.Time)
 }
 
-// sooner is the earlier of two ends.
+// sooner is the earlier of two expiries.
 func (e Expiry) sooner(other Expiry) Expiry {
 	if e.IsZero() || !other.IsZero() && other.Before(e.Time) {
 		return other
@@ -33,7 +33,7 @@ func (e Expiry) sooner(other Expiry) Expiry {
 	return e
 }
 
-// endsAfter is the end of a lease that lasts a ttl from t on.
+// endsAfter is the expiry of a lease that lasts a ttl from t on.
 func endsAfter(t time.Time, ttl time.Duration) Expiry {
 	if ttl >= Endless {
 		return Expiry{}
@@ -43,7 +43,7 @@ func endsAfter(t time.Time, ttl time.Duration) Expiry {
 
 func (l leaseRecord) endless() bool { return l.ttl() >= Endless }
 
-// checkTTL is [CheckTTL] for a request that may ask for no end.
+// checkTTL is [CheckTTL] for a request that may ask for a lease without expiry.
 func (a *acquisition) checkTTL() error {
 	bad := func(rule string) error { return &InvalidError{What: "ttl none", Rule: rule} }
 	switch {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrLost: the lock is not at the caller's token any more, or the caller does
-// not hold it. Nothing was changed.
+// ErrLost: the lock is no longer at the caller's token, or the caller does not
+// hold it. Nothing changed.
 var ErrLost = errors.New("lease lost")
 
 // ErrNotFound: there is no such lock or lease.
@@ -17,11 +17,11 @@ var ErrNotFound = errors.New("not found")
 // ErrQueueFull: more waiters than a key's queue holds.
 var ErrQueueFull = errors.New("queue full")
 
-// HeldError says who is in the way. It is an answer, not a failure: another
-// owner holds the key, or waits for it longer than the caller.
+// HeldError says who blocks the caller. It is an answer, not a failure: another
+// owner holds the key, or has waited for it longer than the caller.
 type HeldError struct {
-	Info         // of the lock in the way; without an owner when the key is free but others wait for it
-	Asked string // the key that was asked for: another path, if Key overlaps it
+	Info         // of the blocking lock; without an owner if the key is free but others wait for it
+	Asked string // the requested key: another path, if Key overlaps it
 
 	Ahead    int           // how many wait for it before the caller
 	Position int           // place in the queue, 1 is next; 0: the caller is not queued
@@ -68,7 +68,7 @@ func (e *DeadlockError) Error() string {
 	return b.String()
 }
 
-// OwnerError: the caller may not do that to a lock of someone else.
+// OwnerError: the caller may not do that to the lock of another owner.
 type OwnerError struct {
 	Key, Owner, Caller string
 }
@@ -77,7 +77,7 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("%s: held by %s, not by %s", e.Key, e.Owner, e.Caller)
 }
 
-// AmbiguousError: several tasks bear the name that was given as a key.
+// AmbiguousError: several tasks have the name that was given as a key.
 type AmbiguousError struct {
 	Name string
 	IDs  []string // of the tasks, or of some of them
@@ -96,7 +96,7 @@ type LostError struct {
 	Token int64  // the caller's; 0: none given
 	Owner string // who holds the key now; empty: nobody
 	Now   int64  // the token in force; 0: none
-	Why   string // what became of the lease, where that is known
+	Why   string // how the lease ended, if that is known
 	Never string // the caller, if it did not hold the key before either
 
 	MaxHold time.Duration // set if the lease ended because max hold was over
@@ -125,7 +125,7 @@ func (e *LostError) Error() string {
 	return b.String()
 }
 
-// maxHoldOver is the loss of a lease that was held for as long as it may.
+// maxHoldOver is the loss of a lease that reached its max hold.
 func maxHoldOver(key string, token int64, limit time.Duration) *LostError {
 	return &LostError{Key: key, Token: token, MaxHold: limit, Why: fmt.Sprintf("its max hold of %s is over", limit)}
 }

@@ -20,7 +20,7 @@ type Event struct {
 	Event  string    `json:"event"` // acquired, taken over, released, broken, expired, …
 	Keys   []string  `json:"keys,omitempty"`
 	Owner  string    `json:"owner,omitempty"` // whose lease or task it is
-	By     string    `json:"by,omitempty"`    // who did it, where that is someone else
+	By     string    `json:"by,omitempty"`    // who did it, if that is someone else
 	Lease  string    `json:"lease,omitempty"`
 	Token  int64     `json:"token,omitempty"`
 	Why    string    `json:"why,omitempty"`
@@ -48,7 +48,7 @@ func Log(tx *store.Tx, e Event) error {
 type HistoryRequest struct {
 	Key   string // of this key only
 	Owner string // of this owner and its children only
-	Limit int    // at most so many, the newest; 0: all
+	Limit int    // at most this many, the newest; 0: all
 }
 
 // HistoryResult holds events, oldest first.
@@ -73,7 +73,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 		limit = -r.Limit
 	}
 	var out HistoryResult
-	var key string // of the task that is called so
+	var key string // of the task with this name
 	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: limit}}}
 	err := st.View(ctx, need, func(tx *store.Tx) error {
 		out.Events = nil
@@ -106,14 +106,14 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 	return out, err
 }
 
-// inOrder sorts by revision: clocks of several writers may differ, the order
-// of commits does not.
+// inOrder sorts by revision: the clocks of writers may differ, the order of
+// commits does not.
 func inOrder(recs []driver.Record) {
 	slices.SortStableFunc(recs, func(a, b driver.Record) int { return cmp.Compare(a.Rev, b.Rev) })
 }
 
-// event decodes one record; one without a name is a void receipt. A grant's token is known only once it is
-// committed, as the revision of the record itself.
+// event decodes one record; one without a name is a void receipt. A grant's token
+// is the revision of the record itself, known only after the commit.
 func event(tx *store.Tx, rec driver.Record) (Event, error) {
 	e, err := store.Decode[Event](tx, rec)
 	if e.Value.unnumbered() {
@@ -126,8 +126,8 @@ func event(tx *store.Tx, rec driver.Record) (Event, error) {
 func (e *Event) unnumbered() bool { return e.Token == 0 && e.Event == "acquired" }
 
 // withToken is the value of an event for another store, where its record has
-// another revision: a grant's token is written into it. What cannot be read
-// stays as it is.
+// another revision: it contains a grant's token. It returns an unreadable value
+// unchanged.
 func withToken(rec driver.Record) []byte {
 	var e Event
 	if json.Unmarshal(rec.Value, &e) != nil || !e.unnumbered() {
@@ -142,8 +142,8 @@ func withToken(rec driver.Record) []byte {
 }
 
 // Watch calls ready, if it is not nil, and then fn for every event since, in
-// order, until ctx ends or fn returns an error. After a burst that exceeds what history keeps in one read,
-// the oldest of it may be missing.
+// order, until ctx ends or fn returns an error. After a burst that exceeds what
+// history keeps in one read, its oldest events may be missing.
 func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) error) error {
 	var seen int64 = -1
 	const window = -500
@@ -190,7 +190,7 @@ func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) er
 	}
 }
 
-// watchPoll is the safety net under notifications that get lost.
+// watchPoll covers lost notifications.
 const watchPoll = 5 * time.Second
 
 // waitAtMost waits for a change, for some time.

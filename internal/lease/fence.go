@@ -6,10 +6,10 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// What is written in the name of a holder depends on its grant.
+// What is written for a holder depends on its grant.
 
-// Fence makes the transaction depend on the lock on key being at token: for
-// everything that is written in the name of its holder.
+// Fence makes the transaction depend on the lock on key being at token. It is for
+// everything that is written for the holder.
 func Fence(tx *store.Tx, key string, token int64) error { return FenceLease(tx, key, token, "") }
 
 // FenceLease is Fence that also compares the lease, if one is named: another
@@ -22,9 +22,9 @@ func FenceLease(tx *store.Tx, key string, token int64, lease string) error {
 	return fenced(lk, key, token, 0, lease)
 }
 
-// fenced refuses a lock that is gone, or not the one that is meant: at this
-// token, held by this lease, or granted no later than latest, which serves a
-// holder of several keys that knows only the largest of their tokens.
+// fenced refuses a lock that is gone, or another than is meant: at this token,
+// held by this lease, or granted no later than latest, for a holder of several
+// keys that knows only the largest of their tokens.
 func fenced(lk store.Entry[lockRecord], key string, token, latest int64, lease string) error {
 	if lk.Exists() && (token == 0 || lk.Rev == token) && (latest == 0 || lk.Rev <= latest) && (lease == "" || lk.Value.Lease == lease) {
 		return nil
@@ -32,8 +32,8 @@ func fenced(lk store.Entry[lockRecord], key string, token, latest int64, lease s
 	return &LostError{Key: key, Token: max(token, latest), Owner: lk.Value.Owner, Now: lk.Rev}
 }
 
-// fencedPast is fenced for a key that nobody holds: the grant that is meant must
-// be the last one there was. A grant that history does not know is refused.
+// fencedPast is fenced for a key that nobody holds: the grant must be the last one
+// of the key. It refuses a grant that history does not know.
 func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) error {
 	if token == 0 && latest == 0 && lease == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 // An attached holder looks at its locks about once a second, together with all
-// others of its process: see [store.Store.Follow]. It learns from
-// that what ended its lease: the next heartbeat may be minutes away.
+// others of its process: see [store.Store.Follow]. So it learns soon that its
+// lease ended: the next heartbeat may be minutes away.
 
 // followed are the records that show whether the lease is lost.
 func (l *Lease) followed() iter.Seq[string] {
@@ -26,14 +26,14 @@ func (l *Lease) followed() iter.Seq[string] {
 				return
 			}
 		}
-		if len(l.held.record.Using) > 0 { // it took no lock that would show its end
+		if len(l.held.record.Using) > 0 { // it has no lock that would show its end
 			yield(leaseKind + l.held.own)
 		}
 	}
 }
 
-// look is for [store.Store.Follow]: a lock that is not at its token any more
-// means that the lease is lost.
+// look is for [store.Store.Follow]: a lock that is no longer at its token means
+// that the lease is lost.
 func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 	peace := false
 	for key, token := range l.held.tokens {
@@ -49,7 +49,7 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 			return nil, err
 		}
 		if rev == 0 && ev.Event == "released" && strings.HasPrefix(ev.By, l.grant.Owner+"/") {
-			peace = true // by its own command, which may end so while nobody else has come
+			peace = true // its own command ended it, and may finish while no other owner has come
 			continue
 		}
 		lost := &LostError{Key: key, Token: token, Now: rev, Why: ev.ending()}
@@ -64,13 +64,13 @@ func (l *Lease) look(tx *store.Tx) (told func(), err error) {
 	return nil, nil
 }
 
-// useEnded is the loss of a lease that is using keys of another one: that one may
-// go on, and others may work under it now.
+// useEnded is the loss of a lease that uses keys of another one: that one may go
+// on, and others may work under it now.
 func (l *Lease) useEnded() error {
 	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: "its own lease, " + l.held.own + ", was ended"}
 }
 
-// explain adds to a loss that a heartbeat found who brought it about.
+// explain adds to a loss who caused it.
 func (l *Lease) explain(ctx context.Context, err error) error {
 	var lost *LostError
 	if !errors.As(err, &lost) || lost.Why != "" {
@@ -79,7 +79,7 @@ func (l *Lease) explain(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var ev Event
-	_ = l.st.View(ctx, driver.Query{}, func(tx *store.Tx) (err error) { // it is lost anyway
+	_ = l.st.View(ctx, driver.Query{}, func(tx *store.Tx) (err error) { // without an answer the loss stays unexplained
 		ev, err = endOf(tx, l.held.names, lost.Key, l.held.tokens[lost.Key])
 		return err
 	})
@@ -88,19 +88,19 @@ func (l *Lease) explain(ctx context.Context, err error) error {
 	return &why
 }
 
-// endLook is how many events are looked through for the end of a lease.
+// endLook is how many events are searched for the end of a lease.
 const endLook = 200
 
 // endOf finds the event that ended one of the leases, or the grant of that key
-// and token. It is empty if there is none among the last ones. Events that
-// cannot be read do not count.
+// and token. It is empty if the last events have none. Unreadable events do not
+// count.
 func endOf(tx *store.Tx, leases []string, key string, token int64) (Event, error) {
 	recs, err := tx.Scan(eventKind, -endLook)
 	if err != nil {
 		return Event{}, err
 	}
 	inOrder(recs)
-	var names [][]byte // as they stand in the records
+	var names [][]byte // as the records have them
 	for _, name := range leases {
 		var buf bytes.Buffer
 		enc := json.NewEncoder(&buf)
@@ -120,7 +120,7 @@ func endOf(tx *store.Tx, leases []string, key string, token int64) (Event, error
 	return Event{}, nil
 }
 
-// ending says in words how an event ended a lease; empty if it is none.
+// ending describes how an event ended a lease; empty if it did not.
 func (e Event) ending() string {
 	if e.Event == "" {
 		return ""

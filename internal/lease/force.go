@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// A forced request breaks whoever is in its way and takes the keys in the same
-// commit, so that nobody gets in between: also nobody who waits for them. What
-// it breaks is what [Break] would: whole leases, of which the history says by
-// whom and why.
+// A forced request breaks every blocking lease and acquires the keys in the same
+// commit, so that nobody gets them in between, not even a waiter. Like [Break] it
+// ends whole leases, and the history says who did it and why.
 
 func (r AcquireRequest) checkForce() error {
 	if r.Force && r.Reason == "" {
@@ -17,7 +16,7 @@ func (r AcquireRequest) checkForce() error {
 	return nil
 }
 
-// endsFor is why a lease in that state ends: one that is in force is broken.
+// endsFor is why a lease in that state ends: one in force is broken.
 func endsFor(s State) State {
 	if s == Held {
 		return Broken
@@ -25,7 +24,7 @@ func endsFor(s State) State {
 	return s
 }
 
-// ending is how a lease ends that the grant replaces.
+// ending is how the grant ends a lease that it replaces.
 func (a *acquisition) ending(v victim) ending {
 	if v.why == Broken {
 		return ending{event: "broken", by: a.req.Owner, reason: a.req.Reason}
@@ -33,8 +32,8 @@ func (a *acquisition) ending(v victim) ending {
 	return ending{event: "taken over", by: a.req.Owner, why: string(v.why)}
 }
 
-// tooMany refuses to break more than one commit can: some would end, and the
-// keys might still go to somebody else.
+// tooMany refuses to break more than one commit can: some would end, and another
+// owner might still get the keys.
 func tooMany(victims []victim) error {
 	names := victimLeases(victims)
 	slices.Sort(names)

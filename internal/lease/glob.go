@@ -9,16 +9,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A Glob is a set of files: what the name of a path lock covers, or what
-// somebody is about to touch. Paths have "/" between their parts and are
-// relative to the repository; where there is none, they begin with "/".
+// A Glob is a set of files: what a path lock covers, or what somebody is about to
+// touch. Paths have "/" between their parts and are relative to the repository;
+// outside of one they begin with "/".
 //
-//   - "*" stands for any characters within one part, "?" for one, and "**",
-//     alone between slashes, for any number of parts, none included.
-//   - A name whose last part has no wildcard is a file or a folder, whichever
-//     there is: it covers itself and everything below.
-//   - A name whose last part has one covers what it matches and nothing below:
-//     "src/*.go" leaves src/a.go/b alone; "src/**" is how to say everything.
+//   - "*" matches any characters within one part, "?" one, and "**", alone
+//     between slashes, any number of parts, even none.
+//   - A name whose last part has no wildcard is a file or a folder: it covers
+//     itself and everything below.
+//   - A name whose last part has one covers its matches and nothing below:
+//     "src/*.go" does not cover src/a.go/b; "src/**" covers everything.
 //
 // Upper and lower case count as the same, because on many file systems they
 // are, and a lock must mean the same on all machines that share it.
@@ -69,7 +69,7 @@ func ParseGlob(name string) (Glob, error) {
 	return g, nil
 }
 
-// File is the set of one file, whatever characters its name has.
+// File is the set of one file with any characters in its name.
 func File(path string) Glob {
 	path, g := fromRoot(norm.NFC.String(path))
 	for text := range strings.SplitSeq(path, "/") {
@@ -80,8 +80,8 @@ func File(path string) Glob {
 	return g
 }
 
-// fromRoot cuts the "/" off a whole path. It counts as a part of its own, so that
-// "/x" and "x" are two files.
+// fromRoot cuts the "/" off an absolute path. It counts as a part, so that "/x"
+// and "x" are two files.
 func fromRoot(path string) (rest string, g Glob) {
 	rest, whole := strings.CutPrefix(path, "/")
 	if whole {
@@ -119,8 +119,8 @@ func fold(text string) part {
 }
 
 // Overlaps reports whether some file is in both sets. Most globs differ in a name
-// before the first wildcard: thousands of locks are compared with a thousand files
-// while an agent waits.
+// before the first wildcard, so it compares those first: a hook compares thousands
+// of locks with a thousand files while an agent waits.
 func (g Glob) Overlaps(h Glob) bool {
 	a, b := g.parts, h.parts
 	for len(a) > 0 && len(b) > 0 && a[0].literal() && b[0].literal() {
@@ -132,8 +132,8 @@ func (g Glob) Overlaps(h Glob) bool {
 	return meet(a, b, part.meets, part.deep)
 }
 
-// covers reports whether g has every file of h, as far as that shows part by
-// part. It may say no where a closer look would find yes.
+// covers reports whether g has every file of h, as far as a comparison part by part
+// shows. It may return false where a closer look would find true.
 func (g Glob) covers(h Glob) bool {
 	for i, p := range g.parts {
 		switch {
@@ -157,9 +157,9 @@ func (p part) meets(q part) bool {
 }
 
 // meet reports whether two patterns have a text in common. Parts of a path and
-// characters of a part follow one rule: an element is matched by one element
-// that is the same, a run stands for any number of them. Row i says for which
-// beginnings of b there is a text that the first i elements of a match too.
+// characters of a part follow one rule: an element matches one element that is
+// the same, a run matches any number of them. Row i says for which beginnings of b
+// there is a text that the first i elements of a match too.
 func meet[E any](a, b []E, same func(E, E) bool, run func(E) bool) bool {
 	row := make([]bool, len(b)+1)
 	row[0] = true

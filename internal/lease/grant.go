@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Grant is what an acquisition gives.
+// Grant is the result of an acquisition.
 type Grant struct {
 	LeaseID    string      `json:"leaseId"` // "<owner>/<id>"
 	Owner      string      `json:"owner"`
@@ -26,13 +26,13 @@ type Grant struct {
 // KeyGrant is one key of a grant.
 type KeyGrant struct {
 	Key       string `json:"key"`
-	Name      string `json:"name,omitempty"` // what it was asked for as, if that is not the key
+	Name      string `json:"name,omitempty"` // the requested name, if that is not the key
 	Token     int64  `json:"token"`
 	Reentrant bool   `json:"reentrant"` // the owner, or a parent, held it before
 	Lease     string `json:"-"`         // that holds it
 }
 
-// TakenOver tells whom the grant replaced.
+// TakenOver names an owner that the grant replaced.
 type TakenOver struct {
 	Key   string `json:"key"`
 	Owner string `json:"owner"`
@@ -50,8 +50,7 @@ func (g *Grant) settle(rev int64) {
 	}
 }
 
-// record is the request as a lease record, without keys, that ends with a
-// process.
+// record is the request as a lease record without keys that ends with a process.
 func (a *acquisition) record(p host.Process) leaseRecord {
 	l := leaseRecord{
 		Owner: a.req.Owner, TTL: a.ttl.Seconds(), MaxHold: a.req.MaxHold.Seconds(),
@@ -120,8 +119,7 @@ func (a *acquisition) putLocks(tx *store.Tx, now time.Time) error {
 	return nil
 }
 
-// putLease writes the lease that has the keys which were taken, and is using
-// those of others.
+// putLease writes the lease with the acquired keys, which uses those of others.
 func (a *acquisition) putLease(tx *store.Tx, g *Grant, using []string) error {
 	l := a.record(a.req.Process)
 	own, err := getLease(tx, a.lease())
@@ -161,8 +159,8 @@ func (a *acquisition) then(tx *store.Tx, g *Grant) error {
 }
 
 // reuse renews a lease whose keys the request uses again. The owner itself may
-// give it another ttl; a child may only renew. A lease of which only the key
-// around one is used keeps what it has, but lasts as long as what relies on it.
+// give it another ttl; a child may only renew. If only the outer key of a lease is
+// used, the lease does not change, but lasts as long as what relies on it.
 func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error) {
 	ls, err := getLease(tx, name)
 	if err != nil {
@@ -176,14 +174,14 @@ func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error)
 	case l.Owner == a.req.Owner:
 		l.Call = a.call
 		if l.Auto = Without(l.Auto, a.asked); a.req.TTL != 0 && !(a.ttl == Endless && l.Attached) {
-			if a.ttl.Seconds() < l.TTL { // nobody who works under it is given less time
+			if a.ttl.Seconds() < l.TTL { // do not shorten the time of those who work under it
 				if err := inUse(tx, ls, l.Keys); err != nil {
 					return until, err
 				}
 			}
 			l.TTL = a.ttl.Seconds()
 		}
-		if l.Left { // its owner wants it after all
+		if l.Left { // its owner takes it again
 			l.Group, l.Left = 0, false
 			l.Process = a.req.Process
 		}
@@ -191,7 +189,7 @@ func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error)
 		case l.Attached || l.Group != 0:
 		case l.endless():
 			l.Process = host.Process{}
-		case a.req.Process.PID != 0 || l.kept: // it lives with another process now, or if its own is dead, with none
+		case a.req.Process.PID != 0 || l.kept: // it ends with another process now or, if its own is dead, with none
 			l.Process = a.req.Process
 		}
 	}
@@ -199,8 +197,8 @@ func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error)
 	return endsAfter(tx.Now(), window), err
 }
 
-// heldFor is how long a lease has been held, by the store's clock. Only max
-// hold asks.
+// heldFor is how long a lease has been held, by the store's clock. It is for max
+// hold.
 func heldFor(tx *store.Tx, l leaseRecord) (time.Duration, error) {
 	if l.MaxHold == 0 || !l.holds() {
 		return 0, nil

@@ -14,8 +14,8 @@ import (
 )
 
 // Window is how long a holder may trust a lease after the start of its last
-// successful heartbeat, and how long its work then has to end. Both together
-// end before the store can give the lease away.
+// successful heartbeat, and how long its work then has to end. Both together end
+// before the store can give the key to another owner.
 func Window(ttl time.Duration) (trust, grace time.Duration) {
 	grace = min(10*time.Second, ttl/6)
 	return ttl - grace - ttl/10, grace
@@ -50,13 +50,13 @@ type Lease struct {
 	released error
 }
 
-// Hold acquires the keys for as long as this process lives and wants them. The
-// holder is a child of its own, "<owner>/<random>": two holders of one owner
-// exclude each other, and what a parent holds is used without taking it again.
-// A wait that was too short leaves the queue, unless the holder was named.
+// Hold acquires the keys while this process lives and wants them. The holder is a
+// child with its own name, "<owner>/<random>": two holders of one owner exclude
+// each other, and a holder uses what a parent holds without acquiring it again. If
+// the wait was too short the holder leaves the queue, unless it was named.
 //
-// The end of ctx cancels [Lease.Context], but the lease is kept until
-// [Lease.Release]: the work under it may take its time to stop.
+// The end of ctx cancels [Lease.Context], but the lease lasts until
+// [Lease.Release]: the work under it may need time to stop.
 func Hold(ctx context.Context, st *store.Store, r AcquireRequest) (*Lease, error) {
 	return hold(ctx, st, r, clocks)
 }
@@ -127,11 +127,11 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Release stops the heartbeat and releases what this lease took, which is
+// Release stops the heartbeat and releases what this lease acquired, which is
 // nothing if a parent held it before. If the lease was lost meanwhile it
 // returns [ErrLost], and changes nothing that is not recorded as its own.
-// Calling it again returns the same. It outlives ctx, for as long as a lease
-// that is not released would.
+// Calling it again returns the same. It outlives ctx, at most as long as an
+// unreleased lease would last.
 func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, l.release) }
 
 // ReleaseWith is Release for a holder whose own commit releases the keys, as the
@@ -168,7 +168,8 @@ func (l *Lease) release(ctx context.Context) error {
 	return l.lost()
 }
 
-// lose declares the lease lost, whatever else has ended the work already.
+// lose declares the lease lost, even if the work has already ended for another
+// reason.
 func (l *Lease) lose(err error) {
 	l.mu.Lock()
 	l.loss = cmp.Or(l.loss, err)
@@ -182,8 +183,8 @@ func (l *Lease) lost() error {
 	return l.loss
 }
 
-// releasedAll reports whether every key that this lease took was still its own.
-// A key may stay behind for others who use it.
+// releasedAll reports whether every key of this lease was still its own. A key may
+// stay for others that use it.
 func (l *Lease) releasedAll(out ReleaseResult) bool {
 	for _, key := range Without(Without(l.held.record.Keys, l.held.record.Auto), out.Left) {
 		if !slices.ContainsFunc(out.Released, func(r Released) bool { return r.Key == key }) {
@@ -193,10 +194,10 @@ func (l *Lease) releasedAll(out ReleaseResult) bool {
 	return true
 }
 
-// keep renews at a third of the ttl, again and again when that fails, and
-// declares the lease lost when the store says so or the time of trust is over.
-// One failed heartbeat is not a loss. It looks at the clocks more often than
-// it renews: they may jump.
+// keep renews at a third of the ttl, and repeats a failed renewal. It declares the
+// lease lost when the store says so or the time of trust is over. One failed
+// heartbeat is not a loss. It reads the clocks more often than it renews, because
+// they may jump.
 func (l *Lease) keep(ctx context.Context) {
 	defer close(l.done)
 	defer l.leave()
@@ -233,9 +234,9 @@ func (l *Lease) keep(ctx context.Context) {
 	}
 }
 
-// heartbeat renews once, with half of the time that is left, so that a request
-// that hangs is not the last one. If the store does not even hear that, the
-// lease is lost while it still hangs.
+// heartbeat renews once, with half of the time that is left, so that a hanging
+// request is not the last one. If the store does not answer that either, the lease
+// is lost while it still hangs.
 func (l *Lease) heartbeat(ctx context.Context) error {
 	left := l.Left()
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, min(left, 100*time.Millisecond)))
@@ -257,7 +258,7 @@ func (l *Lease) heartbeat(ctx context.Context) error {
 }
 
 // clocks reads the clocks of this process. The steady one is that of package
-// time, which tests can hold still.
+// time, which tests can stop.
 func clocks() host.Moment {
 	t := time.Now()
 	return host.Moment{Awake: t.Sub(started), Wall: t.UnixNano()}
@@ -272,8 +273,7 @@ func (l *Lease) elapsed() time.Duration {
 	return l.now().Since(l.trust)
 }
 
-// Left is how long the lease may still be trusted if no further heartbeat
-// succeeds.
+// Left is how long the lease may still be trusted without another heartbeat.
 func (l *Lease) Left() time.Duration {
 	trust, _ := Window(l.TTL())
 	return trust - l.elapsed()
@@ -283,8 +283,8 @@ func (l *Lease) expired() error {
 	return l.overdue("no heartbeat reached the store in time")
 }
 
-// Overdue is the loss that someone else has noticed who counts the time of
-// trust along: if no heartbeat failed, this process must have been stopped.
+// Overdue is the loss that another process has noticed, which measures the time of
+// trust too: if no heartbeat failed, this process must have been stopped.
 func (l *Lease) Overdue() error {
 	return l.overdue("this process was stopped for too long to be sure")
 }
@@ -304,7 +304,7 @@ func (l *Lease) overdue(why string) error {
 	return &LostError{Key: l.grant.Keys[0].Key, Token: l.grant.Token, Why: why}
 }
 
-// holderKey is for the holder under whom a context works.
+// holderKey is the key for the holder of a context.
 type holderKey struct{}
 
 // HolderOf is the owner of the lease whose [Lease.Context] ctx comes from, or

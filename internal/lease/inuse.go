@@ -8,11 +8,11 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// InUseError: the key cannot be released, or be held for a shorter time,
-// while somebody works under it.
+// InUseError: the key cannot be released, or held for a shorter time, while
+// somebody works under it.
 type InUseError struct {
 	Key    string
-	Inside []string // keys that are held within, or Key itself
+	Inside []string // inner keys that are held, or Key itself
 	By     []string // the owners who use it
 }
 
@@ -32,7 +32,7 @@ type use struct {
 	state State
 }
 
-// uses returns who relies on a key of a lease once the lease has lost keys.
+// uses returns who would rely on a key of a lease that has lost keys.
 func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) (out []use, err error) {
 	name := leaseName(ls.Key)
 	for _, inner := range ls.Value.innerKeys(key, keys) {
@@ -51,7 +51,7 @@ func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) 
 		if slices.Contains(u.Value.Using, key) {
 			inside = append(inside, key)
 		}
-		if len(out) == 0 && len(inside) > 0 { // one is witness enough: the last two to leave must see each other
+		if len(out) == 0 && len(inside) > 0 { // one is enough: the last two to leave must see each other
 			if u, err = getLease(tx, user); err != nil {
 				return nil, err
 			}
@@ -64,13 +64,12 @@ func uses(tx *store.Tx, ls store.Entry[leaseRecord], key string, keys []string) 
 	return out, nil
 }
 
-// inUse refuses to take a key from those who rely on it.
+// inUse refuses to end a key that others rely on.
 func inUse(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) error {
 	return inUseBut(tx, ls, keys, "")
 }
 
-// inUseBut is inUse on behalf of an owner who may be one of the users, or work
-// for one of them.
+// inUseBut is inUse for an owner that may be one of the users, or work for one.
 func inUseBut(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, owner string) error {
 	for _, key := range keys {
 		all, err := uses(tx, ls, key, keys)
@@ -90,8 +89,8 @@ func inUseBut(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, owner st
 	return nil
 }
 
-// releaseUnused ends a lease as far as nobody works under it. What is in use leaves
-// with its last user.
+// releaseUnused ends the part of a lease that nobody works under. The rest is
+// released with its last user.
 func releaseUnused(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left []string, err error) {
 	l := ls.Value
 	for _, key := range l.Keys {
@@ -125,8 +124,8 @@ func releaseUnused(tx *store.Tx, ls store.Entry[leaseRecord], how ending) (left 
 	return left, endKeys(tx, ls, Without(l.all(), left), how)
 }
 
-// leave lets a lease that no process stands for live with one of its users, so
-// that it dies with the last of them: see keptBy.
+// leave ties a lease without a process to one of its users, so that it ends with
+// the last of them: see keptBy.
 func (l *leaseRecord) leave(tx *store.Tx, ls store.Entry[leaseRecord]) error {
 	if l.PID != 0 {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Keep renews a lease for as long as a process lives, and releases it when
-// that has ended, if it still lives with that one: its owner may have tied it
-// to another process since, and who keeps a parent's lease does not end it. It returns when the lease has ended, by whatever means, or
-// with ctx. What the store says and can pass is asked again: a late renewal
-// counts while nobody else has taken over.
+// Keep renews a lease while a process lives, and releases it when the process has
+// ended. It does not release a lease that its owner has tied to another process
+// since, nor a parent's lease. It returns when the lease has ended, or with ctx.
+// It repeats after a trouble of the store that can pass: a late renewal counts
+// while nobody else has taken over.
 func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) error {
 	owner := leaseOwner(lease)
 	for {
@@ -41,12 +41,12 @@ func Keep(ctx context.Context, st *store.Store, lease string, p host.Process) er
 }
 
 // keepWatch returns when the process has ended, the locks have changed, or the
-// time is over. The store is asked as seldom as it can be.
+// time is over. It asks the store as seldom as possible.
 func keepWatch(ctx context.Context, st *store.Store, p host.Process, guards []driver.Guard, next time.Duration) error {
 	watch := leaseRecord{Process: p}
 	for until := time.Now().Add(next); !ended(p) && time.Now().Before(until); {
 		left := time.Until(until)
-		if !watch.watchable() { // its death cannot be proved, only seen
+		if !watch.watchable() { // its death cannot be proved, but it can be seen
 			left = min(left, time.Second)
 		}
 		if err := pauseFor(ctx, st, []blocker{{guards: guards, lease: watch, ends: left}}, left); err != nil {
@@ -59,14 +59,14 @@ func keepWatch(ctx context.Context, st *store.Store, p host.Process, guards []dr
 	return nil
 }
 
-// ended is weaker than proof: whoever keeps a lease for a process runs beside
-// it, so that no answer about it from here means that it is gone.
+// ended is weaker than proof: the process that keeps a lease runs next to the
+// other one, so that no answer about it means that it is gone.
 func ended(p host.Process) bool {
 	now, err := host.Find(p.PID)
 	return err != nil || now.Start != p.Start
 }
 
-// keepOnce renews, and says when to do so again unless the locks change.
+// keepOnce renews, and says when to renew again unless the locks change.
 func keepOnce(ctx context.Context, st *store.Store, owner, lease string) (next time.Duration, guards []driver.Guard, err error) {
 	_, err = st.Update(ctx, driver.Query{Keys: []string{leaseKind + lease}}, func(tx *store.Tx) error {
 		l, err := heartbeat{by: owner}.renew(tx, lease)
@@ -86,7 +86,7 @@ func keepOnce(ctx context.Context, st *store.Store, owner, lease string) (next t
 	return max(next, MinTTL/3), guards, err
 }
 
-// changed reports whether a guard does not hold any more: a wait may end early.
+// changed reports whether a guard no longer holds: a wait may end early.
 func changed(ctx context.Context, st *store.Store, guards []driver.Guard) bool {
 	var keys []string
 	for _, g := range guards {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bounds of what a caller may ask for.
+// Limits of a request.
 const (
 	MaxKey   = 512 // bytes of a key
 	MaxOwner = 512 // bytes of an owner
@@ -25,8 +25,8 @@ const (
 	maxMaxHold = 365 * 24 * time.Hour
 )
 
-// Kind says what a key names. A bare key is a task; only these prefixes exist,
-// any other colon belongs to the name.
+// Kind is the kind of a key. A bare key is a task; only these prefixes exist, any
+// other colon belongs to the name.
 type Kind string
 
 // The kinds of keys.
@@ -55,15 +55,14 @@ func KindOf(key string) (Kind, string) {
 	return Task, key
 }
 
-// DefaultTTL is how long a lease on the key lasts without a heartbeat, unless
-// its store is far away.
+// DefaultTTL is how long a lease on the key lasts without a heartbeat, unless its
+// store is in git.
 func DefaultTTL(key string) time.Duration { return DefaultTimes.Of(key) }
 
-// Times are how long leases last without a heartbeat, where nobody says
-// otherwise.
+// Times are how long leases last without a heartbeat by default.
 type Times struct {
 	Task, Section, Job, Path time.Duration // of plain holders, by the kind of the key
-	Attached                 time.Duration // holders that renew by themselves
+	Attached                 time.Duration // holders that renew
 	Ticket                   time.Duration // waiters
 }
 
@@ -125,7 +124,7 @@ func CheckKey(key string) (string, error) {
 		}
 	}
 	if kind == Path {
-		name = strings.TrimPrefix(name, "/") // a whole path, of a file in no repository
+		name = strings.TrimPrefix(name, "/") // an absolute path, of a file outside a repository
 	}
 	for _, part := range strings.Split(name, "/") {
 		if part == "" || part == "." || part == ".." {
@@ -140,8 +139,8 @@ func CheckKey(key string) (string, error) {
 	return key, nil
 }
 
-// meantKind returns a key that begins with a reserved prefix in another case,
-// or with spaces about it, as it should be written; "" for any other key.
+// meantKind returns a key that begins with a reserved prefix in another case, or
+// with spaces around it, in its right form; "" for any other key.
 func meantKind(key string) string {
 	prefix, name, ok := strings.Cut(key, ":")
 	kind := Kind(strings.ToLower(strings.TrimSpace(prefix)))
@@ -152,8 +151,8 @@ func meantKind(key string) string {
 	return kind.Key(name)
 }
 
-// plain reports whether r is visible and stays where it is put: no control,
-// no zero-width, no bidirectional or otherwise unprintable character.
+// plain reports whether r is visible and stays in its place: no control, no
+// zero-width, no bidirectional or otherwise unprintable character.
 func plain(r rune) bool {
 	return unicode.IsPrint(r) && r != utf8.RuneError &&
 		!unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
@@ -196,8 +195,8 @@ func namedKeys(keys []string) ([]string, error) {
 	return out, nil
 }
 
-// CheckOwner says which rule an owner's name breaks. Odd characters are
-// stored as given; whoever prints them cleans them.
+// CheckOwner says which rule an owner's name breaks. Odd characters are stored as
+// given; the code that prints them cleans them.
 func CheckOwner(owner string) error {
 	bad := func(rule string) error { return &InvalidError{What: "owner " + quote(owner), Rule: rule} }
 	switch {

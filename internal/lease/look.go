@@ -26,7 +26,7 @@ type Info struct {
 	Life        string    `json:"life"` // of that process: alive, dead or unknown
 	Worktree    string    `json:"worktree"`
 	Session     string    `json:"session"`
-	Label       string    `json:"label,omitempty"` // who is behind the owner
+	Label       string    `json:"label,omitempty"` // the person or agent behind the owner
 	Reason      string    `json:"reason"`
 	Waiters     int       `json:"waiters"`
 }
@@ -39,7 +39,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 		State: stateOf(ls), Host: l.Host, PID: l.PID, Life: l.life().String(), Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
 		Waiters: q.live(),
 	}
-	if !ls.Exists() { // it was over, and stayed behind in a move
+	if !ls.Exists() { // it was over and stayed behind in a move
 		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, Expiry{i.AcquiredAt}
 	}
 	return i
@@ -56,16 +56,16 @@ type CheckRequest struct {
 }
 
 // CheckResult: Locked means that others are kept out. The lock on a path may be
-// one on another path that overlaps it.
+// that of an overlapping path.
 type CheckResult struct {
 	Key    string `json:"key"`
 	Locked bool   `json:"locked"`
 	Lock   *Info  `json:"lock"`
 }
 
-// Check tells whether a key is held. With Token, Latest, Lease or HeldBy, a key
+// Check reports whether a key is held. With Token, Latest, Lease or HeldBy, a key
 // that is not held so is [ErrLost]. A token stays in force until a later grant,
-// also past its ttl; what is mine is so only as long as others are kept out.
+// even past its ttl; HeldBy is true only while others are kept out.
 func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, error) {
 	key, err := CheckKey(r.Key)
 	if err != nil {
@@ -96,7 +96,7 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		if out.Lock = info; info != nil {
 			out.Locked = info.State == Held
 		}
-		if r.fences() || r.HeldBy != "" { // a caller goes on after a yes
+		if r.fences() || r.HeldBy != "" { // a caller acts on the answer
 			tx.Affirm()
 		}
 		return r.heldAsAsked(tx, key, info)
@@ -106,7 +106,7 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 
 func (r CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
 
-// heldAsAsked refuses a key that is not held as the request asks.
+// heldAsAsked refuses a key that is not held as the request says.
 func (r CheckRequest) heldAsAsked(tx *store.Tx, key string, info *Info) error {
 	switch {
 	case r.fences():
@@ -140,7 +140,7 @@ func Peek(tx *store.Tx, key string) (*Info, error) {
 	return infoBy(tx, key, peekLock, peekLease, peekQueue)
 }
 
-// reading is a way to read a record by its name.
+// reading reads a record by its name.
 type reading[T any] func(tx *store.Tx, name string) (store.Entry[T], error)
 
 func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf reading[leaseRecord], queueOf reading[queueRecord]) (*Info, error) {
@@ -164,7 +164,7 @@ func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf readin
 type ShowResult struct {
 	Key     string   `json:"key"`
 	Lock    *Info    `json:"lock"`
-	Users   []User   `json:"users,omitempty"` // who works under the lock, beside its holder
+	Users   []User   `json:"users,omitempty"` // who works under the lock, besides its holder
 	Waiters []Waiter `json:"waiters"`
 }
 
@@ -265,7 +265,7 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	return out, err
 }
 
-// Everything is all that there is about locks: what [List] and [Locks] read.
+// Everything is all records about locks: what [List] and [Locks] read.
 var Everything = driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}, {Prefix: leaseKind}, {Prefix: queueKind}}}
 
 // eachLock visits all locks with their leases and queues, guarding none.

@@ -10,14 +10,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A commit guards each record that it was decided on, and the number of guards
-// is bounded ([store.Tx.Room]). A lease has few keys for that reason. What may be
-// many is read at once ([store.Tx.Want]), only looked at where no rule depends on
-// it ([store.Peek]), and ended in several commits where it is over anyway.
+// A commit guards each record that it was decided on, and the number of guards is
+// limited ([store.Tx.Room]). So a lease has few keys. Records that may be many are
+// read at once ([store.Tx.Want]), read without a guard if no rule depends on them
+// ([store.Peek]), and ended in several commits if they are over anyway.
 
 // Update commits what fn writes, as [store.Store.Update] does. If fn ends more
-// leases than one commit can guard, those that can go first do, some at a time,
-// and fn runs again.
+// leases than one commit can guard, Update first ends some that can end first, and
+// runs fn again.
 func Update(ctx context.Context, st *store.Store, need driver.Query, fn func(*store.Tx) error) (int64, error) {
 	for {
 		rev, err := st.Update(ctx, need, fn)
@@ -39,12 +39,12 @@ func UpdateOrLook(ctx context.Context, st *store.Store, dry bool, need driver.Qu
 	return Update(ctx, st, need, fn)
 }
 
-// crowded stops a transaction that would end more leases than it can guard:
-// these may end before it, each by itself.
+// crowded stops a transaction that would end more leases than it can guard: these
+// may end before it, each alone.
 type crowded struct {
 	victims []victim
 	how     ending
-	still   func(tx *store.Tx, v victim) (bool, error) // guarded: it may still be ended
+	still   func(tx *store.Tx, v victim) (bool, error) // with a guard: it may still be ended
 }
 
 func (c *crowded) Error() string { return "more leases end at once than one commit can hold" }
@@ -66,7 +66,7 @@ func (c *crowded) clear(ctx context.Context, st *store.Store) error {
 	return nil
 }
 
-// some ends the first of the victims: as many as there is room for.
+// some ends the first victims, as many as there is room for.
 func (c *crowded) some(tx *store.Tx, victims []victim) (done int, err error) {
 	if err := wantLeases(tx, victimLeases(victims)); err != nil {
 		return 0, err
@@ -94,7 +94,7 @@ func (c *crowded) some(tx *store.Tx, victims []victim) (done int, err error) {
 	return done, nil
 }
 
-// endVictim ends the whole lease, or the one lock that is left of it.
+// endVictim ends the whole lease, or the one lock that remains of it.
 func endVictim(tx *store.Tx, v victim, how ending) error {
 	ls, err := getLease(tx, v.lease)
 	if err != nil {
@@ -114,7 +114,7 @@ func victimLeases(victims []victim) (names []string) {
 	return names
 }
 
-// cost bounds the guards that the end of a lease takes, without those who use it.
+// cost is the most guards that the end of a lease takes, without its users.
 func cost(l leaseRecord) int {
 	locks := max(len(l.Keys), 1)
 	if locks > MaxKeys {
@@ -123,8 +123,8 @@ func cost(l leaseRecord) int {
 	return 2 + locks + len(l.Using) + len(l.OuterKeys) + 3*len(l.Uses) + len(l.WaitsFor)
 }
 
-// wantLeases reads at once what the end of leases looks at: their locks, the
-// leases around and within them, and the others within those around.
+// wantLeases reads at once what the end of leases needs: their locks, the leases
+// around and within them, and the others within those around.
 func wantLeases(tx *store.Tx, names []string) error {
 	around, err := wantLinks(tx, names)
 	if err != nil {
@@ -179,7 +179,7 @@ func wantHolders(tx *store.Tx, locks []store.Entry[lockRecord]) error {
 	return tx.Want(users...)
 }
 
-// peekLease is getLease for one that is only looked at.
+// peekLease is getLease without a guard.
 func peekLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
 	ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
 	if err != nil {
@@ -188,7 +188,7 @@ func peekLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
 	return peekUsers(tx, ls)
 }
 
-// peekUsers is [keptBy]. The users are not guarded: one that comes back to life
+// peekUsers is [keptBy]. It does not guard the users: a user that comes back
 // writes the lease that it uses.
 func peekUsers(tx *store.Tx, ls store.Entry[leaseRecord]) (store.Entry[leaseRecord], error) {
 	if len(ls.Value.UsedBy) == 0 || stateOf(ls) != Dead {
@@ -202,9 +202,9 @@ func peekUsers(tx *store.Tx, ls store.Entry[leaseRecord]) (store.Entry[leaseReco
 	})
 }
 
-// lockOf is getLock for a lock of a lease that is guarded itself. Where the lease
-// is from before there was [MaxKeys] and has more, that guard does for all of its
-// locks: none of them comes or goes without a change of the lease.
+// lockOf is getLock for a lock of a guarded lease. If the lease is older than
+// [MaxKeys] and has more keys, its guard covers all of its locks: none of them
+// comes or goes without a change of the lease.
 func lockOf(tx *store.Tx, ls store.Entry[leaseRecord], key string) (store.Entry[lockRecord], error) {
 	if ls.Exists() && len(ls.Value.Keys) > MaxKeys {
 		return peekLock(tx, key)
@@ -246,5 +246,5 @@ func someKeys(keys []string, fn func(keys []string) error) error {
 	return nil
 }
 
-// anyway is for what ends whether it is over or not.
+// anyway is for leases that end whether they are over or not.
 func anyway(*store.Tx, victim) (bool, error) { return true, nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// BusyError: locks are held that stand in the way.
+// BusyError: held locks block the operation.
 type BusyError struct{ Holders []Info }
 
 func (e *BusyError) Error() string {
@@ -44,18 +44,18 @@ func Leave(tx *store.Tx) error {
 	return err
 }
 
-// Carry is a [store.Carry] for the records of this package. A lease that is
-// over stays behind, and its locks are free where they arrive: a record begins
-// to age again there, and would keep others out for another ttl. One in force
-// arrives with its whole ttl and its locks with new tokens; what its holder
-// still has of its time is never more. A line of history keeps the token that
-// it had. Tickets and queues stay behind: whoever waits asks again.
+// Carry is a [store.Carry] for the records of this package. A lease that is over
+// stays behind, and its locks are free where they arrive: a record begins to age
+// again there, and would keep others out for another ttl. A lease in force arrives
+// with its whole ttl, and its locks with new tokens; its holder never has more time
+// than that. A line of history keeps its token. Tickets and queues stay behind:
+// waiters ask again.
 func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 	leases := map[string]store.Entry[leaseRecord]{}
 	for _, rec := range c.Records {
 		if name, ok := strings.CutPrefix(rec.Key, leaseKind); ok {
 			e, err := store.DecodeAt[leaseRecord](c.Now, rec)
-			if err == nil { // what cannot be read travels as it is: damage is not freedom
+			if err == nil { // an unreadable record travels unchanged: damage is not free
 				leases[name] = e
 			}
 		}
@@ -84,10 +84,10 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 }
 
 // Retoken writes every lock again that was granted before a revision, so that it
-// has a new token: for a store that begins another life (see [driver.Lift])
-// where its records are. They keep others out as before, until their leases
-// end, but whoever works under an old token is refused: the same lock may be
-// held in another life. A record that cannot be read stays as it is.
+// has a new token: for a store that begins another life in place (see
+// [driver.Lift]). The locks keep others out as before, until their leases end, but
+// the store refuses a holder with an old token: another life may have the same
+// lock. An unreadable record does not change.
 func Retoken(ctx context.Context, st *store.Store, before int64) error {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: lockKind}, {Prefix: pathKind}}}
 	for more := true; more; {
@@ -102,7 +102,7 @@ func Retoken(ctx context.Context, st *store.Store, before int64) error {
 	return nil
 }
 
-// retoken writes as many locks as one commit can guard, and tells whether there
+// retoken writes as many locks as one commit can guard, and reports whether there
 // are more.
 func retoken(tx *store.Tx, before int64) (more bool, err error) {
 	tx.Note(fmt.Sprintf("new tokens for locks from before revision %d", before))

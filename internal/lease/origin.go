@@ -9,20 +9,20 @@ import (
 )
 
 // Origin is where a lock was held before it was taken over from another system.
-// Its process is one of a host that this one knows nothing about: its number is
-// shown, and proves neither life nor death.
+// Its process belongs to an unknown host: its number is shown, and proves neither
+// life nor death.
 type Origin struct {
 	Host  string
 	PID   int
 	Since time.Time // zero: unknown
 
-	// Aliases are further names of the one key of the request. Whoever asks for
-	// one of them gets the key. One that is a name or a locked key already stays
+	// Aliases are further names of the one key of the request. A request for one
+	// of them gets the key. An alias that is already a name or a locked key stays
 	// what it is.
 	Aliases []string
 }
 
-// where fills in the machine and the process of a lease: these, or those of old.
+// where sets the machine and the process of a lease: ours, or the original ones.
 func (a *acquisition) where(l *leaseRecord, p host.Process) {
 	l.Host, l.Process, l.Group = host.Name(), p, a.req.Group
 	if a.req.Origin != nil {
@@ -30,7 +30,7 @@ func (a *acquisition) where(l *leaseRecord, p host.Process) {
 	}
 }
 
-// since is when the lock was taken: now, or there.
+// since is when the lock was acquired: now, or in the other system.
 func (a *acquisition) since(now time.Time) time.Time {
 	if a.req.Origin == nil || a.req.Origin.Since.IsZero() || a.req.Origin.Since.After(now) {
 		return now
@@ -82,8 +82,8 @@ func (a *acquisition) putAliases(tx *store.Tx, key string) error {
 	return nil
 }
 
-// aliased returns the keys that had the id of a new task as a further name, so
-// that the task goes by their names too.
+// aliased returns the keys that had the id of a new task as an alias, so that the
+// task gets their names too.
 func aliased(tx *store.Tx, id string) ([]string, error) {
 	e, err := getName(tx, id)
 	if err != nil {

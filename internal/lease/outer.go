@@ -7,16 +7,16 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// A key may lie within another: a task within its section. Whoever takes the
-// inner key takes the outer one with it, so that the two are never held by
-// different owners at once:
+// A key may lie within another: a task within its section. An owner that acquires
+// the inner key acquires the outer one with it, so that two owners never hold them
+// at once:
 //
-//   - In the same lease, if nobody holds the outer key. It then leaves with
+//   - In the same lease, if nobody holds the outer key. It is then released with
 //     the last inner key.
 //   - If the owner or a parent holds it already, the new lease uses that one:
 //     see users.go.
 
-// addOuterKeys adds the keys around those asked for.
+// addOuterKeys adds the outer keys of the requested ones.
 func (a *acquisition) addOuterKeys(tx *store.Tx) error {
 	if a.keys = a.asked; a.req.OuterKey == nil {
 		return nil
@@ -46,7 +46,7 @@ func (a *acquisition) addOuterKeys(tx *store.Tx) error {
 	return checkCount(a.keys)
 }
 
-// linkOuterKeys connects a new lease with the outer keys of what it takes.
+// linkOuterKeys links a new lease to the outer keys of its keys.
 func (a *acquisition) linkOuterKeys(tx *store.Tx, l *leaseRecord) error {
 	for _, key := range a.taken {
 		outer := a.outer[key]
@@ -87,8 +87,8 @@ func (l leaseRecord) innerKeys(outer string, keys []string) (inside []string) {
 	return inside
 }
 
-// idle returns those of the lease's keys that were taken only as outer keys
-// and around which nothing is left once keys are gone.
+// idle returns the keys of the lease that were acquired only as outer keys and
+// have no inner key once keys are gone.
 func idle(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) ([]string, error) {
 	var out []string
 	for _, auto := range Without(ls.Value.Auto, keys) {
@@ -133,8 +133,8 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 	return order, nil
 }
 
-// without returns the lease as it is when keys are gone, and the leases of which
-// it uses less then.
+// without returns the lease without keys, and the leases of which it then uses
+// less.
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
 	rest.Keys, rest.Auto, rest.Using = Without(l.Keys, keys), Without(l.Auto, keys), Without(l.Using, keys)
@@ -159,8 +159,8 @@ func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, lef
 	return rest, Without(l.Uses, rest.Uses), nil
 }
 
-// leave ends the keys that were kept only for a lease that does not use them any
-// more; of a lease that is over anyway, all.
+// leave ends the keys that were kept only for a lease that no longer uses them; of
+// a lease that is over anyway, all.
 func leave(tx *store.Tx, around []string) error {
 	for _, name := range around {
 		ls, err := getLease(tx, name)

@@ -9,18 +9,18 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// OverviewResult is a first look around, however much there is to see.
+// OverviewResult is a first look at the locks, of limited size.
 type OverviewResult struct {
 	Mine   []Info // all that the owner and its children hold
 	Others []Info // some of what others hold, paths first
 	More   bool   // there are further locks
 }
 
-// overviewSize is how many locks of a kind a glance reads.
+// overviewSize is how many locks of a kind an overview reads.
 const overviewSize = 20
 
-// Overview tells an owner what it holds and some of what others do, reading
-// little: for a hook that must be quick, where [List] reads everything.
+// Overview returns what an owner holds and some of what others hold. It reads
+// little: it is for a hook that must be quick, where [List] reads everything.
 func Overview(ctx context.Context, st *store.Store, owner string) (OverviewResult, error) {
 	var out OverviewResult
 	need := driver.Query{Ranges: []driver.Range{

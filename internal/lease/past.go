@@ -6,11 +6,11 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// What a lock was is gone with its record; history knows it for a while. It is
-// asked only where a call is about to be refused, or has nothing to do.
+// A lock's past is gone with its record; history has it for a while. It is read
+// only if a call is about to be refused, or has nothing to do.
 
-// pastWindow is how many of the last events are read first: what is asked for
-// has mostly just ended.
+// pastWindow is how many of the last events are read first: what is wanted has
+// mostly just ended.
 const pastWindow = -500
 
 // past returns the last event that fits, or one without a name.
@@ -38,8 +38,8 @@ func past(tx *store.Tx, fits func(Event) bool) (Event, error) {
 	return Event{}, nil
 }
 
-// NotHeld is the error of a caller that must hold a key and does not. It tells
-// what was lost from what the caller never had.
+// NotHeld is the error of a caller that must hold a key and does not. It
+// distinguishes a lost key from one that the caller never had.
 func NotHeld(tx *store.Tx, key, caller string) error {
 	lk, err := getLock(tx, key)
 	if err != nil {
@@ -68,8 +68,8 @@ func unless(had Event, caller string) string {
 	return caller
 }
 
-// noteNever notes a free key that the caller of a release never held, and none
-// of its children did: it may have meant another one.
+// noteNever notes a free key that neither the caller of a release nor one of its
+// children ever held: the caller may have meant another one.
 func (r *release) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
 	had, err := past(tx, func(e Event) bool {
 		return slices.Contains(e.Keys, key) && (MayUse(r.Owner, e.Owner) || descends(e.Owner, r.Owner))

@@ -9,15 +9,15 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A path lock keeps others out of every path that overlaps its own, so that
-// here, and only here, the absence of records matters: nobody may add an
-// overlapping one between our look and our commit. Path locks are a kind of
-// their own for that reason, and a grant of one is guarded by the whole kind.
-// It is written by grants and ends only; heartbeats go to the lease.
+// A path lock keeps others out of every path that overlaps its own, so here, and
+// only here, the absence of records matters: nobody may add an overlapping lock
+// between our read and our commit. So path locks are a kind of their own, and a
+// grant guards the whole kind. Only grants and ends write it; heartbeats write the
+// lease.
 //
-// Waiting is fair across overlapping paths: whoever asks stands behind the
-// tickets for them that are older, except those that wait for a path of the
-// asker's own and could never be served first.
+// Waiting is fair across overlapping paths: a request waits behind older tickets
+// for them, except those that wait for a path of the requester's own and could
+// never be served first.
 
 const (
 	pathKind  = "path/"
@@ -48,7 +48,7 @@ func overlapping(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
 }
 
 // touching returns the path locks that overlap any of the globs, except key. They
-// may be many, and none is guarded: a grant is, by the whole kind.
+// may be many and have no guard: a grant guards the whole kind.
 func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord], error) {
 	names, err := overlaps(tx, pathKind, globs)
 	if err != nil {
@@ -73,8 +73,8 @@ func touching(tx *store.Tx, globs []Glob, key string) ([]store.Entry[lockRecord]
 	return found, nil
 }
 
-// overlaps returns the names below a prefix that overlap any of the globs. A
-// name that cannot be read is damage: it may be in the way.
+// overlaps returns the names below a prefix that overlap any of the globs. An
+// unreadable name is damage: it may overlap.
 func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err error) {
 	recs, err := tx.Scan(prefix, 0)
 	if err != nil {
@@ -94,9 +94,9 @@ func overlaps(tx *store.Tx, prefix string, globs []Glob) (names []string, err er
 }
 
 // rivals looks at the locks of others that overlap a key, or are older locks on
-// a name of its task: live ones are in the way, the rest is taken over, or their
-// owners could still renew them. Whoever has the key already is not queued for
-// it.
+// a name of its task: live ones block it, the others are taken over, because their
+// owners could still renew them. An owner that already has the key does not queue
+// for it.
 func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []blocker, victims []victim, err error) {
 	locks, err := overlapping(tx, key)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []
 		return nil, nil, err
 	}
 	for _, lk := range locks {
-		if MayUse(a.req.Owner, lk.Value.Owner) { // but somebody else may work under it
+		if MayUse(a.req.Owner, lk.Value.Owner) { // others may work under it
 			others, over, err := a.usersOf(tx, key, lk, false)
 			if err != nil {
 				return nil, nil, err
@@ -132,7 +132,7 @@ func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []
 			continue
 		}
 		b, err := a.blockedByHolder(tx, key, lk, ls)
-		if err != nil || b.queued { // whoever is ahead waits for the others too
+		if err != nil || b.queued { // the ticket ahead waits for the others too
 			return []blocker{*b}, nil, err
 		}
 		blockers = append(blockers, *b)
@@ -140,16 +140,16 @@ func (a *acquisition) rivals(tx *store.Tx, key string, queued bool) (blockers []
 	return blockers, victims, nil
 }
 
-// guardPaths makes a grant depend on no path lock having come or gone.
+// guardPaths makes a grant depend on all path locks being unchanged.
 func guardPaths(tx *store.Tx, keys []string) {
 	if slices.ContainsFunc(keys, isPath) {
 		tx.GuardKind(pathKind)
 	}
 }
 
-// ticketsFor returns the live tickets in the queues of paths that overlap a
-// key, which an owner whose ticket is me, or who has none, stands behind; the
-// youngest is the last.
+// ticketsFor returns the live tickets in the queues of paths that overlap a key
+// and are ahead of an owner with the ticket me, or without one; the youngest is
+// the last.
 func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord], error) {
 	kind, name := KindOf(key)
 	if kind != Path {
@@ -218,7 +218,7 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 				ahead = append(ahead, t)
 			}
 		}
-		if len(ahead) > 0 { // whoever comes after these waits for them too
+		if len(ahead) > 0 { // later tickets wait for these too
 			break
 		}
 	}
@@ -227,12 +227,12 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 
 // TouchingRequest asks whose path locks somebody would touch.
 type TouchingRequest struct {
-	Owners []string // who is about to touch them, under all its names: what it may use is not in its way
+	Owners []string // who is about to touch them, under all its names: its own locks do not count
 	Places []Glob
 }
 
 // Touching returns the locks of others in force that cover any of the places. What
-// a server holds for the caller is its own.
+// a server holds for the caller counts as its own.
 func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, error) {
 	var out []Info
 	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: pathKind}}}, func(tx *store.Tx) error {
@@ -261,9 +261,9 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 	return out, err
 }
 
-// lookAround is [Look] for a key that nobody holds as such: a lock in force
-// on a path that overlaps it, or on an older name of the task, else exact. Of the given owner's own only one that covers
-// all of it counts: half a path is not held.
+// lookAround is [Look] for a key that nobody holds under that name: it returns a
+// lock in force on an overlapping path, or on an older name of the task, else
+// exact. A lock of the given owner counts only if it covers the whole key.
 func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 	locks, err := rivalsOf(tx, key)
 	if err != nil {

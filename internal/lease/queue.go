@@ -10,8 +10,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// blockedByHolder describes a live holder. Who is first in the queue waits on
-// the lock and its lease; everyone else waits on the ticket before it, so that
+// blockedByHolder describes a live holder. The first in the queue waits on the
+// lock and its lease; every other waiter waits on the ticket before it, so that
 // one release does not wake a thousand.
 func (a *acquisition) blockedByHolder(tx *store.Tx, key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
 	b := heldBy(key, lk, ls)
@@ -31,13 +31,13 @@ func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord])
 		lease:  l,
 		ends:   l.ttl() - ls.Age,
 	}
-	if l.kept { // nobody says when the last of its users dies
+	if l.kept { // nobody reports when the last of its users dies
 		b.ends = min(b.ends, time.Second)
 	}
 	return b
 }
 
-// blockedByTicket describes who waits longer for a key that nobody holds.
+// blockedByTicket describes an older waiter for a key that nobody holds.
 func (a *acquisition) blockedByTicket(tx *store.Tx, key string) (*blocker, error) {
 	b := &blocker{held: HeldError{Info: Info{Key: key}, Asked: key}}
 	t, err := a.ticketAhead(tx, key, &b.held)
@@ -56,10 +56,9 @@ func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
 	b.queued = true
 }
 
-// ticketAhead returns the nearest live ticket before the caller's place in
-// the queue of key, or nil. Lapsed tickets are passed over; so is one whose
-// waiter needs, besides, a key that the caller holds: it could never be
-// served first.
+// ticketAhead returns the nearest live ticket before the caller's place in the
+// queue of key, or nil. It passes lapsed tickets, and a ticket that also waits for
+// a key of the caller: that one could never be served first.
 func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*store.Entry[leaseRecord], error) {
 	q, err := getQueue(tx, key)
 	if err != nil {
@@ -107,9 +106,9 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 	return &around[len(around)-1], nil
 }
 
-// passable looks at a ticket ahead. One that is passed over is guarded, so that
-// it does not come back meanwhile: as far as there is room, for it loses a turn
-// then, and no lock.
+// passable reads a ticket ahead. It guards a ticket that is passed, so that it does
+// not come back meanwhile, if there is room: otherwise that waiter may lose a turn,
+// but no lock.
 func passable(tx *store.Tx, name, key string) (store.Entry[leaseRecord], error) {
 	t, err := peekLease(tx, name)
 	if err == nil && (!slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held) && roomToDrop(tx) {
@@ -118,9 +117,9 @@ func passable(tx *store.Tx, name, key string) (store.Entry[leaseRecord], error) 
 	return t, err
 }
 
-// place returns where the request stands in a queue, or -1. A call that was
-// repeated goes on with the ticket that the earlier one left behind; one that
-// someone still waits with is not touched, also if it is the same owner.
+// place returns the request's place in a queue, or -1. A repeated call continues
+// the ticket that the earlier one left behind. It does not touch a ticket that
+// another call still waits with, even of the same owner.
 func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 	if i := slices.Index(tickets, a.lease()); i >= 0 || a.requested() || a.queued {
 		return i, nil
@@ -148,11 +147,11 @@ func leaseKeys(names []string) []string {
 	return Prefixed(leaseKind, names)
 }
 
-// overtakes reports whether owner need not wait behind the ticket: it has one
-// of the keys that the ticket waits for, so the ticket could never be first.
+// overtakes reports whether owner need not wait behind the ticket: it has one of
+// the keys that the ticket waits for, so the ticket could never be first.
 func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 	if len(t.WaitsFor) < 2 && !slices.ContainsFunc(t.WaitsFor, isPath) {
-		return false, nil // it waits for the very key the owner asks for
+		return false, nil // it waits for the same key
 	}
 	if err := tx.Want(lockKeys(t.WaitsFor)...); err != nil {
 		return false, err
@@ -170,7 +169,7 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 			if !lk.Exists() || !MayUse(owner, lk.Value.Owner) {
 				continue
 			}
-			if roomToDrop(tx) { // it must not be lost meanwhile
+			if roomToDrop(tx) { // the key must not be lost meanwhile
 				_, err = getLock(tx, lk.Value.Key)
 			}
 			return true, err
@@ -179,9 +178,9 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 	return false, nil
 }
 
-// join puts the request's ticket at the end of the queues of all keys it does
-// not hold, all in one commit, and is the ticket's heartbeat. The ticket ends with
-// a process. A batch queues for its free keys too, or it would starve.
+// join puts the request's ticket at the end of the queues of all keys that it does
+// not hold, in one commit, and renews the ticket. The ticket ends with a process.
+// A batch queues for its free keys too; otherwise it would starve.
 func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 	name := a.lease()
 	own, err := getLease(tx, name)
@@ -244,9 +243,9 @@ func (a *acquisition) joinQueue(tx *store.Tx, key string) (place int, wrote bool
 	return rec.liveBefore(i) + 1, true, rec.put(tx, key)
 }
 
-// leaveQueues takes the ticket out of the queues of all keys that the call
-// waited for, and tidies them. The ticket's record itself becomes the lease, or
-// the caller deletes it.
+// leaveQueues takes the ticket out of the queues of all keys that the call waited
+// for, and tidies them. The ticket's record becomes the lease, or the caller
+// deletes it.
 func (a *acquisition) leaveQueues(tx *store.Tx, lapsed lapses) error {
 	return leaveQueues(tx, a.lease(), append(slices.Clip(a.keys), Without(a.past, a.keys)...), lapsed)
 }
@@ -272,13 +271,13 @@ func leaveQueues(tx *store.Tx, ticket string, keys []string, lapsed lapses) erro
 	return nil
 }
 
-// roomToDrop reports whether there is room for guards that only fairness and
-// tidiness ask for, beside those of the keys themselves.
+// roomToDrop reports whether there is room for guards that serve only fairness and
+// tidiness, besides those of the keys.
 func roomToDrop(tx *store.Tx) bool { return tx.Room() > 1+2*MaxKeys }
 
-// dropTicket deletes a waiter that never came back, from all its queues but
-// that of the key where the caller does it. That queue is guard enough: as long as
-// the ticket stands there it holds nothing.
+// dropTicket deletes a waiter that never came back from all its queues but that of
+// key, which the caller writes. That queue is guard enough: while the ticket is in
+// it, it holds nothing.
 func dropTicket(tx *store.Tx, name, key string) error {
 	get := getLease
 	if key != "" {
@@ -286,7 +285,7 @@ func dropTicket(tx *store.Tx, name, key string) error {
 	}
 	t, err := get(tx, name)
 	if err != nil || !t.Value.ticket() || key != "" && !slices.Contains(t.Value.WaitsFor, key) {
-		return err // it waits elsewhere now
+		return err // it waits for other keys now
 	}
 	tx.Delete(t.Key)
 	return leaveQueues(tx, name, Without(t.Value.WaitsFor, []string{key}), nil)

@@ -15,16 +15,16 @@ const maxQueue = 1000
 // lapses are tickets whose waiters were silent for too long, and since when.
 type lapses map[string]time.Time
 
-// queueRecord lists who waits for a key, first come first. A ticket that is
-// found lapsed gets a date, and is dropped when that is long ago.
+// queueRecord lists the waiters for a key, first come first. A lapsed ticket gets a
+// date, and is dropped when that is long ago.
 type queueRecord struct {
 	Tickets []string `json:"tickets"` // lease names
 	Lapsed  lapses   `json:"lapsed,omitempty"`
 	Batches []string `json:"batches,omitempty"` // tickets that wait for other keys besides
 }
 
-// full reports whether the queue can take nobody more: the record is bounded
-// in waiters and in bytes.
+// full reports whether the queue has no room for another waiter: the record is
+// limited in waiters and in bytes.
 func (q queueRecord) full() bool {
 	size := 0
 	for _, t := range q.Tickets {
@@ -77,9 +77,9 @@ func (q queueRecord) sweeps(now time.Time, lapsed lapses) bool {
 	})
 }
 
-// sweep returns a copy of the queue in which the tickets that were found lapsed
-// have a date, and are gone if that date is long past, or if the queue is too
-// full to keep places for those who are not there.
+// sweep returns a copy of the queue in which lapsed tickets have a date. It drops
+// them if that date is long past, or if the queue is too full to keep places for
+// absent waiters.
 func (q queueRecord) sweep(tx *store.Tx, key string, lapsed lapses) (queueRecord, error) {
 	out := queueRecord{Lapsed: lapses{}}
 	for _, t := range q.Tickets {
@@ -110,10 +110,10 @@ func (q queueRecord) sweep(tx *store.Tx, key string, lapsed lapses) (queueRecord
 	return out, nil
 }
 
-// dropLapsed gives up the places of all who are not there.
+// dropLapsed drops the places of all absent waiters.
 func (q *queueRecord) dropLapsed(tx *store.Tx, key string) error {
 	for _, t := range slices.Sorted(maps.Keys(q.Lapsed)) { // what there is room for must be the same in each run
-		if roomToDrop(tx) || !slices.Contains(q.Batches, t) { // else its record stays, without a place
+		if roomToDrop(tx) || !slices.Contains(q.Batches, t) { // otherwise its record stays, without a place
 			if err := dropTicket(tx, t, key); err != nil {
 				return err
 			}

@@ -20,8 +20,8 @@ const (
 	requestKind = "request/"
 )
 
-// lockRecord is written once for a grant and deleted at its end: its revision
-// is the fencing token.
+// lockRecord is written once for a grant and deleted at its end: its revision is
+// the fencing token.
 type lockRecord struct {
 	Key   string    `json:"key"`
 	Lease string    `json:"lease"` // "<owner>/<id>"
@@ -47,18 +47,18 @@ type leaseRecord struct {
 	Label        string    `json:"label,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
-	Attached     bool      `json:"attached,omitempty"`  // its holder works for as long as it holds, and renews it
-	For          string    `json:"for,omitempty"`       // who works while it is held, if not its owner: see deadlock.go
-	Call         string    `json:"call,omitempty"`      // the call that wrote it: another one releases it only if it is its own
+	Attached     bool      `json:"attached,omitempty"`  // its holder works while it holds, and renews it
+	For          string    `json:"for,omitempty"`       // who works under it, if not its owner: see deadlock.go
+	Call         string    `json:"call,omitempty"`      // the call that wrote it
 	Left         bool      `json:"left,omitempty"`      // released while in use: the process is that of a user
 
 	// See users.go and outer.go.
 	Using     []string          `json:"using,omitempty"`  // keys of other leases that this one works under
 	OuterKeys map[string]string `json:"outer,omitempty"`  // key → the key around it
-	Auto      []string          `json:"auto,omitempty"`   // keys that were taken, or are waited for, only as such
-	Uses      []string          `json:"uses,omitempty"`   // leases that hold one for this lease
-	UsedBy    []string          `json:"usedBy,omitempty"` // leases for which this one does
-	Direct    []string          `json:"direct,omitempty"` // those of them that are using a key of it
+	Auto      []string          `json:"auto,omitempty"`   // keys that were acquired, or are waited for, only as outer keys
+	Uses      []string          `json:"uses,omitempty"`   // leases that hold a key for this one
+	UsedBy    []string          `json:"usedBy,omitempty"` // leases for which this one holds a key
+	Direct    []string          `json:"direct,omitempty"` // those of them that use the key itself
 
 	kept bool // one of UsedBy is in force
 }
@@ -79,8 +79,8 @@ const (
 	Broken State = "broken"
 )
 
-// Check tells a damaged record from one that says something: what cannot be
-// understood must not count as free.
+// Check recognises a damaged record: what cannot be understood must not count as
+// free.
 func (l lockRecord) Check(key string) error {
 	if recordOf(l.Key) != key || l.Owner == "" || l.Owner != leaseOwner(l.Lease) {
 		return errors.New("no lock of an owner's lease on that key")
@@ -108,15 +108,15 @@ func (l leaseRecord) ticket() bool { return len(l.WaitsFor) > 0 }
 // holds reports whether somebody works under the lease.
 func (l leaseRecord) holds() bool { return len(l.Keys)+len(l.Using) > 0 }
 
-// all is what the lease stands for: the keys it took and those it uses.
+// all are the keys that the lease acquired and those it uses.
 func (l leaseRecord) all() []string { return slices.Concat(l.Keys, l.Using) }
 
-// actor is who works while the lease is held, and cannot while a ticket waits.
+// actor is who works under the lease, and does nothing while a ticket waits.
 func (l leaseRecord) actor() string { return cmp.Or(l.For, l.Owner) }
 
 func (l leaseRecord) ttl() time.Duration { return seconds(l.TTL) }
 
-// window is the ttl as far as max hold allows it at that age of the grant.
+// window is the ttl, as far as max hold allows it at that age of the grant.
 func (l leaseRecord) window(held time.Duration) time.Duration {
 	if l.MaxHold > 0 {
 		return min(l.ttl(), max(0, seconds(l.MaxHold)-held))
@@ -126,8 +126,8 @@ func (l leaseRecord) window(held time.Duration) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// stateOf decides whether a lease still keeps others out. A lease record that
-// is gone is expired: it stayed behind in a move, see Carry.
+// stateOf decides whether a lease still keeps others out. A missing lease record
+// means expired: it stayed behind in a move, see Carry.
 func stateOf(e store.Entry[leaseRecord]) State {
 	switch {
 	case !e.Exists(), e.Age >= e.Value.ttl():
@@ -138,8 +138,8 @@ func stateOf(e store.Entry[leaseRecord]) State {
 	return Held
 }
 
-// gone reports proof that the process behind the lease has ended, and with it
-// the whole group that works under the lease. Doubt is not proof.
+// gone reports proof that the process of the lease has ended, and the whole group
+// that works under the lease. Doubt is not proof.
 func (l leaseRecord) gone() bool {
 	if l.PID == 0 || l.kept || l.Process.Life() != host.Dead {
 		return false
@@ -147,8 +147,8 @@ func (l leaseRecord) gone() bool {
 	return l.Group == 0 || host.GroupLife(l.Group, l.Process) == host.Dead
 }
 
-// life is what is known of the process behind the lease, or of the group that
-// works under it.
+// life is what is known of the process of the lease, or of the group that works
+// under it.
 func (l leaseRecord) life() host.Life {
 	if l.PID == 0 {
 		return host.Unknown
@@ -160,11 +160,11 @@ func (l leaseRecord) life() host.Life {
 	return life
 }
 
-// endsWith reports whether the lease lives with that process.
+// endsWith reports whether the lease ends with that process.
 func (l leaseRecord) endsWith(p host.Process) bool { return l.PID == p.PID && l.Start == p.Start }
 
-// keptBy looks at the leases that use one whose process is dead: while a
-// command may still work under one of them, that is no proof for this one.
+// keptBy looks at the leases that use one whose process is dead: while a command
+// may still work under one of them, the lease does not count as dead.
 func keptBy(ls store.Entry[leaseRecord], get func(name string) (store.Entry[leaseRecord], error)) (store.Entry[leaseRecord], error) {
 	if len(ls.Value.UsedBy) == 0 || stateOf(ls) != Dead {
 		return ls, nil
@@ -182,8 +182,8 @@ func keptBy(ls store.Entry[leaseRecord], get func(name string) (store.Entry[leas
 	return ls, nil
 }
 
-// watchable reports whether this process could ever prove the death of that
-// one, so that looking once a second makes sense.
+// watchable reports whether this process could ever prove the death of that one,
+// so that looking once a second makes sense.
 func (l leaseRecord) watchable() bool {
 	return l.PID != 0 && l.Process.Life() != host.Unknown
 }
@@ -197,8 +197,8 @@ func MayUse(caller, owner string) bool {
 	return descends(caller, owner)
 }
 
-// holdsFor reports whether the caller may use what holder has locked, also where
-// a server holds it for the caller.
+// holdsFor reports whether the caller may use what holder has locked, even if a
+// server holds it for the caller.
 func holdsFor(holder, caller string) bool {
 	return MayUse(caller, holder) || Serves(holder, caller)
 }

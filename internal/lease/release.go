@@ -12,15 +12,15 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ReleaseRequest releases keys, one lease, or everything of an owner:
-// exactly one of Keys, Lease and All. Lease beside Keys is a condition: only if
-// that lease holds them.
+// ReleaseRequest releases keys, one lease, or everything of an owner: exactly one
+// of Keys, Lease and All. Lease with Keys is a condition: only if that lease holds
+// them.
 type ReleaseRequest struct {
 	Owner   string
 	Keys    []string
 	Lease   string // full name, or the id of a lease of Owner
 	All     bool   // of Owner and its children: the end of a session
-	Session string // with All: only what was taken in this session of a harness
+	Session string // with All: only what this session of a harness acquired
 	Token   int64  // with one key: only if the lock is at this token
 	Latest  int64  // with keys: only if none was granted later than this token
 	Reason  string
@@ -33,16 +33,16 @@ type release struct {
 
 	// With Lease:
 	process *host.Process // only if it ends with this process
-	leave   bool          // what is in use is left to those who use it
-	likely  []string      // its keys, if the caller knows them: they are read with it
-	found   bool          // whether one of the attempts saw it: a lost reply may be that of the one that ended it
+	leave   bool          // leave what is in use to its users
+	likely  []string      // its keys, if the caller knows them: read with it
+	found   bool          // an attempt saw it: a lost reply may be that of its end
 }
 
-// ReleaseResult tells what was released and what was free already.
+// ReleaseResult says what was released and what was already free.
 type ReleaseResult struct {
 	Released []Released `json:"released"`
 	Free     []string   `json:"free,omitempty"`
-	Never    []string   `json:"never,omitempty"` // those of them that the caller never held, as far as history goes back
+	Never    []string   `json:"never,omitempty"` // keys that the caller never held, as far as history goes back
 	Left     []string   `json:"left,omitempty"`  // released, but somebody works under them: free when that ends
 }
 
@@ -58,11 +58,11 @@ type Released struct {
 	Token int64  `json:"token"`
 }
 
-// Release releases what the owner, or one of its children, holds: all that
-// was asked for, or nothing. A key that is free already is no error. A key
-// held by someone else is an [*OwnerError]. An old token is [ErrLost], also
-// where the later grant is over and the key is free.
-// More keys than a lease can have go in several commits, sections last.
+// Release releases what the owner, or one of its children, holds: everything in
+// the request, or nothing. A key that is already free is not an error. A key of
+// another owner is an [*OwnerError]. An old token is [ErrLost], even if the later
+// grant is over and the key is free. More keys than a lease can have take several
+// commits, sections last.
 func Release(ctx context.Context, st *store.Store, r ReleaseRequest) (ReleaseResult, error) {
 	return (&release{ReleaseRequest: r}).run(ctx, st)
 }
@@ -107,7 +107,7 @@ func (r *release) check() (err error) {
 	return err
 }
 
-// checkNamed checks what ends locks that keys name.
+// checkNamed checks a request that ends the locks of named keys.
 func checkNamed(keys []string, by, reason string, token int64) ([]string, error) {
 	if err := errors.Join(CheckOwner(by), checkText("reason", reason)); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func checkNamed(keys []string, by, reason string, token int64) ([]string, error)
 	return keys, cmp.Or(err, checkToken(token, keys))
 }
 
-// checkToken says whether a token may go with the keys: they have one each.
+// checkToken says whether a token may go with the keys: each key has its own.
 func checkToken(token int64, keys []string) error {
 	if token != 0 && len(keys) != 1 {
 		return &InvalidError{What: "token", Rule: "goes with exactly one key"}
@@ -227,7 +227,7 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 		return err
 	}
 	r.found = true
-	if !r.All && !r.leave { // an outer key stays for those who use it
+	if !r.All && !r.leave { // an outer key stays for its users
 		if err := inUse(tx, ls, Without(ls.Value.Keys, ls.Value.Auto)); err != nil {
 			return err
 		}
@@ -256,8 +256,8 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 	return nil
 }
 
-// all releases everything of an owner, some leases at a time: what one commit
-// can hold is bounded, what a session holds is not.
+// all releases everything of an owner, some leases at a time: a commit is limited,
+// what a session holds is not.
 func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, error) {
 	var all ReleaseResult
 	for done := []string(nil); ; {
@@ -289,7 +289,7 @@ func (r *release) all(ctx context.Context, st *store.Store) (ReleaseResult, erro
 		if err != nil {
 			return ReleaseResult{}, err
 		}
-		done = append(done, leaseKeys(names)...) // some stay for those who use them
+		done = append(done, leaseKeys(names)...) // some stay for their users
 		all.add(out)
 		if !more {
 			return all, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// RenewRequest is a heartbeat for keys, one lease, or all leases of an
-// owner: exactly one of Keys, Lease and All. Lease beside Keys is a condition:
-// only if that lease holds them.
+// RenewRequest is a heartbeat for keys, one lease, or all leases of an owner:
+// exactly one of Keys, Lease and All. Lease with Keys is a condition: only if that
+// lease holds them.
 type RenewRequest struct {
 	Owner  string
 	Keys   []string
@@ -32,7 +32,7 @@ type RenewResult struct {
 	Leases []Renewed `json:"leases"`
 }
 
-// Renewed is one lease with its new end.
+// Renewed is one lease with its new expiry.
 type Renewed struct {
 	LeaseID   string   `json:"leaseId"`
 	Owner     string   `json:"owner"`
@@ -43,9 +43,9 @@ type Renewed struct {
 	window time.Duration // from now to ExpiresAt
 }
 
-// Renew moves the end of leases that the owner, a parent or a child of it holds. A
-// lease past its ttl may still be renewed while nobody else has taken over;
-// after that, or if it was never held, the error is [ErrLost].
+// Renew renews leases that the owner, a parent or a child of it holds. An expired
+// lease may still be renewed while nobody else has taken over; after that, or if
+// it was never held, the error is [ErrLost].
 func Renew(ctx context.Context, st *store.Store, r RenewRequest) (RenewResult, error) {
 	return (&renewal{RenewRequest: r}).run(ctx, st)
 }
@@ -76,8 +76,8 @@ func (r *renewal) run(ctx context.Context, st *store.Store) (out RenewResult, er
 	return out, nil
 }
 
-// some renews what is meant in one commit, or if that is more than one can guard
-// (all leases of an owner), in several.
+// some renews in one commit or, if that is more than one can guard (all leases of
+// an owner), in several.
 func (r *renewal) some(ctx context.Context, st *store.Store, keys []string, out *RenewResult) error {
 	for done := map[string]bool{}; ; {
 		some, more, err := r.once(ctx, st, keys, done)
@@ -144,7 +144,7 @@ func (h *holding) fence(tx *store.Tx) error {
 	return nil
 }
 
-// add joins what several commits did: a lease may have had a part in each.
+// add joins the results of several commits: a lease may have had a part in each.
 func (out *RenewResult) add(more RenewResult) {
 	for _, l := range more.Leases {
 		same := func(r Renewed) bool { return r.LeaseID == l.LeaseID }
@@ -318,8 +318,8 @@ func ownLocks(tx *store.Tx, ls store.Entry[leaseRecord], l leaseRecord) (token i
 	return token, nil
 }
 
-// current is the lease as stored, or as its holder remembers it. The record of a
-// lease that is over stays behind when the store is moved. What nobody remembers
+// current is the lease as stored, or as its holder remembers it: the record of an
+// expired lease stays behind when the store moves. A lease that nobody remembers
 // cannot be renewed.
 func (h heartbeat) current(tx *store.Tx, ls store.Entry[leaseRecord]) (leaseRecord, error) {
 	switch {

@@ -10,27 +10,26 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A request that its caller named has one effect, however often it is repeated:
-// its lease says that it was granted, and when that has ended, a receipt.
+// A named request has one effect, however often it is repeated: its lease shows
+// that it was granted, and after its end a receipt does.
 
-// receipt remembers what became of a request that was named by its caller.
+// receipt is the outcome of a named request.
 type receipt struct {
 	Keys  []string       `json:"keys"`
 	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
-	Used  []string       `json:"used,omitempty"`  // an acquisition that took nothing new: the leases that had its keys
+	Used  []string       `json:"used,omitempty"`  // of an acquisition without new keys: the leases that had its keys
 	Call  string         `json:"call,omitempty"`  // which call it was granted to, see [Once]
 	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
 }
 
-// putReceipt notes what became of a request. name is its owner and its id.
+// putReceipt notes the outcome of a request. name is its owner and its id.
 func putReceipt(tx *store.Tx, name string, r receipt) error {
 	tx.After(tidy)
 	return tx.PutTTL(requestKind+name, r, keepTokens)
 }
 
-// grantedBefore tells whether this is the repetition of a request that was
-// granted. It refuses a request id that was used for something else, or whose
-// lease has ended.
+// grantedBefore reports whether this repeats a granted request. It refuses a
+// request id that was used for something else, or whose lease has ended.
 func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	a.used = nil
 	if !a.requested() {
@@ -55,21 +54,21 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	return own.Value.holds() || a.used != nil, nil
 }
 
-// asks reports whether a key that an earlier request of this id had was asked
-// for: a section may also have come with a task, which has moved since.
+// asks reports whether the request asks for a key that an earlier request of this
+// id had: a section may have come with a task that has moved since.
 func (a *acquisition) asks(key string) bool {
 	kind, _ := KindOf(key)
 	return a.req.OuterKey == nil || kind != Section
 }
 
-// over is the answer to a repeated request of which that key is not held any
-// more: it has had its one effect.
+// over is the answer to a repeated request whose key is no longer held: it has had
+// its one effect.
 func (a *acquisition) over(key, how string) error {
 	return &LostError{Key: key, Why: fmt.Sprintf("request %s was granted before and is %s", quote(a.id), how)}
 }
 
-// noteUse leaves the receipt of a request that was granted what its owner had
-// already: no lease of its own says so.
+// noteUse leaves the receipt of a request for what its owner already had: no new
+// lease shows it.
 func (a *acquisition) noteUse(tx *store.Tx, leases []string) error {
 	if !a.requested() || a.attached || a.used != nil {
 		return nil
@@ -82,10 +81,10 @@ func (a *acquisition) noteUse(tx *store.Tx, leases []string) error {
 }
 
 // Once is a [AcquireRequest.Then] that lets a request of an attached holder be
-// granted once: each holder is an owner of its own, so the request is noted
-// under the owner that it is a child of.
+// granted once: each holder has its own name, so the request is noted under the
+// parent.
 func Once(owner, id string) func(*store.Tx, *Grant) error {
-	call := NewID() // the same call finds its own receipt when the reply to its commit was lost
+	call := NewID() // the same call recognises its receipt after a lost reply
 	return func(tx *store.Tx, g *Grant) error {
 		if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
 			return err

@@ -13,54 +13,54 @@ type AcquireRequest struct {
 	Keys  []string
 	Owner string
 
-	// ID names the request, so that repeating it has one effect, also after
-	// its lease has ended. Empty: a random one, which nobody can repeat.
+	// ID names the request, so that repeating it has one effect, even after its
+	// lease has ended. Empty: a random one, which nobody can repeat.
 	ID string
 
 	// Holder, with Hold, is the last part of the holder's name. Empty: a random
-	// one. A holder that was named can come back, so its place in the queue
-	// stays when its wait was too short.
+	// one. A named holder can come back, so its place in the queue stays when its
+	// wait was too short.
 	Holder string
 
-	// For, with Hold, is the owner, or a parent of it, who works while this is
-	// held, and does nothing while this waits. Empty: the holder works by itself.
-	// The search for deadlocks goes by it.
+	// For, with Hold, is the owner, or a parent of it, that works while this is
+	// held, and does nothing while this waits. Empty: the holder works alone. The
+	// search for deadlocks goes by it.
 	For string
 
 	Times   Times         // defaults; zero: those of the store
 	TTL     time.Duration // the lease ends after this long without a heartbeat; 0: by the kind of the keys; Endless: never
-	MaxHold time.Duration // nobody can renew it beyond; 0: no bound
+	MaxHold time.Duration // nobody can renew it beyond this; 0: no limit
 	Wait    time.Duration // how long to wait in all; 0: not at all
 
-	Origin *Origin // it was held in another system before; nil: it was not
+	Origin *Origin // where another system held it before; nil: nowhere
 
 	Process  host.Process // whose death ends the lease; zero: none
 	Group    int          // together with this process group; 0: none
 	Worktree string
 	Session  string
-	Label    string // who is behind the owner, for people
+	Label    string // the person or agent behind the owner, for people
 	Reason   string
 
 	DryRun bool // say what would happen, change nothing
 
-	// Force takes the keys from whoever holds them, and passes everybody who
-	// waits: see force.go. It needs a Reason.
+	// Force takes the keys from their holders, and passes every waiter: see
+	// force.go. It needs a Reason.
 	Force bool
 
-	// Exact: the keys are ids of tasks. Each gets a lock of its own, also if the
-	// owner holds the task under a name that it locked before the task bore it.
+	// Exact: the keys are ids of tasks. Each gets its own lock, even if the owner
+	// holds the task under a name that it locked before the task had it.
 	Exact bool
 
-	// First, if set, adds its own writes before anything is taken: they are
-	// committed with the grant or not at all. It goes with no wait.
+	// First, if set, adds its own writes before anything is acquired: they are
+	// committed with the grant or not at all. It excludes a wait.
 	First func(tx *store.Tx) error
 
-	// OuterKey, if set, names the key around a key, or "": the section of a task.
-	// It is taken with it. See outer.go.
+	// OuterKey, if set, names the outer key of a key, or "": the section of a
+	// task. It is acquired with it. See outer.go.
 	OuterKey func(tx *store.Tx, key string) (string, error)
 
-	// Need names further records that OuterKey and Then will ask for, so that
-	// they are read in the same round trip.
+	// Need names further records that OuterKey and Then will ask for, so that one
+	// round trip reads them all.
 	Need []string
 
 	// Then, if set, adds its own writes to the commit that grants.
@@ -71,8 +71,8 @@ type AcquireRequest struct {
 	Waiting func(HeldError)
 }
 
-// check says which rule the request breaks. Its keys and owner are checked
-// already.
+// check says which rule the request breaks. Its keys and owner are already
+// checked.
 func (a *acquisition) check() error {
 	r := a.req
 	switch {

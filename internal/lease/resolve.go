@@ -9,8 +9,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Which key a name means is decided inside the transaction that acts on it:
-// see taskname.go.
+// The transaction that acts on a name decides which key it means: see taskname.go.
 
 // bearerOf returns the task that a key means. A key that no task bears as a
 // name means itself.
@@ -25,8 +24,8 @@ func bearerOf(tx *store.Tx, key string) (bearer, error) {
 	return e.Value.of(key)
 }
 
-// resolve finds out which keys are asked for, and under which older locks each
-// may be held.
+// resolve finds the requested keys, and the older locks under which each may be
+// held.
 func (a *acquisition) resolve(tx *store.Tx) error {
 	if err := tx.Want(nameKeys(a.req.Keys)...); err != nil {
 		return err
@@ -54,8 +53,8 @@ func (a *acquisition) resolve(tx *store.Tx) error {
 	return nil
 }
 
-// underOlder is the key under which the owner holds a task already: one that it
-// took before the task bore that name. It keeps everybody else out.
+// underOlder is the key under which the owner already holds a task: one that it
+// locked before the task had that name. It keeps everybody else out.
 func (a *acquisition) underOlder(tx *store.Tx, b bearer) (string, error) {
 	locks, err := b.locks(tx)
 	if err != nil {
@@ -72,7 +71,7 @@ func (a *acquisition) underOlder(tx *store.Tx, b bearer) (string, error) {
 		}
 		if again {
 			own, err := getLock(tx, b.ID)
-			if err != nil || own.Exists() { // a child of that owner has the task itself
+			if err != nil || own.Exists() { // a child of that owner holds the task itself
 				return b.ID, err
 			}
 			return lk.Value.Key, nil
@@ -81,7 +80,7 @@ func (a *acquisition) underOlder(tx *store.Tx, b bearer) (string, error) {
 	return b.ID, nil
 }
 
-// locks returns the older locks on names of the task that are still there.
+// locks returns the older locks on names of the task that still exist.
 func (b bearer) locks(tx *store.Tx) (out []store.Entry[lockRecord], err error) {
 	names := slices.Sorted(maps.Keys(b.Older))
 	locks, err := getLocks(tx, names)
@@ -109,8 +108,8 @@ func rivalsOf(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
 	return nil, nil
 }
 
-// meant returns the keys that are meant by whoever asks about locks that may
-// be there: the lock of that very name first, else that of the task.
+// meant returns the keys that names mean to a caller that asks about existing
+// locks: the lock of that exact name first, else that of the task.
 func meant(tx *store.Tx, names []string) ([]string, error) {
 	if err := tx.Want(needMeant(names)...); err != nil {
 		return nil, err
@@ -136,8 +135,8 @@ func meantBy(tx *store.Tx, name string) (string, error) {
 	return b.ID, err
 }
 
-// WithTasks returns the names together with the ids of the tasks that bear them
-// now: for what looks at events of all of them.
+// WithTasks returns the names together with the ids of the tasks that have them
+// now: for reading the events of all of them.
 func WithTasks(ctx context.Context, st *store.Store, names []string) (keys []string, err error) {
 	err = st.View(ctx, driver.Query{Keys: nameKeys(names)}, func(tx *store.Tx) error {
 		keys = slices.Clone(names)

@@ -8,10 +8,10 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// A lease that relies on others renews them along, and ends with them.
+// A lease that relies on others renews them too, and ends with them.
 
-// touch is a heartbeat for a lease and for all that it uses. It returns for
-// how long the lease lasts: no longer than those.
+// touch is a heartbeat for a lease and for all that it uses. It returns how long
+// the lease lasts: no longer than those.
 func touch(tx *store.Tx, name string, l leaseRecord) (time.Duration, error) {
 	window, err := sustain(tx, name, l)
 	if err != nil {
@@ -28,8 +28,8 @@ func touch(tx *store.Tx, name string, l leaseRecord) (time.Duration, error) {
 	return l.window(held), putLease(tx, name, l, held)
 }
 
-// sustain touches what a lease uses, which must still be there and know of it,
-// and returns for how long that lasts.
+// sustain renews what a lease uses, which must still exist and know of it, and
+// returns how long that lasts.
 func sustain(tx *store.Tx, name string, l leaseRecord) (time.Duration, error) {
 	window := l.ttl()
 	for _, key := range l.needs() {
@@ -66,8 +66,8 @@ func (l leaseRecord) needs() []string {
 }
 
 // cascade ends the leases that rely on one that was taken away; with keys only
-// those that rely on one of these. If they are too many for this commit, they
-// end before it.
+// those that rely on one of these. If they are too many for this commit, they end
+// before it.
 func cascade(tx *store.Tx, around store.Entry[leaseRecord], names, keys []string, how ending) error {
 	if err := wantLeases(tx, names); err != nil {
 		return err
@@ -94,8 +94,8 @@ func cascade(tx *store.Tx, around store.Entry[leaseRecord], names, keys []string
 	return nil
 }
 
-// endsToo says, guarded by the lease around, whether that is still to end: it is
-// there, if it was taken away in force, and else nobody gave it new life.
+// endsToo says, guarded by the outer lease, whether that will still end: it exists,
+// if it was taken away in force, and otherwise nobody has renewed it.
 func endsToo(around store.Entry[leaseRecord]) func(*store.Tx, victim) (bool, error) {
 	inForce := stateOf(around) == Held
 	return func(tx *store.Tx, _ victim) (bool, error) {

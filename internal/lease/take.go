@@ -14,8 +14,8 @@ type victim struct {
 
 func (v victim) takenOver() TakenOver { return TakenOver{Key: v.key, Owner: v.owner, Why: v.why} }
 
-// take grants all keys of the request, or finds out what is in the way of each.
-// With any blocker there is no grant, and nothing is written.
+// take grants all keys of the request, or finds what blocks each. With any blocker
+// there is no grant, and nothing is written.
 func (a *acquisition) take(tx *store.Tx) (*Grant, error) {
 	if err := a.begin(tx); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (a *acquisition) take(tx *store.Tx) (*Grant, error) {
 	return g, a.write(tx, g)
 }
 
-// begin forgets the run before, settles which keys and which id this run is
-// about, and reads what it will look at.
+// begin forgets the previous run, settles the keys and the id of this run, and
+// reads what it needs.
 func (a *acquisition) begin(tx *store.Tx) error {
 	queued, err := a.keepsTicket(tx)
 	if err != nil {
@@ -84,9 +84,9 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	return wantHolders(tx, locks)
 }
 
-// keepsTicket reports whether this run goes on with the ticket that the call
-// has in the queues. Another call takes it over when this one was silent for
-// too long; then this one begins anew.
+// keepsTicket reports whether this run continues the ticket that the call has in
+// the queues. Another call takes it over when this one was silent for too long;
+// then this one begins again.
 func (a *acquisition) keepsTicket(tx *store.Tx) (bool, error) {
 	if a.joined == "" || a.requested() {
 		return a.joined != "", nil
@@ -95,7 +95,7 @@ func (a *acquisition) keepsTicket(tx *store.Tx) (bool, error) {
 	return !own.Exists() || !a.theirs(own.Value), err
 }
 
-// takeKey adds one key to the grant, or notes what is in its way.
+// takeKey adds one key to the grant, or notes what blocks it.
 func (a *acquisition) takeKey(tx *store.Tx, g *Grant, key string, repeated bool) error {
 	lk, err := getLock(tx, key)
 	if err != nil {
@@ -130,7 +130,7 @@ func (a *acquisition) takeKey(tx *store.Tx, g *Grant, key string, repeated bool)
 	return a.takeFree(tx, g, key)
 }
 
-// useAgain adds a key that the owner, or a parent, holds already.
+// useAgain adds a key that the owner, or a parent, already holds.
 func (a *acquisition) useAgain(tx *store.Tx, g *Grant, lk store.Entry[lockRecord]) error {
 	key, lease := lk.Value.Key, lk.Value.Lease
 	if a.used != nil && !slices.Contains(a.used, lease) {
@@ -147,8 +147,8 @@ func (a *acquisition) useAgain(tx *store.Tx, g *Grant, lk store.Entry[lockRecord
 	return err
 }
 
-// takeFree adds a key that nobody holds, unless an overlapping lock or somebody
-// who waits longer is in the way.
+// takeFree adds a key that nobody holds, unless an overlapping lock or an older
+// waiter blocks it.
 func (a *acquisition) takeFree(tx *store.Tx, g *Grant, key string) error {
 	a.wanted = append(a.wanted, key)
 	around, over, err := a.rivals(tx, key, true)
@@ -173,8 +173,8 @@ func (a *acquisition) takeFree(tx *store.Tx, g *Grant, key string) error {
 }
 
 // again reports whether the request uses a lock that its owner, or a parent,
-// has already. A late renewal is allowed while the record is still our own;
-// what is over by its max hold is free, for its last owner as for others.
+// already has. A late renewal is allowed while the record is still our own; a lock
+// that reached its max hold is free, even for its last owner.
 func (a *acquisition) again(tx *store.Tx, lk store.Entry[lockRecord], ls store.Entry[leaseRecord], s State) (bool, error) {
 	if !MayUse(a.req.Owner, lk.Value.Owner) || !ls.Exists() || s == Dead {
 		return false, nil
@@ -183,8 +183,8 @@ func (a *acquisition) again(tx *store.Tx, lk store.Entry[lockRecord], ls store.E
 	return s == Held || ls.Value.window(held) > 0, err
 }
 
-// takeOver ends the leases that the grant replaces. Those that are too many for
-// its commit end before it: they are over in any case.
+// takeOver ends the leases that the grant replaces. If they are too many for its
+// commit, some end before it: they are over in any case.
 func (a *acquisition) takeOver(tx *store.Tx) error {
 	victims := a.victims
 	if err := wantLeases(tx, victimLeases(victims)); err != nil {
@@ -226,5 +226,5 @@ func isOver(tx *store.Tx, v victim) (bool, error) {
 	return stateOf(ls) != Held, err
 }
 
-// toWrite bounds the guards that a grant takes after it was decided.
+// toWrite is the most guards that a grant takes after its decision.
 func (a *acquisition) toWrite() int { return 2 + 2*len(a.outer) }

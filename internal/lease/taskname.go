@@ -11,16 +11,15 @@ import (
 )
 
 // A task has several names: its id, its number ("1" for t1), its title and its
-// aliases. One record for each name lists the tasks that bear it, so that a
-// grant looks a key up with one guarded read and without a scan.
+// aliases. One record for each name lists the tasks that have it, so a grant looks
+// a key up with one guarded read and without a scan.
 //
-// A name may be locked before a task bears it. Whoever names the task then
-// notes that lock in all records of the task (bearer.Older), and a grant of
-// the task looks at those locks too. Nobody can take such a lock later: a plain
-// grant is guarded by the absence of the name's record, and naming a task is
-// guarded by the lock on the name. A commit that names more tasks than it can
-// guard notes that there may be one: a guard on all locks would fail again and
-// again while others work.
+// A name may be locked before a task has it. The commit that names the task then
+// notes that lock in all records of the task (bearer.Older), and a grant of the
+// task looks at those locks too. Nobody can acquire such a lock later: a plain
+// grant guards the absence of the name's record, and naming a task guards the lock
+// on the name. A commit that names more tasks than it can guard notes that there
+// may be a lock: a guard on all locks would fail again and again while others work.
 
 const (
 	nameKind = "name/"
@@ -29,20 +28,20 @@ const (
 	maxOlder   = 2  // locks on names of a task that are older than the name
 )
 
-// nameRecord lists the tasks that bear a name.
+// nameRecord lists the tasks that have a name.
 type nameRecord struct {
 	Tasks []bearer `json:"tasks"`
-	More  int      `json:"more,omitempty"` // so many others are not listed
+	More  int      `json:"more,omitempty"` // this many others are not listed
 }
 
-// bearer is a task that bears the name.
+// bearer is a task that has the name.
 type bearer struct {
 	ID    string            `json:"id"`
-	Key   bool              `json:"key,omitempty"`   // no task, but a key that has this name too: see Origin
-	Older map[string]string `json:"older,omitempty"` // locks that were there before the name: name → lease, "" for any
+	Key   bool              `json:"key,omitempty"`   // a key with this alias, not a task: see Origin
+	Older map[string]string `json:"older,omitempty"` // locks that are older than the name: name → lease, "" for any
 }
 
-// Check tells a damaged record from one that says something.
+// Check recognises a damaged record.
 func (n nameRecord) Check(string) error {
 	if len(n.Tasks) == 0 && n.More <= 0 || n.More < 0 {
 		return errors.New("a name of no task")
@@ -55,7 +54,7 @@ func (n nameRecord) Check(string) error {
 	return nil
 }
 
-// rank orders what a name can be: an id, a number, else a title or an alias.
+// rank orders the meanings of a name: an id, a number, else a title or an alias.
 func rank(name, id string) int {
 	switch {
 	case name == id:
@@ -107,15 +106,15 @@ func (n nameRecord) has(id string) int {
 	return slices.IndexFunc(n.Tasks, func(b bearer) bool { return b.ID == id })
 }
 
-// with returns the record with a task in it. known says that it is one of
-// those already, listed or not.
+// with returns the record with a task in it. known says that the task has the name
+// already, listed or not.
 func (n nameRecord) with(name string, b bearer, known bool) nameRecord {
 	n.Tasks = slices.Clone(n.Tasks)
 	i := n.has(b.ID)
 	switch {
 	case i >= 0:
 		n.Tasks[i] = b
-	case rank(name, b.ID) < 2: // what it means is always listed
+	case rank(name, b.ID) < 2: // an id or a number is always listed
 		n.Tasks = append([]bearer{b}, n.Tasks...)
 	case known && n.More > 0:
 	case len(n.Tasks) < maxBearers:
@@ -140,8 +139,8 @@ func getName(tx *store.Tx, name string) (store.Entry[nameRecord], error) {
 	return store.Get[nameRecord](tx, nameKind+name)
 }
 
-// named returns the names of a task as they are kept: those that can be a key
-// at all, its id and its number among them.
+// named returns the names of a task that are kept: those that can be a key, with
+// its id and its number.
 func named(id string, names []string) []string {
 	out := []string{id}
 	for _, n := range append([]string{numberOf(id)}, names...) {
@@ -164,9 +163,9 @@ func NeedNames(id string, names []string) (keys []string) {
 	return keys
 }
 
-// SetNames writes into the index that a task bears other names than before,
-// besides its id and its number: for the commit that changes them. No names
-// (nil) before: the task is new. None after: it is gone.
+// SetNames writes into the index that a task has other names than before, besides
+// its id and its number: for the commit that changes them. No names (nil) before:
+// the task is new. None after: it is gone.
 func SetNames(tx *store.Tx, id string, before, after []string) error {
 	var old, now []string
 	if before != nil {
@@ -196,7 +195,7 @@ func SetNames(tx *store.Tx, id string, before, after []string) error {
 	for _, name := range all {
 		e, err := getName(tx, name)
 		if errors.Is(err, driver.ErrDamaged) {
-			continue // it hinders who asks for that name, and nobody else
+			continue // damage affects only requests for that name
 		}
 		if err != nil {
 			return err
@@ -212,7 +211,7 @@ func SetNames(tx *store.Tx, id string, before, after []string) error {
 	return nil
 }
 
-// put writes the record if it is another than before.
+// put writes the record if it differs from before.
 func (n nameRecord) put(tx *store.Tx, name string, before nameRecord) error {
 	switch {
 	case len(n.Tasks) == 0 && n.More == 0:
@@ -226,9 +225,9 @@ func (n nameRecord) put(tx *store.Tx, name string, before nameRecord) error {
 
 func (b bearer) equal(c bearer) bool { return b.ID == c.ID && maps.Equal(b.Older, c.Older) }
 
-// olderLocks returns the locks on names of a task that were there before it
-// bore them: those that are known and not over yet, and those on fresh names.
-// A name that is another task's id is locked for that task alone.
+// olderLocks returns the locks that are older than the task's names: known ones
+// that are not over, and those on new names. A name that is another task's id is
+// locked for that task alone.
 func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, error) {
 	own, err := getName(tx, id)
 	if err != nil && !errors.Is(err, driver.ErrDamaged) {

@@ -10,22 +10,21 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Records that only look back are bounded by those who write them. One commit
-// in about a hundred is followed by another one that deletes what is old. It is
-// no part of what it follows: it delays no grant that is contended, and when it
-// fails another one comes.
+// The writers of past records keep them few. After about one commit in a hundred
+// the writer makes another that deletes old ones. It is separate from the commit
+// before it: it delays no contended grant, and when it fails another one comes.
 //
-// The age of an event is how many events came after it. Revisions do not tell
-// that: other users of an etcd count too, and a store that is restored or
-// raised jumps ahead ([driver.Lift]). So the same commit notes a mark, the
-// revision that it follows and how many events that stands for.
+// The age of an event is the number of later events. Revisions do not give that:
+// other users of an etcd count too, and a store that is restored or raised jumps
+// ahead ([driver.Lift]). So the same commit notes a mark: the revision before it
+// and how many events that stands for.
 
 const (
 	keepEvents = 10_000         // events that history keeps
 	keepTokens = 24 * time.Hour // receipts of requests
 	tidyEvery  = 100            // events, or receipts, for one commit that deletes old ones
 	tidyStep   = 3 * tidyEvery  // events that it looks at
-	tidyMost   = 2000           // events that it deletes where there are many
+	tidyMost   = 2000           // events that it deletes if there are many
 	tidyTime   = 5 * time.Second
 	marksKey   = "history/marks"
 )
@@ -34,9 +33,9 @@ const (
 type marks struct {
 	Marks []mark `json:"marks"`           // oldest first
 	Below int64  `json:"below,omitempty"` // events up to this revision are too old
-	Over  int    `json:"over,omitempty"`  // about how many of them are still there
+	Over  int    `json:"over,omitempty"`  // about how many of them still exist
 	Step  int    `json:"step,omitempty"`  // how many events to look at next time
-	Whole bool   `json:"whole,omitempty"` // what nobody counted, before the first mark, was looked for everywhere
+	Whole bool   `json:"whole,omitempty"` // uncounted events, before the first mark, were searched everywhere
 }
 
 // A mark stands for a number of events, the last of them at Rev.
@@ -45,8 +44,8 @@ type mark struct {
 	Events int   `json:"events"`
 }
 
-// tidy follows a commit that wrote events or receipts. Its caller waits for it,
-// so it takes a few seconds at most.
+// tidy follows a commit that wrote events or receipts. Its caller waits for it, so
+// it takes a few seconds at most.
 func tidy(ctx context.Context, done store.Applied) {
 	events, requests := done.Written[eventKind], done.Written[requestKind]
 	if !drawn(done.Rev, max(events, requests)) {
@@ -62,10 +61,10 @@ func tidy(ctx context.Context, done store.Applied) {
 	}
 }
 
-// drawn chooses the commits that are followed by another one: n of tidyEvery
-// that wrote n records. A revision belongs to one commit, so this is decided
-// once for each, however often its function ran. Of each hundred revisions
-// another one is chosen, because the revisions of a writer may have a pattern.
+// drawn chooses the commits that another one follows: of tidyEvery commits that
+// wrote n records, n. A revision belongs to one commit, so this is decided once
+// for each, however often its function ran. It chooses another one of each hundred
+// revisions, because the revisions of a writer may have a pattern.
 func drawn(rev int64, n int) bool {
 	mixed := uint64(rev/tidyEvery+1) * 0x9E3779B97F4A7C15
 	mixed = (mixed ^ mixed>>32) * 0x9E3779B97F4A7C15 >> 32
@@ -77,7 +76,7 @@ func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
 	need := driver.Query{Keys: []string{marksKey}, Ranges: []driver.Range{{Prefix: eventKind, Limit: tidyStep}}}
 	_, err := st.Update(ctx, need, func(tx *store.Tx) error {
 		rec, err := store.Get[marks](tx, marksKey)
-		if errors.Is(err, driver.ErrDamaged) { // begin again: that deletes nothing too early
+		if errors.Is(err, driver.ErrDamaged) { // start again: that deletes nothing too early
 			rec.Value, err = marks{}, nil
 		}
 		if err != nil {
@@ -93,8 +92,8 @@ func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
 	return err
 }
 
-// add notes a mark, and moves Below on to the newest revision after which
-// enough events came.
+// add notes a mark, and moves Below to the newest revision after which enough
+// events came.
 func (ms *marks) add(m mark) {
 	if !slices.ContainsFunc(ms.Marks, func(o mark) bool { return o.Rev == m.Rev }) {
 		ms.Marks = append(ms.Marks, m)
@@ -114,8 +113,8 @@ func (ms *marks) add(m mark) {
 }
 
 // drop deletes the oldest events up to Below. They are the first by their time,
-// unless clocks of writers differ: where fewer were found than there should be,
-// all events are looked through, which is dear and happens seldom.
+// unless the clocks of writers differ: if it finds fewer than there should be, it
+// searches all events, which is expensive and rare.
 func (ms *marks) drop(tx *store.Tx) error {
 	if ms.Below == 0 {
 		return nil
@@ -154,9 +153,8 @@ func (ms *marks) old(recs []driver.Record) (keys []string) {
 	return keys
 }
 
-// pruneAll deletes what is over the bounds, and tells how much that is. Events
-// are written once under a key that is used once, so they are deleted as they
-// were found.
+// pruneAll deletes what exceeds the limits, and returns how much that is. An event
+// is written once under a key that is used once, so it needs no guard.
 func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error) {
 	var old []string
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind}}}, func(tx *store.Tx) error {
@@ -195,8 +193,8 @@ func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error)
 	return n + more, err
 }
 
-// oldRequests are the receipts whose time is over. Some stores drop them by
-// themselves.
+// oldRequests are the receipts whose time is over. Some stores drop them on their
+// own.
 func oldRequests(ctx context.Context, st *store.Store) (old []string, err error) {
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: requestKind}}}, func(tx *store.Tx) error {
 		recs, err := tx.Scan(requestKind, 0)
@@ -211,8 +209,8 @@ func oldRequests(ctx context.Context, st *store.Store) (old []string, err error)
 	return old, err
 }
 
-// dropRequests deletes receipts whose time is over, with at most so many
-// commits; 0: all of them. Each is guarded: its name may be used again.
+// dropRequests deletes receipts whose time is over, in at most this many commits;
+// 0: all of them. Each is guarded: its name may be used again.
 func dropRequests(ctx context.Context, st *store.Store, commits int) (n int, err error) {
 	const atOnce = 80
 	old, err := oldRequests(ctx, st)

@@ -7,8 +7,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// What packages above put into their own transactions, besides [Fence] and
-// [Look]. They decide who may; these carry it out.
+// Parts for the transactions of packages above, besides [Fence] and [Look]. Those
+// packages decide who may; these carry it out.
 
 // Locks returns all locks by key, guarding none.
 func Locks(tx *store.Tx) (map[string]Info, error) {
@@ -29,8 +29,8 @@ func NeedLook(keys ...string) driver.Query {
 	return q
 }
 
-// WantLook makes sure that what Look of these keys reads costs a few reads for
-// all of them together instead of some for each.
+// WantLook reads what Look of these keys needs in a few reads for all of them,
+// instead of some for each.
 func WantLook(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, getLock) }
 
 // WantPeek is WantLook for [Peek].
@@ -81,8 +81,8 @@ func leasesOf(tx *store.Tx, keys []string, lockOf reading[lockRecord]) (names []
 	return names, nil
 }
 
-// RenewKey is a heartbeat of the lease that holds the key, by its owner or a
-// child of it, and may say where it works.
+// RenewKey is a heartbeat of the lease that holds the key, by its owner or a child
+// of it, and may set its worktree.
 func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
@@ -92,10 +92,9 @@ func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 	return err
 }
 
-// ReleaseKey releases one key, whoever holds it; its lease goes on with the
-// others, unless it was over: only its owner can renew it. Nothing
-// happens if the key is free. Whoever works under it must be the one who gives
-// it back: [InUseError].
+// ReleaseKey releases one key, whoever holds it; its lease keeps the other keys,
+// unless it was over: only its owner can renew it. A free key changes nothing.
+// While others work under the key, only they can release it: [InUseError].
 func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
@@ -116,15 +115,15 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 }
 
 // BreakKeys ends the whole leases that hold the keys, if any: by force, or because
-// they are over. For more than one commit can guard, the transaction must be one
-// of [Update].
+// they are over. If there are more than one commit can guard, the transaction must
+// be one of [Update].
 func BreakKeys(tx *store.Tx, keys []string, by, reason string, force bool) error {
 	b := breaking{BreakRequest: BreakRequest{By: by, Reason: reason}, over: !force}
 	return b.keys(tx, keys, &ReleaseResult{})
 }
 
 // Related reports whether one of two owners is the other, or a parent of it. A
-// parent answers for its children: it may renew and end what they hold.
+// parent may renew and end what its children hold.
 func Related(a, b string) bool { return MayUse(b, a) || MayUse(a, b) }
 
 // Guard holds until the lock ends.

@@ -6,26 +6,25 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// A lease may rely on a key that another one holds, which belongs to its owner
-// or a parent: it is a user of that lease. There are two ways:
+// A lease may rely on a key of another one, which belongs to its owner or a
+// parent: it is a user of that lease. There are two ways:
 //
-//   - It is using the very key: an attached holder, such as run, inside of
-//     somebody who has it already. Those who are using one key, or paths that
-//     overlap, exclude each other, except that nobody waits for a parent. They
-//     wait for each other only, not in the queue of the key, which is for those
-//     who have nothing.
-//   - It holds a key within it: see outer.go. Any number may do that at once.
+//   - It uses the key itself: an attached holder, such as run, inside another
+//     that already has it. Those that use one key, or overlapping paths, exclude
+//     each other, except that nobody waits for a parent. They wait only for each
+//     other, not in the queue of the key, which is for owners without the key.
+//   - It holds an inner key: see outer.go. Any number may do that at once.
 //
-// Either way the user is a lease of its own, with a ttl and a process, and both
-// records name each other. While a user is in force the other lease can neither
-// be released nor made shorter; each heartbeat of the user is one of what it
-// uses, and none lasts longer than that. If the key is taken away, its users
-// end in the same commit.
+// In both cases the user is a lease of its own, with a ttl and a process, and both
+// records name each other. While a user is in force the other lease can neither be
+// released nor made shorter; each heartbeat of the user also renews what it uses,
+// and no user lasts longer than that. If the key is taken away, its users end in
+// the same commit.
 //
-// The lease that is used is written only by those who may renew it. So it
-// goes on naming users that have ended, until the next one comes.
+// Only those who may renew the used lease write it. So it goes on naming users
+// that have ended, until the next one comes.
 
-// using returns the keys that the request asks for and others hold for it.
+// using returns the requested keys that others hold for the caller.
 func (a *acquisition) using(tx *store.Tx) (keys []string, err error) {
 	if !a.user {
 		return nil, nil
@@ -42,7 +41,7 @@ func (a *acquisition) using(tx *store.Tx) (keys []string, err error) {
 	return keys, nil
 }
 
-// enter makes a new lease a user of those that hold the keys.
+// enter makes a new lease a user of the leases that hold the keys.
 func (a *acquisition) enter(tx *store.Tx, l *leaseRecord, using []string) error {
 	for _, key := range using {
 		lk, err := getLock(tx, key)
@@ -90,8 +89,8 @@ func usedBy(tx *store.Tx, around, name string, direct bool) error {
 	return refresh(tx, around, l)
 }
 
-// besides looks for others who work under a lock that the request would use:
-// those in force are in the way, the rest is taken over, or could come back.
+// besides looks for others that work under a lock that the request would use:
+// those in force block it, the others are taken over, because they could come back.
 func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecord]) (blockers []blocker, victims []victim, err error) {
 	if !a.user {
 		return nil, nil, nil
@@ -104,8 +103,8 @@ func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecor
 	return append(blockers, around...), append(victims, over...), err
 }
 
-// usersOf looks at the users of one lock who are no parents of the request's
-// owner: those that are using it, and with all also those within it.
+// usersOf looks at the users of one lock that are not parents of the request's
+// owner: those that use the key, and with all also those with an inner key.
 func (a *acquisition) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecord], all bool) (blockers []blocker, victims []victim, err error) {
 	users, err := workingUnder(tx, lk, all, a.req.Owner, a.lease())
 	for _, u := range users {
@@ -121,8 +120,8 @@ func (a *acquisition) usersOf(tx *store.Tx, key string, lk store.Entry[lockRecor
 	return blockers, victims, err
 }
 
-// workingUnder returns the leases that are using a lock, with all also those
-// within it, except that of me and those that the owner may use itself.
+// workingUnder returns the leases that use a lock, with all also those with an
+// inner key, except me and those that the owner may use itself.
 func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me string) (out []store.Entry[leaseRecord], err error) {
 	ls, err := getLease(tx, lk.Value.Lease)
 	if err != nil {
@@ -136,7 +135,7 @@ func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me 
 		return nil, err
 	}
 	for _, name := range names {
-		u, err := peekLease(tx, name) // one that comes back to life writes the lease that it uses
+		u, err := peekLease(tx, name) // a user that comes back writes the lease that it uses
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +164,7 @@ func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for _, user := range names { // not guarded: whoever begins to use the lease, or renews for it, writes it
+	for _, user := range names { // not guarded: a new user, or a renewal, writes the lease
 		ls, err := peekLease(tx, user)
 		if err != nil {
 			return nil, err

@@ -9,18 +9,17 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// blocker is what keeps a request from one of its keys: the holder, or a
-// ticket ahead.
+// blocker keeps a request from one of its keys: the holder, or a ticket ahead.
 type blocker struct {
 	held   HeldError
 	guards []driver.Guard // wait until one of these changes,
 	lease  leaseRecord    // or this lease's process dies,
-	ends   time.Duration  // or so much time has passed
+	ends   time.Duration  // or this much time has passed
 	queued bool           // it is a ticket ahead
 }
 
-// pauseFor returns when one of the blockers may have gone: it changed, its
-// time is over, its process died, or atMost has passed.
+// pauseFor returns when one of the blockers may be gone: it changed, its time is
+// over, its process died, or atMost has passed.
 func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost time.Duration) error {
 	var guards []driver.Guard
 	var watch []leaseRecord
@@ -34,7 +33,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 	wctx, cancel := context.WithTimeout(ctx, max(atMost, time.Millisecond))
 	defer cancel()
 	changed := make(chan error, 1)
-	guards = guards[:min(len(guards), driver.MaxGuards)] // all must go: the first of so many will tell
+	guards = guards[:min(len(guards), driver.MaxGuards)] // all must go: a change of the first ones is enough
 	go func() { changed <- st.Wait(wctx, guards) }()
 	var look <-chan time.Time
 	if len(watch) > 0 {
@@ -51,7 +50,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			<-wctx.Done() // the store cannot wait now: look again when the time is over
+			<-wctx.Done() // the store cannot wait now: look again later
 			return context.Cause(ctx)
 		case <-look:
 			if slices.ContainsFunc(watch, leaseRecord.gone) {
@@ -64,8 +63,8 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 }
 
 // Await returns when one of the guards may no longer hold, when one of the keys
-// may have become free (released, silent for too long, its process died), or
-// after atMost. It returns early at times.
+// may have become free (released, expired, its process died), or after atMost. It
+// may return early.
 func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
 	watched := []blocker{{guards: guards, ends: atMost}}
 	if len(keys) > 0 {
