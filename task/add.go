@@ -28,21 +28,21 @@ type New struct {
 	Labels      []string
 }
 
-// AddRequest adds tasks, all or none. A task may depend on one that stands
-// before it in the list.
+// AddRequest adds tasks, all or none. A task may depend on one before it in the
+// list.
 type AddRequest struct {
 	Tasks  []New
 	By     string
 	DryRun bool
 }
 
-// AddResult holds the tasks as added, and sections that were made for them.
+// AddResult holds the added tasks, and the sections that were made for them.
 type AddResult struct {
 	Tasks    []Task   `json:"tasks"`
 	Sections []string `json:"sections,omitempty"`
 }
 
-// Add puts new tasks on the list.
+// Add adds tasks.
 func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) {
 	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
 		return AddResult{}, &lease.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
@@ -141,7 +141,7 @@ func checkLabels(labels []string) error {
 	return nil
 }
 
-// checkAliases normalises further names of a task: they are keys, as ids are.
+// checkAliases normalises the aliases of a task: they are keys, as ids are.
 func checkAliases(aliases []string) (out []string, err error) {
 	for _, a := range aliases {
 		key, err := checkID(a)
@@ -178,7 +178,7 @@ func checkID(id string) (string, error) {
 	return key, nil
 }
 
-// prefetch reads at once what adding the tasks one after another looks at.
+// prefetch reads at once what adding the tasks one after another needs.
 func prefetch(tx *store.Tx, list []New) error {
 	keys := []string{taskCounter}
 	for _, n := range list {
@@ -209,8 +209,7 @@ func prefetch(tx *store.Tx, list []New) error {
 	return tx.Want(keys...)
 }
 
-// likelyID is the id that a task will get, when so many were drawn before it
-// from each counter.
+// likelyID is the id that a task will get, after drawn numbers from each counter.
 func (n New) likelyID(tx *store.Tx, drawn map[string]int64) (string, error) {
 	if n.ID != "" {
 		return n.ID, nil
@@ -228,8 +227,8 @@ func (n New) likelyID(tx *store.Tx, drawn map[string]int64) (string, error) {
 	return prefix + strconv.FormatInt(max(c.Value.Next, 1)+drawn[prefix]-1, 10), err
 }
 
-// add puts one task into the transaction, which has added earlier before. Each
-// is younger than those, so that a list is worked in its order.
+// add puts one task into the transaction, which has added earlier before. Each is
+// younger than those, so that workers take a list in its order.
 func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err error) {
 	t = Task{
 		ID: n.ID, Title: n.Title, Aliases: n.Aliases, Description: n.Description, Status: Pending, Section: n.Section,
@@ -261,7 +260,7 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 	return t, made, nil
 }
 
-// findAdded is find that also knows the titles that this transaction has added.
+// findAdded is find that also knows the titles of earlier.
 func findAdded(tx *store.Tx, ref string, earlier []Task) (Task, error) {
 	if t, err := findExact(tx, ref); t.ID != "" || err != nil {
 		return t, err
@@ -305,8 +304,8 @@ type counter struct {
 
 var numbered = lazily(`^(t|.+_)(\d{1,15})$`)
 
-// counterOf is the counter that an id with that prefix is drawn from: "t", or
-// the parent's id and "_".
+// counterOf is the counter for ids with that prefix: "t", or the parent's id and
+// "_".
 func counterOf(prefix string) string {
 	if prefix == "t" {
 		return taskCounter
@@ -318,7 +317,7 @@ func counterOf(prefix string) string {
 // else the next number, which is never given out again.
 func newID(tx *store.Tx, n New) (string, error) {
 	if n.ID != "" {
-		if m := numbered().FindStringSubmatch(n.ID); m != nil { // a number that came by hand is used up too
+		if m := numbered().FindStringSubmatch(n.ID); m != nil { // a number given by hand is used up too
 			num, _ := strconv.ParseInt(m[2], 10, 64)
 			if err := raise(tx, counterOf(m[1]), num+1); err != nil {
 				return "", err
@@ -377,7 +376,7 @@ func take(tx *store.Tx, name string) (int64, error) {
 	return n, tx.Put(name, counter{Next: n + 1})
 }
 
-// raise lifts a counter; it never goes down.
+// raise raises a counter; it never goes down.
 func raise(tx *store.Tx, name string, next int64) error {
 	c, err := store.Get[counter](tx, name)
 	if err != nil || c.Value.Next >= next {

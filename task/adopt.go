@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Past is a task that comes from elsewhere, with what became of it there.
+// Past is a task from another system, with its history there.
 type Past struct {
 	New
 	Status        Status // empty: pending; in progress only with HeldBy
@@ -20,14 +20,14 @@ type Past struct {
 	CreatedAt     time.Time // zero: now
 	CompletedAt   time.Time // zero: now, if it is closed
 	CompletedBy   string
-	Archived      bool // it is closed, and never was in the working set here
+	Archived      bool // it is closed, and goes straight to the archive
 
-	// HeldBy is who works on it. The task is claimed by whoever that is, if its
-	// lock is in force when it is added, and else it is pending.
+	// HeldBy is who works on it. If the lock of the task is in force when it is
+	// added, HeldBy has claimed it; otherwise it is pending.
 	HeldBy string
 }
 
-// AdoptRequest adds tasks from elsewhere, all of them or none.
+// AdoptRequest adds tasks from another system, all of them or none.
 type AdoptRequest struct {
 	Tasks  []Past
 	From   string // for people: where they come from
@@ -35,7 +35,7 @@ type AdoptRequest struct {
 	DryRun bool
 }
 
-// Adopt puts tasks on the list, or into the archive, as they were elsewhere.
+// Adopt adds tasks, or archives them, as they were in another system.
 func Adopt(ctx context.Context, st *store.Store, r AdoptRequest) (AddResult, error) {
 	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
 		return AddResult{}, &lease.InvalidError{What: "tasks", Rule: fmt.Sprintf("1 to %d at once", maxBatch)}
@@ -141,8 +141,8 @@ func (p Past) put(tx *store.Tx, by string, earlier []Task) (t Task, made bool, e
 	return t, made, save(tx, before, &t)
 }
 
-// fill writes what became of the task. i is its place in the batch, whose order
-// is kept.
+// fill writes the task's history. i is its place in the batch, whose order is
+// kept.
 func (p Past) fill(tx *store.Tx, t *Task, i int) {
 	now := tx.Now().UTC()
 	if !p.CreatedAt.IsZero() && p.CreatedAt.Before(now) {
@@ -194,7 +194,7 @@ func notArchived(tx *store.Tx, ids []string) (open, done []string, err error) {
 	return open, done, nil
 }
 
-// log says for each task what it was imported as.
+// log writes with which status each task was imported.
 func (r AdoptRequest) log(tx *store.Tx, added []Task) error {
 	as := map[string][]string{}
 	var order []string
@@ -236,7 +236,7 @@ func OuterKeyNew(section string) func(tx *store.Tx, key string) (string, error) 
 	}
 }
 
-// RaiseNumber lifts the counter of task numbers, so that the next one is at least
+// RaiseNumber raises the counter of task numbers, so that the next one is at least
 // this. It never lowers it.
 func RaiseNumber(ctx context.Context, st *store.Store, next int64, dry bool) error {
 	_, err := update(ctx, st, dry, query(taskCounter), func(tx *store.Tx) error { return raise(tx, taskCounter, next) })

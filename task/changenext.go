@@ -25,12 +25,12 @@ func (f *first) do(tx *store.Tx) error {
 
 func (f *first) refused() bool { return f != nil && f.err != nil }
 
-// ChangeAndNext carries out a verb and claims the next task in the same commit: both
-// happen or none of them. What the verb makes ready may be the next task. If
-// nothing is ready, the verb is carried out alone and next is nil. The request must
+// ChangeAndNext carries out a verb and claims the next task in the same commit:
+// both happen or none. The next task may be one that the verb makes ready. If no
+// task is ready, it carries out the verb alone and next is nil. The request must
 // not wait.
 //
-// With an id in n.Acquire the whole can be repeated: it gives the same task again.
+// With an id in n.Acquire the call can be repeated: it gives the same task again.
 func ChangeAndNext(ctx context.Context, st *store.Store, d StatusRequest, n NextRequest) (done ChangeResult, next *NextResult, err error) {
 	return (&selection{NextRequest: n}).after(ctx, st, d)
 }
@@ -75,7 +75,7 @@ func (r *selection) after(ctx context.Context, st *store.Store, d StatusRequest)
 	}
 }
 
-// asTheyAre answers a request that was carried out before.
+// asTheyAre answers a repeated request.
 func asTheyAre(ctx context.Context, st *store.Store, refs []string) (ChangeResult, error) {
 	out := ChangeResult{Repeated: true}
 	err := st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) (err error) {

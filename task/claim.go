@@ -29,7 +29,7 @@ func OuterKey(tx *store.Tx, key string) (string, error) {
 
 func sectionLock(section string) string { return lease.Section.Key(section) }
 
-// ClaimRequest takes tasks for a worker: all of them or none.
+// ClaimRequest claims tasks for a worker: all of them or none.
 type ClaimRequest struct {
 	Tasks   []string       // ids, beginnings of ids, or titles
 	Acquire AcquireRequest // owner, ttl, wait, …; its keys are set from Tasks
@@ -74,8 +74,8 @@ func HoldTasks(ctx context.Context, st *store.Store, r ClaimRequest) ([]Task, *L
 	return claimed, lease, err
 }
 
-// claimHooks makes an acquisition a claim: before it waits it sees whether the
-// tasks can be claimed at all, and with the grant it writes the status.
+// claimHooks turns an acquisition into a claim: before it waits it checks that the
+// tasks can be claimed, and with the grant it writes the status.
 func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 	outer func(*store.Tx, string) (string, error), then func(*store.Tx, *lease.Grant) error,
 ) {
@@ -116,8 +116,8 @@ func claimable(tx *store.Tx, t Task) error {
 	return sectionOpen(tx, t)
 }
 
-// claimOne writes the claim of one task whose lock was granted in this very
-// transaction, or before to the same owner.
+// claimOne writes the claim of one task whose lock was granted in this transaction,
+// or before to the same owner.
 func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	before, err := mustTask(tx, id)
 	if err != nil {
@@ -152,8 +152,8 @@ func siblings(t Task, lk *lease.Info) error {
 	return held
 }
 
-// resolve turns what a person calls tasks into ids, once, before the claim:
-// the claim itself decides on the records of those ids.
+// resolve turns names of tasks into ids, once, before the claim: the claim itself
+// decides on the records of those ids.
 func resolve(ctx context.Context, st *store.Store, refs []string) (ids []string, err error) {
 	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
 		found, err := findAll(tx, refs)
@@ -164,8 +164,8 @@ func resolve(ctx context.Context, st *store.Store, refs []string) (ids []string,
 	return ids, err
 }
 
-// effective is a task's status as its lock has it: a claim whose lock is not
-// there any more counts as pending.
+// effective is a task's status by its lock: a claim without its lock counts as
+// pending.
 func effective(t Task, lk *lease.Info) Status {
 	if t.Status == InProgress && (lk == nil || lk.LeaseID != t.ClaimLease) {
 		return Pending

@@ -117,7 +117,7 @@ func unlink(tx *store.Tx, t *Task, ref string) error {
 	return disown(tx, id, t.ID)
 }
 
-// disown makes a task forget one that does not depend on it any more.
+// disown removes a dependent from a task.
 func disown(tx *store.Tx, id, dependent string) error {
 	e, err := getTask(tx, id)
 	if err != nil || !e.Exists() {
@@ -128,7 +128,7 @@ func disown(tx *store.Tx, id, dependent string) error {
 	return save(tx, e.Value, &t)
 }
 
-// EditRequest changes what a task says. Nil fields stay.
+// EditRequest changes the fields of a task. Nil fields stay.
 type EditRequest struct {
 	Task        string
 	Owner       string
@@ -142,8 +142,8 @@ type EditRequest struct {
 	DryRun      bool
 }
 
-// Edit changes the words of a task. While someone works on it, only the holder
-// may; and it cannot change its section then.
+// Edit changes the fields of a task. While an owner works on it, only that owner
+// may, and the section cannot change.
 func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 	if r.Section != nil && *r.Section != "" {
 		name, err := checkSection(*r.Section)
@@ -219,8 +219,8 @@ func (r EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 	return checkTexts(t.Title, t.Description)
 }
 
-// rename gives and takes aliases. Taking away one that
-// the task does not have is no error.
+// rename adds and removes aliases. Removing an alias that the task does not have
+// is not an error.
 func (r EditRequest) rename(t *Task) error {
 	drop, err := checkAliases(r.NoAlias)
 	if err != nil {

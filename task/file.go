@@ -25,7 +25,7 @@ type file struct {
 	Tasks    []fileTask    `json:"tasks"`
 }
 
-// fileSection is a section that is more than a name.
+// fileSection is a section with settings.
 type fileSection struct {
 	Name      string   `json:"name"`
 	Priority  int      `json:"priority,omitempty"`
@@ -54,9 +54,8 @@ type ImportRequest struct {
 	DryRun bool
 }
 
-// Import reads a list of tasks. Tasks that are ticked off in the file are
-// added as completed. What the file says about claims is not believed, and
-// sections that exist stay as they are.
+// Import reads a list of tasks. Ticked tasks are added as completed. It ignores
+// claims in the file, and does not change existing sections.
 func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, error) {
 	if len(r.Data) > MaxFile {
 		return AddResult{}, &lease.InvalidError{What: "file", Rule: fmt.Sprintf("has %d bytes, at most %d", len(r.Data), MaxFile)}
@@ -79,7 +78,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	return out, nil
 }
 
-// addSections makes those sections of a file that do not exist.
+// addSections adds the sections of a file that do not exist.
 func addSections(tx *store.Tx, list []fileSection) (made []string, err error) {
 	var fresh []SectionRequest
 	for _, s := range list {
@@ -127,7 +126,7 @@ func readJSON(data []byte) ([]Past, []fileSection, error) {
 	for i, t := range f.Tasks {
 		status := t.Status
 		switch status {
-		case InProgress: // whoever works on it does so elsewhere
+		case InProgress: // its claim belongs to another store
 			status = Pending
 		case "", Pending, Review, Completed, Failed, Blocked, Skipped:
 		default:
@@ -148,8 +147,8 @@ var (
 	escaped = lazily("\\\\([!-/:-@[-`{-~])")
 )
 
-// readMarkdown takes the check boxes of a document: headings are sections,
-// words like #api at the end are labels, everything else is passed over.
+// readMarkdown reads the check boxes of a document: headings are sections, words
+// like #api at the end are labels, other lines are ignored.
 func readMarkdown(data []byte) ([]Past, []fileSection, error) {
 	var out []Past
 	section := ""
@@ -186,7 +185,7 @@ func readMarkdown(data []byte) ([]Past, []fileSection, error) {
 	return out, nil, nil
 }
 
-// plain undoes what Markdown needs to show text as it is.
+// plain undoes Markdown's escapes.
 func plain(text string) string {
 	return strings.NewReplacer("&lt;", "<", "&amp;", "&").Replace(escaped().ReplaceAllString(text, "$1"))
 }
@@ -218,8 +217,7 @@ func Export(ctx context.Context, st *store.Store, w io.Writer, format string) er
 	return enc.Encode(f)
 }
 
-// fileSections are the sections that say more than their name, and those they
-// depend on.
+// fileSections are the sections with settings, and those they depend on.
 func fileSections(all []SectionInfo) (out []fileSection) {
 	needed := map[string]bool{}
 	for _, s := range all {
@@ -235,8 +233,8 @@ func fileSections(all []SectionInfo) (out []fileSection) {
 	return out
 }
 
-// inDependencyOrder puts every task behind those it depends on, so that Import
-// finds them.
+// inDependencyOrder puts every task after its dependencies, so that Import finds
+// them.
 func inDependencyOrder(all []Info) []Info {
 	byID := map[string]Info{}
 	for _, t := range all {
@@ -269,7 +267,7 @@ func inDependencyOrder(all []Info) []Info {
 var markdown = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "#", `\#`, "<", "&lt;", "&", "&amp;")
 
 // writeMarkdown puts tasks without a section first: below a heading they would
-// belong to it. Labels that are more than a word are left out.
+// belong to it. It leaves out labels of more than a word.
 func writeMarkdown(w io.Writer, all []Info) error {
 	var b bytes.Buffer
 	all = slices.Clone(all)

@@ -17,9 +17,8 @@ var (
 	uuid   = lazily(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
-// find resolves what a person calls a task: its id ("t16", or "16" for short),
-// its title or an alias, else the beginning of one id, else a title that
-// differs in case.
+// find resolves the name of a task: its id ("t16", or "16" for short), its title
+// or an alias, else the beginning of one id, else a title that differs in case.
 func find(tx *store.Tx, ref string) (Task, error) {
 	found, err := findAll(tx, []string{ref})
 	if err != nil {
@@ -28,8 +27,8 @@ func find(tx *store.Tx, ref string) (Task, error) {
 	return found[0], nil
 }
 
-// findAll resolves several names; naming one task twice counts once. What
-// others than ids need is read once for all of them.
+// findAll resolves several names; one task named twice counts once. It reads what
+// names other than ids need once for all of them.
 func findAll(tx *store.Tx, refs []string) ([]Task, error) {
 	ids, err := called(tx, refs)
 	if err != nil {
@@ -57,7 +56,7 @@ func findAll(tx *store.Tx, refs []string) ([]Task, error) {
 	return out, nil
 }
 
-// called returns the ids of what is called so.
+// called returns the ids of the tasks with these names.
 func called(tx *store.Tx, refs []string) ([]string, error) {
 	ids := make([]string, len(refs))
 	var archived []string
@@ -88,8 +87,8 @@ func called(tx *store.Tx, refs []string) ([]string, error) {
 	return ids, nil
 }
 
-// byName fills in the ids of those that are called exactly so, by title or
-// alias. What is archived is nothing else by another name.
+// byName fills in the ids of tasks with exactly this title or alias. The id of an
+// archived task has no other meaning.
 func byName(tx *store.Tx, refs, ids, archived []string) error {
 	missing := tx.Want(archived...)
 	for i, ref := range refs {
@@ -113,7 +112,7 @@ func byName(tx *store.Tx, refs, ids, archived []string) error {
 	return missing
 }
 
-// ambiguous tells several tasks of one name apart.
+// ambiguous is the error for several tasks with one name.
 func ambiguous(tx *store.Tx, ref string, ids []string) error {
 	if err := tx.Want(keysOf(taskKind, ids)...); err != nil {
 		return err
@@ -151,7 +150,7 @@ func keysOf(kind string, ids []string) []string {
 	return keys
 }
 
-// findExact returns the task with that very id, or none.
+// findExact returns the task with exactly that id, or none.
 func findExact(tx *store.Tx, ref string) (Task, error) {
 	for _, id := range exact(ref) {
 		if e, err := getTask(tx, id); err != nil || e.Exists() {
@@ -161,7 +160,7 @@ func findExact(tx *store.Tx, ref string) (Task, error) {
 	return Task{}, nil
 }
 
-// exact returns the ids that ref may be in full.
+// exact returns the full ids that ref may mean.
 func exact(ref string) []string {
 	key, err := lease.CheckKey(ref)
 	if err != nil {
@@ -173,7 +172,7 @@ func exact(ref string) []string {
 	return []string{key}
 }
 
-// byPrefix takes no number for the beginning of another: t1 that is gone must
+// byPrefix does not take a number for the beginning of another: a deleted t1 must
 // not become t12. Digits can be the beginning of a UUID.
 func byPrefix(all []Task, ref string) []Task {
 	var out []Task
@@ -222,7 +221,7 @@ func tasks(tx *store.Tx) ([]Task, error) {
 	return out, err
 }
 
-// Find returns the tasks that are called so.
+// Find returns the tasks with these names.
 func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, err error) {
 	err = st.View(ctx, query(needFind(refs)...), func(tx *store.Tx) error {
 		if found, err = findAll(tx, refs); err != nil {
@@ -233,7 +232,7 @@ func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, er
 	return found, err
 }
 
-// needFind names what find begins with.
+// needFind names the records that find begins with.
 func needFind(refs []string) []string {
 	var keys []string
 	for _, ref := range refs {

@@ -7,7 +7,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A Node is a task among those that depend on each other.
+// A Node is a task in a graph of dependencies.
 type Node struct {
 	ID        string   `json:"id"`
 	Title     string   `json:"title"`
@@ -15,8 +15,8 @@ type Node struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-// Graph returns a task and everything that it depends on, however far: the task
-// first, each once. What was archived or removed is not among them.
+// Graph returns a task and everything that it depends on, directly or not: the
+// task first, each once, without archived and deleted tasks.
 func Graph(ctx context.Context, st *store.Store, ref string) (nodes []Node, err error) {
 	need := driver.Query{Keys: needFind([]string{ref}), Ranges: []driver.Range{{Prefix: taskKind}}}
 	err = st.View(ctx, need, func(tx *store.Tx) error {

@@ -14,18 +14,17 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ErrNothingReady: no task can be taken now.
+// ErrNothingReady: no task can be claimed now.
 var ErrNothingReady = errors.New("nothing ready")
 
-// NothingReadyError is ErrNothingReady with what is in the way.
+// NothingReadyError is ErrNothingReady with the reasons.
 type NothingReadyError struct {
-	Closed []Closed // sections that others work in, where something could be done
+	Closed []Closed // sections of others that have work to do
 
 	guards []driver.Guard
 }
 
-// Closed is a section of someone else, with the first task there that nobody
-// works on.
+// Closed is a section of another owner, with its first task that nobody works on.
 type Closed struct {
 	Task Task
 	Lock Lock // of the section
@@ -42,9 +41,8 @@ func (e *NothingReadyError) Error() string {
 // Is makes it an ErrNothingReady.
 func (e *NothingReadyError) Is(target error) bool { return target == ErrNothingReady }
 
-// Wait returns when something may be ready, when one of more does not hold any
-// longer, or after atMost. Expiry and death send no word: it returns now and
-// then in any case.
+// Wait returns when a task may be ready, when one of more no longer holds, or after
+// atMost. Expiry and death send no notification: it also returns now and then.
 func (e *NothingReadyError) Wait(ctx context.Context, st *store.Store, atMost time.Duration, more ...driver.Guard) error {
 	guards := append(slices.Clip(more), e.guards...)
 	wctx, cancel := context.WithTimeout(ctx, min(atMost, time.Second+rand.N(time.Second)))
@@ -73,7 +71,7 @@ func HoldNext(ctx context.Context, st *store.Store, r NextRequest) (Task, *Lease
 	return out.Task, run.lease, err
 }
 
-// acquire takes what a claim asks for, for this process or for its owner.
+// acquire acquires the keys of a claim, for this process or for its owner.
 func (r *selection) acquire(ctx context.Context, st *store.Store, a lease.AcquireRequest) (lease.Grant, error) {
 	if !r.hold {
 		return lease.Acquire(ctx, st, a)
@@ -86,13 +84,13 @@ func (r *selection) acquire(ctx context.Context, st *store.Store, a lease.Acquir
 	return held.Grant(), nil
 }
 
-// closedSection is one that someone else works in.
+// closedSection is a section that another owner works in.
 type closedSection struct {
 	name string
 	by   lease.Info
 }
 
-// openings finds in closed sections what could be done there.
+// openings finds the work to do in closed sections.
 func (r *selection) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
 	for _, c := range closed {
 		recs, missing := tx.ScanWritten(readyKind+sectionPrefix(c.name), candidates)

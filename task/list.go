@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Info is a task with what its lock says.
+// Info is a task with the state of its lock.
 type Info struct {
 	Task
 	Token   int64 `json:"token,omitempty"` // of its claim
@@ -21,7 +21,7 @@ type Info struct {
 	Stalled bool  `json:"stalled,omitempty"` // in progress, but its holder is dead or silent
 }
 
-// newInfo shows the status as the lock has it.
+// newInfo returns the task with its status by the lock.
 func newInfo(t Task, lk *lease.Info) Info {
 	i := Info{Task: t, Lock: lk}
 	i.Status = effective(t, lk)
@@ -44,7 +44,7 @@ type ListRequest struct {
 	Label    string
 	Owner    string // claimed by this owner or a child of it
 	Ready    bool
-	Caller   string // who asks: a section that someone else holds is not ready for them
+	Caller   string // who asks: a section of another owner is not ready for it
 	Stalled  bool
 	Archived bool          // from the archive instead
 	Older    time.Duration // in progress, and no heartbeat for this long
@@ -104,8 +104,8 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 	return out, err
 }
 
-// ranks returns the order of the sections, and which of them are skipped, wait
-// for others, or are held by someone else.
+// ranks returns the order of the sections, and which of them are skipped, wait for
+// others, or are held by another owner.
 func (r ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[string]int, closed map[string]bool, err error) {
 	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
@@ -133,7 +133,7 @@ func (r ListRequest) matches(i Info, now time.Time) bool {
 	return true
 }
 
-// Show returns one task, from the archive too.
+// Show returns one task, even an archived one.
 func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 	var out Info
 	err := st.View(ctx, query(needFind([]string{ref})...), func(tx *store.Tx) error {

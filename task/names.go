@@ -18,9 +18,9 @@ func wantNames(tx *store.Tx, found []Task) error {
 	return tx.Want(keys...)
 }
 
-// IndexNames returns the writes that index the names of all tasks among the
-// records of a store from before there was an index. A task that cannot be
-// read is passed over: it has no name until it is mended.
+// IndexNames returns the writes that index the names of all tasks in a store from
+// before there was an index. It skips an unreadable task, which has no name until
+// it is repaired.
 func IndexNames(records []driver.Record) ([]driver.Write, error) {
 	var all []lease.NamedTask
 	for _, rec := range records {

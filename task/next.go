@@ -19,9 +19,9 @@ type NextRequest struct {
 	Section string        // only from this section
 	Label   string        // only with this label
 	Claim   bool          // claim it
-	Wait    time.Duration // for a task to become ready, in all
+	Wait    time.Duration // how long to wait for a ready task
 
-	WithSection bool // with HoldNext: take an exclusive section together with the task
+	WithSection bool // with HoldNext: acquire an exclusive section together with the task
 
 	Acquire AcquireRequest // owner, ttl, … of the claim; with an id, repeating it gives the same task
 
@@ -34,13 +34,13 @@ type NextResult struct {
 	Grant *Grant `json:"grant,omitempty"`
 }
 
-// candidates is how many ready tasks one look reads, and looks closely at a
-// quarter of them; at more only if all of these are taken.
+// candidates is how many ready tasks one look reads. It looks closely at a quarter
+// of them, and at more only if all of these are taken.
 const candidates = 32
 
-// Next picks by section order, priority and age among the tasks that are
-// ready and that nobody holds. With Claim, a candidate that someone else was
-// faster to claim is passed over for the next.
+// Next picks by section order, priority and age among the tasks that are ready and
+// that nobody holds. With Claim, it passes a candidate that another worker claimed
+// first.
 //
 // If there is none the error is a [*NothingReadyError].
 func Next(ctx context.Context, st *store.Store, r NextRequest) (NextResult, error) {
@@ -55,7 +55,7 @@ type selection struct {
 	lease *lease.Lease // what HoldNext took
 
 	apart map[string]bool // exclusive sections that the last look found free
-	taken map[string]bool // keys that others hold, were faster to take, or wait for
+	taken map[string]bool // keys that others hold, have just acquired, or wait for
 	holds []driver.Guard  // of those that others hold
 }
 
@@ -88,7 +88,7 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 			}
 			spreadOut(found[i+1:])
 		}
-		if len(found) > 0 { // all gone meanwhile: there may be others
+		if len(found) > 0 { // all were taken meanwhile: there may be others
 			continue
 		}
 		if more {
@@ -112,8 +112,8 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 	}
 }
 
-// spreadOut shuffles candidates of equal rank after someone else was faster to
-// take the one before: those who race would meet again at each of the next.
+// spreadOut shuffles candidates of equal rank after another worker was faster:
+// otherwise those who race would meet again at each of the next.
 func spreadOut(rest []Task) {
 	n := 0
 	for n < len(rest) && rest[n].Section == rest[0].Section && rest[n].Priority == rest[0].Priority {
@@ -129,7 +129,7 @@ func value(out *NextResult) NextResult {
 	return *out
 }
 
-// again returns what the same request got before.
+// again returns the result of the same request before.
 func (r *selection) again(ctx context.Context, st *store.Store) (*NextResult, error) {
 	keys, err := lease.Granted(ctx, st, r.Acquire.Owner, r.Acquire.ID)
 	if err != nil || len(keys) == 0 {
@@ -195,7 +195,7 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 	return &NextResult{Task: claimed[0], Grant: &g}, nil
 }
 
-// look returns what may be taken now, in order, and what is in the way of the
+// look returns the tasks that may be claimed now, in order, and what blocks the
 // rest; more says that there are further ones.
 func (r *selection) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
@@ -247,8 +247,8 @@ func (r *selection) look(ctx context.Context, st *store.Store, limit int) (found
 	return found, none, more, err
 }
 
-// order returns the sections to look at: those that are open, by priority, and
-// tasks without a section among the medium ones.
+// order returns the sections to look at: open ones, by priority, with the tasks
+// without a section among the medium ones.
 func (r *selection) order(tx *store.Tx) ([]Section, error) {
 	all, err := sections(tx)
 	if err != nil {
@@ -298,8 +298,8 @@ func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) 
 	return nil, nil
 }
 
-// free drops what someone holds, and takes note of that: the next look need not
-// look at it again. It stops where there is enough to choose from.
+// free drops tasks that someone holds, and notes that: the next look skips them. It
+// stops when there are enough.
 func (r *selection) free(tx *store.Tx, recs []driver.Record, limit int) (out []Task, err error) {
 	var ids []string
 	for _, rec := range recs {
@@ -340,8 +340,8 @@ func (r *selection) free(tx *store.Tx, recs []driver.Record, limit int) (out []T
 	return out, nil
 }
 
-// holder returns a live lock on a task, the caller's own too: what it works on
-// already is not next.
+// holder returns a live lock on a task, even the caller's own: what it already
+// works on is not next.
 func holder(tx *store.Tx, id string) (*lease.Info, error) {
 	lk, err := lease.Look(tx, id)
 	if err != nil || lk == nil || lk.State != lease.Held {

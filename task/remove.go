@@ -16,14 +16,14 @@ import (
 // RemoveRequest deletes or archives tasks, all of them or none.
 type RemoveRequest struct {
 	Tasks  []string
-	Closed bool // instead of Tasks: all that are completed, failed or skipped and that nobody else holds (archive only)
+	Closed bool // instead of Tasks: all completed, failed and skipped tasks that nobody else holds (archive only)
 	Force  bool // also what someone else holds (archive only)
 	By     string
 	DryRun bool
 }
 
-// Delete removes tasks for good. What someone holds or others depend on is
-// refused.
+// Delete deletes tasks for good. It refuses a task that someone holds or others
+// depend on.
 func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult, error) {
 	return r.run(ctx, st, "delete", func(tx *store.Tx, t Task, all []string) error {
 		lk, err := lease.Look(tx, t.ID)
@@ -40,8 +40,8 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult
 	})
 }
 
-// Archive moves closed tasks out of the working set and frees the locks of
-// exactly those. What someone else holds is refused, unless by force.
+// Archive moves closed tasks out of the working set and frees their locks. It
+// refuses a task that someone else holds, unless by force.
 func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult, error) {
 	return r.run(ctx, st, "archive", func(tx *store.Tx, t Task, all []string) error {
 		if t.Status.Open() {
@@ -62,7 +62,7 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResul
 	})
 }
 
-// run takes tasks out of the working set after each has been dealt with.
+// run takes tasks out of the working set after each was handled.
 func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each func(tx *store.Tx, t Task, all []string) error) (ChangeResult, error) {
 	var out ChangeResult
 	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
@@ -160,7 +160,7 @@ func (r RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err err
 	return out, nil
 }
 
-// waiting returns the tasks that wait for one: it must not leave them behind.
+// waiting returns the tasks that wait for t: it must not leave them behind.
 func waiting(t Task, get func(id string) Task) (ids []string) {
 	for _, id := range t.Dependents {
 		if slices.Contains(get(id).WaitsFor, t.ID) {
@@ -170,8 +170,8 @@ func waiting(t Task, get func(id string) Task) (ids []string) {
 	return ids
 }
 
-// FreeArchived releases the locks of archived tasks, and of nothing else: a
-// child is another task than its parent.
+// FreeArchived releases the locks of archived tasks and nothing else: a child is
+// another task than its parent.
 func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (freed []string, err error) {
 	all, err := lockedInArchive(ctx, st)
 	if err != nil {
@@ -246,14 +246,14 @@ func PeekNumber(ctx context.Context, st *store.Store) (int64, error) {
 	return NextNumber(ctx, st, true)
 }
 
-// Resync lifts the counter above every number that a task has or had. It never
+// Resync raises the counter above every number that a task has or had. It never
 // lowers it.
 func Resync(ctx context.Context, st *store.Store, dry bool) (next int64, err error) {
 	return liftNumber(ctx, st, dry, func(used int64) (int64, error) { return used, nil })
 }
 
-// SetNumber makes n the next number that is given out. It refuses one that was
-// given out before, or that a task has or had.
+// SetNumber makes n the next number. It refuses one that was given out before, or
+// that a task has or had.
 func SetNumber(ctx context.Context, st *store.Store, n int64, dry bool) (next int64, err error) {
 	return liftNumber(ctx, st, dry, func(unused int64) (int64, error) {
 		if n < unused {
@@ -263,8 +263,8 @@ func SetNumber(ctx context.Context, st *store.Store, n int64, dry bool) (next in
 	})
 }
 
-// liftNumber lets choose where the counter goes on, given the first number that
-// nobody was given and no task has or had.
+// liftNumber lets choose decide the next number, given the first number that was
+// never given out and that no task has or had.
 func liftNumber(ctx context.Context, st *store.Store, dry bool, choose func(unused int64) (int64, error)) (next int64, err error) {
 	need := driver.Query{Keys: []string{taskCounter}, Ranges: []driver.Range{{Prefix: taskKind}, {Prefix: archiveKind}}}
 	_, err = update(ctx, st, dry, need, func(tx *store.Tx) error {

@@ -16,7 +16,7 @@ type ResetRequest struct {
 	Status  []Status // also every task with one of these
 	By      string
 	Cascade bool // with everything that depends on them, directly or not
-	Force   bool // also what someone works on: their tokens die
+	Force   bool // also tasks that someone works on; their tokens end
 	Reason  string
 	DryRun  bool
 }
@@ -24,8 +24,8 @@ type ResetRequest struct {
 // BusyError lists who works on what a change would undo.
 type BusyError = lease.BusyError
 
-// ResetTasks makes tasks pending again. The tasks to reset are found inside
-// the transaction, so none is missed and a reader never sees half of it.
+// ResetTasks makes tasks pending again. It finds the tasks inside the transaction,
+// so it misses none and a reader never sees half of it.
 func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (ChangeResult, error) {
 	if err := checkReason(r.Reason, nil); err != nil {
 		return ChangeResult{}, err
@@ -70,8 +70,7 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (ChangeRes
 	return out, nil
 }
 
-// meant returns the tasks that are named, and those that are asked for by their
-// status.
+// meant returns the named tasks, and those with one of the statuses.
 func (r ResetRequest) meant(tx *store.Tx) (found []Task, err error) {
 	if len(r.Tasks) > 0 || len(r.Status) == 0 {
 		if found, err = findAll(tx, r.Tasks); err != nil || len(r.Status) == 0 {
@@ -95,7 +94,7 @@ func (r ResetRequest) meant(tx *store.Tx) (found []Task, err error) {
 	return found, nil
 }
 
-// dependants adds everything that depends on the tasks, however far.
+// dependants adds everything that depends on the tasks, directly or not.
 func dependants(tx *store.Tx, found []Task) ([]Task, error) {
 	seen := map[string]bool{}
 	for _, t := range found {
@@ -118,7 +117,7 @@ func dependants(tx *store.Tx, found []Task) ([]Task, error) {
 	return found, missing
 }
 
-// free refuses what someone holds, or with Force breaks it.
+// free refuses tasks that someone holds, or with Force breaks their locks.
 func (r ResetRequest) free(tx *store.Tx, found []Task) error {
 	if err := wantChange(tx, found); err != nil {
 		return err

@@ -13,18 +13,18 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Section is a group of tasks. In an exclusive section one owner works at a
-// time; a shared one is only a name.
+// Section is a group of tasks. One owner at a time works in an exclusive section;
+// a shared one is only a name.
 type Section struct {
 	Name      string    `json:"name"`
-	Priority  int       `json:"priority"` // the lower, the sooner
+	Priority  int       `json:"priority"` // the lowest comes first
 	Shared    bool      `json:"shared,omitempty"`
-	Skipped   bool      `json:"skipped,omitempty"` // nothing in it is picked
+	Skipped   bool      `json:"skipped,omitempty"` // next and claim leave it out
 	DependsOn []string  `json:"dependsOn,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// SectionInfo is a section with what is in it.
+// SectionInfo is a section with its tasks.
 type SectionInfo struct {
 	Section
 	Tasks    map[Status]int `json:"tasks"`
@@ -49,9 +49,9 @@ func checkSection(name string) (string, error) {
 	return name, nil
 }
 
-// enterSection puts a task into a section, which is made if it is named for the
-// first time. Nobody can hold the task then: its lock would stand alone, beside
-// the section's. A lock that is over ends.
+// enterSection puts a task into a section, and makes the section if it does not
+// exist. Nobody can hold the task then: its lock would be separate from the
+// section's. An expired lock ends.
 func enterSection(tx *store.Tx, section, id, by string) (made bool, err error) {
 	if made, err = ensureSection(tx, section); err != nil {
 		return false, err
@@ -66,7 +66,7 @@ func enterSection(tx *store.Tx, section, id, by string) (made bool, err error) {
 	return made, lease.ReleaseKey(tx, id, by, "enters section "+section)
 }
 
-// ensureSection makes a section that is named for the first time.
+// ensureSection makes a section that does not exist.
 func ensureSection(tx *store.Tx, name string) (made bool, err error) {
 	s, err := getSection(tx, name)
 	if err != nil || s.Exists() {
@@ -75,9 +75,9 @@ func ensureSection(tx *store.Tx, name string) (made bool, err error) {
 	return true, tx.Put(sectionKind+name, Section{Name: name, Priority: Medium, CreatedAt: tx.Now().UTC()})
 }
 
-// moveInto puts a task that nobody holds into another section. One that is closed
-// is in no index, so the section's own record shows that something came: whoever
-// deletes the section, or makes it exclusive, must notice.
+// moveInto puts a task that nobody holds into another section. A closed task is in
+// no index, so the section's own record shows the change: a commit that deletes
+// the section, or makes it exclusive, must notice.
 func moveInto(tx *store.Tx, t Task) error {
 	if made, err := ensureSection(tx, t.Section); err != nil || made || t.Status.Open() {
 		return err
@@ -285,7 +285,7 @@ type SectionsResult struct {
 	Sections []SectionInfo `json:"sections"`
 }
 
-// Sections returns all sections, or the named one, with what is in them.
+// Sections returns all sections, or the named one, with their tasks.
 func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult, error) {
 	out := SectionsResult{Sections: []SectionInfo{}}
 	if name != "" {

@@ -19,12 +19,12 @@ const (
 // Statuses in the order of a task's life.
 var Statuses = []Status{Pending, InProgress, Review, Completed, Failed, Blocked, Skipped}
 
-// Open reports whether work on the task is still to come.
+// Open reports whether the task is not closed.
 func (s Status) Open() bool {
 	return s == Pending || s == InProgress || s == Review || s == Blocked
 }
 
-// Done reports whether tasks that depend on this one may go on.
+// Done reports whether tasks that depend on this one may start.
 func (s Status) Done() bool { return s == Completed || s == Skipped }
 
 // Verb changes the status of a task.

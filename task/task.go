@@ -1,6 +1,5 @@
-// Package task keeps a list of work that many workers share. It stands on
-// package lease and puts every change of a task into the same commit as the
-// change of its lock.
+// Package task keeps a list of tasks that many workers share. It builds on package
+// lease and changes a task and its lock in the same commit.
 //
 // # Guarantee
 //
@@ -11,9 +10,9 @@
 //
 // # Limit
 //
-// in_progress is only as good as its lock. When the holder is gone, nothing
-// writes that down until someone looks: a task whose lock is not the one of
-// its claim counts as pending, and everything here treats it so.
+// in_progress counts only while the lock does. When the holder dies, no commit says
+// so: a task without the lock of its claim counts as pending, and everything here
+// treats it so.
 //
 // # Records
 //
@@ -39,7 +38,7 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Bounds of what a task may hold.
+// Limits of a task.
 const (
 	MaxTitle       = 500
 	MaxDescription = 32 << 10
@@ -49,7 +48,7 @@ const (
 	maxBatch       = 1000 // tasks in one commit
 )
 
-// Priorities: the lower, the sooner.
+// Priorities: the lowest comes first.
 const (
 	High   = 100
 	Medium = 500
@@ -71,7 +70,7 @@ type Task struct {
 	Title       string   `json:"title"`
 	Aliases     []string `json:"aliases,omitempty"` // further names
 	Description string   `json:"description,omitempty"`
-	LongText    bool     `json:"longText,omitempty"` // the description is in a record of its own: see text.go
+	LongText    bool     `json:"longText,omitempty"` // the description has its own record: see text.go
 	Status      Status   `json:"status"`
 	Section     string   `json:"section,omitempty"`
 	Priority    int      `json:"priority"`
@@ -101,7 +100,7 @@ type Task struct {
 	LastToken int64 `json:"lastToken,omitempty"`
 }
 
-// Result is what came of a task.
+// Result is the result of a task.
 type Result struct {
 	Summary string   `json:"summary,omitempty"`
 	Commits []string `json:"commits,omitempty"`
@@ -113,7 +112,7 @@ type StateError struct {
 	ID       string
 	Status   Status
 	Why      string
-	WaitsFor []string // keys of the tasks or sections in the way
+	WaitsFor []string // keys of the tasks or sections that it waits for
 }
 
 func (e *StateError) Error() string {
@@ -123,10 +122,10 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("%s: is %s", e.ID, e.Status)
 }
 
-// NotFoundError: no task or section answers to that name.
+// NotFoundError: no task or section has that name.
 type NotFoundError struct {
 	What, Ref string
-	Archived  bool // it is not on the list any more
+	Archived  bool // it was archived
 }
 
 func (e *NotFoundError) Error() string {
@@ -139,7 +138,7 @@ func (e *NotFoundError) Error() string {
 // Is makes it like the error for a lock that does not exist.
 func (e *NotFoundError) Is(target error) bool { return target == lease.ErrNotFound }
 
-// AmbiguousError: several tasks answer to that name.
+// AmbiguousError: several tasks have that name.
 type AmbiguousError struct {
 	Ref     string
 	Matches []Task
@@ -169,8 +168,8 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 	return e.Value, nil
 }
 
-// save writes a task together with its places in the indexes, and notes when.
-// before is the task as it was read; the zero Task for a new one.
+// save writes a task and its index entries, and notes when. before is the task as
+// it was read; the zero Task for a new one.
 func save(tx *store.Tx, before Task, after *Task) error {
 	after.UpdatedAt = tx.Now().UTC()
 	if !slices.Equal(before.names(), after.names()) {
@@ -188,7 +187,7 @@ func save(tx *store.Tx, before Task, after *Task) error {
 	return tx.Put(taskKind+after.ID, stored)
 }
 
-// names are what a task is called besides its id; nil for no task.
+// names are a task's names besides its id; nil for no task.
 func (t Task) names() []string {
 	if t.ID == "" {
 		return nil
@@ -196,9 +195,8 @@ func (t Task) names() []string {
 	return append([]string{t.Title}, t.Aliases...)
 }
 
-// reindex moves a task from the places that it leaves to those that it takes.
-// One that stays is not written: whoever waits for something to become ready
-// need not wake.
+// reindex moves a task from its old index entries to its new ones. It does not
+// write an entry that stays, which would wake waiters for a ready task.
 func reindex(tx *store.Tx, before, after Task) error {
 	for _, key := range []func(Task) string{Task.readyKey, Task.openKey} {
 		from, to := key(before), key(after)
@@ -222,17 +220,16 @@ type indexRecord struct {
 	ID string `json:"id"`
 }
 
-// ready reports whether a worker could take the task if nobody holds it. A
-// task in progress stays in the index: should its holder die, no commit will
-// tell.
+// ready reports whether a worker could take the task if nobody holds it. A task in
+// progress stays in the index: if its holder dies, no commit says so.
 func (t Task) ready() bool {
 	return (t.Status == Pending || t.Status == InProgress) && len(t.WaitsFor) == 0
 }
 
-// noSection stands for tasks without one; no section's name begins so.
+// noSection is the index section of tasks without one; no section's name begins so.
 const noSection = "-"
 
-// readyKey and openKey are the task's places in the indexes, or empty.
+// readyKey and openKey are the task's index entries, or empty.
 func (t Task) readyKey() string {
 	if !t.ready() {
 		return ""
@@ -247,9 +244,9 @@ func (t Task) openKey() string {
 	return openKind + sectionPrefix(t.Section) + t.ID
 }
 
-// sectionPrefix is the part of an index that a section has. A slash in its name
-// would make it a part of another section's; no name holds the character that
-// stands for it.
+// sectionPrefix is the part of an index that belongs to a section. A slash in its
+// name would make it part of another section's, so another character, which no
+// name has, replaces it.
 func sectionPrefix(section string) string {
 	if section == "" {
 		section = noSection
@@ -269,7 +266,7 @@ func log(tx *store.Tx, verb Verb, id, by string, from, to Status, reason string)
 	return logAll(tx, verb, []string{id}, by, from, to, reason)
 }
 
-// logAll does so for many tasks, in a few events.
+// logAll is log for many tasks, in a few events.
 func logAll(tx *store.Tx, verb Verb, ids []string, by string, from, to Status, reason string) error {
 	why := string(from) + " → " + string(to)
 	if from == to || from == "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A long description is a record of its own, text/<id>: the completion of a task
+// A long description has its own record, text/<id>: the completion of a task
 // writes every task that depends on it, and all of them must fit into one commit.
-// Rules work on tasks without their long texts; whoever shows a task adds it.
+// Rules work on tasks without their long texts; code that shows a task adds it.
 
 const (
 	textKind = "text/"
@@ -23,11 +23,11 @@ const (
 	maxPlace  = 900                 // bytes of section and id: both are part of a key in an index
 )
 
-// MaxText is how many bytes of a task's text whoever claims it is given at once.
+// MaxText is how many bytes of a task's text a claim returns.
 const MaxText = 8 << 10
 
-// Text is what is to be done: the title, and below it the description. What goes
-// beyond [MaxText] is cut off, and left says how many bytes that are.
+// Text is the work to do: the title, and below it the description. It cuts off what
+// exceeds [MaxText]; left is the number of bytes cut off.
 func (t Task) Text() (text string, left int) {
 	text = t.Title
 	if t.Description != "" {
@@ -64,7 +64,7 @@ func split(tx *store.Tx, before, t Task) (Task, error) {
 	return t, nil
 }
 
-// withTexts adds the long texts of tasks that are shown.
+// withTexts adds the long texts of tasks that will be shown.
 func withTexts(tx *store.Tx, list ...*Task) error {
 	var keys []string
 	for _, t := range list {
@@ -96,8 +96,8 @@ func pointersTo(list []Task) (out []*Task) {
 	return out
 }
 
-// checkPlace refuses a task whose place in an index would be too long a key: not
-// the task, but what it waits for could never be completed.
+// checkPlace refuses a task whose index entry would be too long a key: the tasks
+// that it waits for could never be completed.
 func checkPlace(section, id string) error {
 	if n := len(section) + len(id); n > maxPlace {
 		return &lease.InvalidError{What: "section and id", Rule: fmt.Sprintf("have %d bytes together, at most %d", n, maxPlace)}
@@ -108,7 +108,7 @@ func checkPlace(section, id string) error {
 // fits refuses a dependency whose completion could not be written in one commit
 // with all tasks that depend on it.
 func fits(tx *store.Tx, t, dep Task) error {
-	const certain = maxSpread / driver.MaxValue // so many fit whatever they are
+	const certain = maxSpread / driver.MaxValue // this many always fit
 	if len(dep.Dependents) < certain {
 		return nil
 	}
@@ -130,8 +130,8 @@ func fits(tx *store.Tx, t, dep Task) error {
 	return nil
 }
 
-// size bounds what a change of the task writes: the record without its long text,
-// and two places in indexes.
+// size is the most that a change of the task writes: the record without its long
+// text, and two index entries.
 func (t Task) size() int {
 	n := 450 + 2*(len(t.Section)+len(t.ID)) + len(t.Title) + min(len(t.Description), maxInline) + len(t.Progress) + len(t.BlockedReason)
 	for _, list := range [][]string{t.DependsOn, t.WaitsFor, t.Dependents, t.Labels} {
@@ -153,8 +153,7 @@ func (b *bulky) Error() string {
 	return "the descriptions of dependent tasks are too long for one commit"
 }
 
-// notBulky refuses to write tasks with long descriptions in their records, if
-// those are many.
+// notBulky refuses to write many tasks with long descriptions in their records.
 func notBulky(list []Task) error {
 	size := 0
 	var long []string
@@ -170,7 +169,7 @@ func notBulky(list []Task) error {
 	return &bulky{ids: long}
 }
 
-// slim gives each task's description a record of its own, some in each commit.
+// slim moves each task's description into its own record, some in each commit.
 func (b *bulky) slim(ctx context.Context, st *store.Store) error {
 	const atOnce = 8
 	for some := range slices.Chunk(b.ids, atOnce) {

@@ -21,7 +21,7 @@ type StatusRequest struct {
 	Token int64  // of the claim, with one task; 0: the owner must hold it, or nobody
 	Lease string // beside Token: the lease of the claim; empty: any
 
-	Uncounted bool // with unclaim: the claim was no attempt
+	Uncounted bool // with unclaim: do not count the claim as an attempt
 
 	Reason string  // why it is blocked, failed, skipped, …
 	Result *Result // with complete, review and fail
@@ -100,8 +100,8 @@ func checkReason(reason string, r *Result) error {
 	return nil
 }
 
-// wantChange reads at once what a change of the tasks looks at one by one:
-// their locks, and the tasks that they depend on or that depend on them.
+// wantChange reads at once what a change of the tasks needs: their locks, and the
+// tasks that they depend on or that depend on them.
 func wantChange(tx *store.Tx, found []Task) error {
 	var around []string
 	for _, t := range found {
@@ -162,7 +162,7 @@ func (r StatusRequest) may(tx *store.Tx, t Task, lk *lease.Info) (int64, error) 
 	return lk.Token, nil
 }
 
-// describe fills in what the verb leaves behind.
+// describe writes what the verb leaves in the task.
 func (r StatusRequest) describe(tx *store.Tx, t *Task) {
 	t.BlockedReason = ""
 	switch r.Verb {
@@ -185,7 +185,7 @@ func (r StatusRequest) describe(tx *store.Tx, t *Task) {
 // release forgets the claim.
 func (t *Task) release() { t.ClaimedBy, t.ClaimedAt, t.ClaimLease, t.Progress = "", nil, "", "" }
 
-// spread tells the tasks that depend on this one whether it is done now.
+// spread updates the tasks that depend on this one: whether it is done now.
 func spread(tx *store.Tx, before, after Task) error {
 	if before.Status.Done() == after.Status.Done() {
 		return nil
@@ -224,8 +224,8 @@ func spread(tx *store.Tx, before, after Task) error {
 	return nil
 }
 
-// ProgressRequest notes how far the holder of a task is, which is a sign of
-// life too.
+// ProgressRequest notes the progress of the holder of a task. It counts as a
+// heartbeat.
 type ProgressRequest struct {
 	Task  string
 	Owner string
@@ -244,14 +244,14 @@ func Progress(ctx context.Context, st *store.Store, r ProgressRequest) (Task, er
 	return r.change(ctx, st, func(t *Task) { t.Progress = r.Note }, nil)
 }
 
-// SetWorktree notes where a task is worked on, in the task and in its lease;
-// only its holder may.
+// SetWorktree notes the worktree of a task, in the task and in its lease; only its
+// holder may.
 func SetWorktree(ctx context.Context, st *store.Store, id, owner, path string) (Task, error) {
 	r := ProgressRequest{Task: id, Owner: owner}
 	return r.change(ctx, st, func(t *Task) { t.Worktree = path }, &path)
 }
 
-// change writes what the holder of a task says about it.
+// change writes the holder's changes into a task.
 func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*Task), worktree *string) (Task, error) {
 	var t Task
 	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
