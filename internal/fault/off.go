@@ -7,8 +7,5 @@ import "time"
 // Point marks a place where a test may pause the process.
 func Point(string) {}
 
-// Bug reports whether the planted bug of that name is on.
-func Bug(string) bool { return false }
-
 // Shift is how wrong the clock of this process is on purpose.
 func Shift() time.Duration { return 0 }

@@ -5,13 +5,11 @@ package fault
 import (
 	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 )
 
 var (
 	jitter = os.Getenv("TASKLOCK_FAULT_JITTER") != ""
-	bugs   = strings.Split(os.Getenv("TASKLOCK_FAULT_BUG"), ",")
 	shift  = os.Getenv("TASKLOCK_FAULT_SHIFT")
 )
 
@@ -21,16 +19,6 @@ func Point(string) {
 	if jitter && rand.IntN(4) == 0 {
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 	}
-}
-
-// Bug reports whether TASKLOCK_FAULT_BUG, a comma-separated list, names it.
-func Bug(name string) bool {
-	for _, b := range bugs {
-		if b == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Shift is how wrong the clock of this process is on purpose: the duration in

@@ -3,7 +3,6 @@ package lease
 import (
 	"slices"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/store"
 )
 
@@ -26,15 +25,6 @@ func (a *acquisition) addOuterKeys(tx *store.Tx) error {
 		outer, err := a.req.OuterKey(tx, key)
 		if err != nil {
 			return err
-		}
-		if fault.Bug("section_skew") && outer != "" { // looked at, and neither taken nor guarded
-			held, err := tx.Scan(lockKind+outer, 1)
-			if err != nil {
-				return err
-			}
-			if len(held) == 0 {
-				outer = ""
-			}
 		}
 		if outer != "" {
 			around[key] = outer

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 )
@@ -191,9 +190,6 @@ func (l leaseRecord) watchable() bool {
 // MayUse reports whether caller may use what owner holds: it is the owner, or a
 // child of it.
 func MayUse(caller, owner string) bool {
-	if fault.Bug("reentrant_by_user") {
-		return root(owner) == root(caller)
-	}
 	return descends(caller, owner)
 }
 
@@ -201,15 +197,6 @@ func MayUse(caller, owner string) bool {
 // server holds it for the caller.
 func holdsFor(holder, caller string) bool {
 	return MayUse(caller, holder) || Serves(holder, caller)
-}
-
-func root(owner string) string {
-	for i := range len(owner) {
-		if owner[i] == '/' {
-			return owner[:i]
-		}
-	}
-	return owner
 }
 
 func getLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {

@@ -24,6 +24,22 @@ import (
 
 const folder = "internal/fault/bugs"
 
+// bug is what package fault has besides where bugs are planted. Production code
+// cannot ask for a bug: without this file it does not compile.
+const bug = `package fault
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+var bugs = strings.Split(os.Getenv("TASKLOCK_FAULT_BUG"), ",")
+
+// Bug reports whether TASKLOCK_FAULT_BUG, a comma-separated list, names it.
+func Bug(name string) bool { return slices.Contains(bugs, name) }
+`
+
 // Build runs go build or go test -c, which args name together with the package,
 // with every bug planted, and writes the binary to out.
 func Build(out string, args ...string) error {
@@ -135,13 +151,19 @@ func imports(path string) error {
 	return os.WriteFile(path, clause.ReplaceAll(text, []byte("$0; "+imported)), 0o600)
 }
 
-// overlay writes the list of copies as the go command reads it.
+// overlay writes the list of copies, and of what is added, as the go command
+// reads it.
 func (s *sources) overlay(dir string) (string, error) {
 	for _, path := range s.replace {
 		if err := imports(path); err != nil {
 			return "", err
 		}
 	}
+	added := filepath.Join(dir, "bug.go")
+	if err := os.WriteFile(added, []byte(bug), 0o600); err != nil {
+		return "", err
+	}
+	s.replace[filepath.Join(s.root, "internal", "fault", "bug.go")] = added
 	text, err := json.Marshal(map[string]any{"Replace": s.replace})
 	if err != nil {
 		return "", err
