@@ -40,7 +40,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 	if len(args) > 0 && args[0] == session.GuardianVerb {
 		return runner.GuardianMain(args[1:])
 	}
-	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(this string) bool { return !strings.HasPrefix(this, "-") }) {
+	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }) {
 		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
 	}
 	if len(args) > 1 && args[0] == "help" { // whose own answer to an unknown command is empty
@@ -116,7 +116,7 @@ func root(s *session.Session, args []string) *cobra.Command {
 		Use:           "tasklock",
 		Short:         "Keep concurrent workers from doing the same task twice",
 		Long:          "tasklock keeps concurrent workers from doing the same task twice.\nA worker takes a lease on a key, works, and releases it; if it dies, the lease expires.\n\n" + session.ExitHelp,
-		Args:          s.NoSuchCommand,
+		Args:          session.NoSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -125,15 +125,7 @@ func root(s *session.Session, args []string) *cobra.Command {
 	root.SetOut(s.Stdout)
 	root.SetErr(s.Stderr)
 	root.SetHelpFunc(printHelp)
-	f := root.PersistentFlags()
-	f.BoolVar(&s.JSON, "json", false, "print JSON (also: TASKLOCK_JSON)")
-	f.BoolVarP(&s.Quiet, "quiet", "q", false, "print only errors (also: TASKLOCK_QUIET)")
-	f.BoolVar(&s.DryRun, "dry-run", false, "show what would happen, change nothing")
-	f.BoolVar(&s.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
-	f.StringVar(&s.Owner, "owner", "", "your owner (also: TASKLOCK_OWNER; see whoami)")
-	f.StringVar(&s.StoreURL, "store", "", "the URL of the store (also: TASKLOCK_STORE)")
-	f.StringVar(&s.Timeout, "timeout", "", "how long to wait for a silent server (default: git 30s, PostgreSQL 10s, etcd 3s; also: TASKLOCK_STORE_TIMEOUT)")
-	f.BoolVar(&s.UnsafeFS, "allow-unsafe-fs", false, "accept a file system with unreliable locks")
+	s.Flags.Register(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")

@@ -60,7 +60,7 @@ is missing or too slow (too slow: Claude Code only).`,
 	f.BoolVar(&o.local, "local", false, "for you alone, in files that git does not track")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	install.MarkFlagsMutuallyExclusive("check", "remove", "print")
-	return s.Group("agents", "Set up coding agents", install)
+	return session.Group("agents", "Set up coding agents", install)
 }
 
 func (o *agentsOptions) run(ctx context.Context, s *session.Session, name string) error {
@@ -174,31 +174,31 @@ func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
 	return s
 }
 
-func (o *agentsOptions) answer(s *session.Session, plan []planned, this sharing) error {
+func (o *agentsOptions) answer(s *session.Session, plan []planned, shares sharing) error {
 	data := struct {
 		Files []planned `json:"files"`
 		sharing
-	}{shown(plan), this}
+	}{shown(plan), shares}
 	return s.Answer(data, func(p *term.Printer) {
 		for _, f := range shown(plan) {
-			o.line(s, p, f)
+			o.line(p, f)
 		}
-		if len(this.Commit) > 0 {
-			p.Line("Commit these files, so that other clones and worktrees have them: git add %s", strings.Join(shellWordsOf(this.Commit), " "))
+		if len(shares.Commit) > 0 {
+			p.Line("Commit these files, so that other clones and worktrees have them: git add %s", strings.Join(shellWordsOf(shares.Commit), " "))
 		}
-		for _, name := range this.Ignored {
+		for _, name := range shares.Ignored {
 			p.Line("%s is ignored by git, so nobody else gets it.", name)
 		}
-		switch n := len(this.Worktrees); {
+		switch n := len(shares.Worktrees); {
 		case n > 0 && o.local:
-			p.Line("Other worktrees do not have them; run this there too: %s", strings.Join(this.Worktrees, ", "))
+			p.Line("Other worktrees do not have them; run this there too: %s", strings.Join(shares.Worktrees, ", "))
 		case n > 0:
-			p.Line("Other worktrees do not have them until they merge that commit: %s", strings.Join(this.Worktrees, ", "))
+			p.Line("Other worktrees do not have them until they merge that commit: %s", strings.Join(shares.Worktrees, ", "))
 		}
 	})
 }
 
-func (o *agentsOptions) line(s *session.Session, p *term.Printer, f planned) {
+func (o *agentsOptions) line(p *term.Printer, f planned) {
 	switch {
 	case f.Did == "unchanged" && o.remove:
 		p.Line("%s has nothing of tasklock.", f.File)
@@ -213,11 +213,11 @@ func (o *agentsOptions) line(s *session.Session, p *term.Printer, f planned) {
 	case f.Did == "kept":
 		p.Line("%s keeps %s: another agent reads it there.", f.File, f.What)
 	case f.Did == "removed":
-		p.Line("%s %s.", s.Did("Removed", "Would remove"), f.File)
+		p.Line("%s %s.", p.Did("Removed", "Would remove"), f.File)
 	case o.remove || f.is == nil:
-		p.Line("%s %s out of %s.", s.Did("Took", "Would take"), f.What, f.File)
+		p.Line("%s %s out of %s.", p.Did("Took", "Would take"), f.What, f.File)
 	default:
-		p.Line("%s %s: %s.", s.Did("Wrote", "Would write"), f.File, f.What)
+		p.Line("%s %s: %s.", p.Did("Wrote", "Would write"), f.File, f.What)
 	}
 }
 

@@ -22,7 +22,7 @@ func CheckInstalled(ctx context.Context, x *session.Findings) {
 // checkAgents tells whether the coding agents that are set up have all that they
 // need, in this worktree and the others.
 func checkAgents(ctx context.Context, x *session.Findings) {
-	tree, err := repo.TreeOf(x.App.Dir)
+	tree, err := repo.TreeOf(x.Session.Dir)
 	if err != nil {
 		return
 	}
@@ -31,11 +31,11 @@ func checkAgents(ctx context.Context, x *session.Findings) {
 		others = git.OtherWorktrees(ctx, tree)
 	}
 	for _, name := range harness.Installable() {
-		in, err := newInstallation(ctx, x.App, name)
+		in, err := newInstallation(ctx, x.Session, name)
 		if err != nil || !in.present() {
 			continue
 		}
-		again := x.App.CommandLine("agents", "install", name)
+		again := x.Session.CommandLine("agents", "install", name)
 		if plan, err := in.whicheverIsThere(); err != nil {
 			x.Fail("agents", again, err)
 			continue
@@ -57,7 +57,7 @@ func checkAgents(ctx context.Context, x *session.Findings) {
 		case len(without) > 0:
 			x.Warn("agents", inFolder(without[0], again), "%s is set up here, but its hooks are not in %s", name, strings.Join(without, ", "))
 		default:
-			x.Ok("agents", "%s is set up", name)
+			x.OK("agents", "%s is set up", name)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (in *installation) switchedOff() string {
 
 // checkGuard tells whether git calls the guard, in this worktree and the others.
 func checkGuard(ctx context.Context, x *session.Findings) {
-	all, err := githooks.States(ctx, x.App.Dir, x.App.Env)
+	all, err := githooks.States(ctx, x.Session.Dir, x.Session.Env)
 	if err != nil || len(all) == 0 {
 		return // no repository, which config and place speak of
 	}
@@ -89,9 +89,9 @@ func checkGuard(ctx context.Context, x *session.Findings) {
 	switch n := len(all) / len(githooks.Names); {
 	case len(dead) > 0:
 	case !all[0].Live:
-		x.Ok("guard", "not installed: git accepts commits that touch paths of others (%s)", x.App.CommandLine("guard", "install"))
+		x.OK("guard", "not installed: git accepts commits that touch paths of others (%s)", x.Session.CommandLine("guard", "install"))
 	default:
-		x.Ok("guard", "live: git calls it before commits and pushes, in %s", term.Plural(n, "worktree"))
+		x.OK("guard", "live: git calls it before commits and pushes, in %s", term.Plural(n, "worktree"))
 	}
 }
 

@@ -65,7 +65,7 @@ Exit codes:
 		},
 		RunE: s.Run(func(ctx context.Context, args []string) error { return guardRun(ctx, s, args[0], args[1:]) }),
 	}
-	return s.Group("guard", "Make git hooks enforce path locks", install, check, remove, run)
+	return session.Group("guard", "Make git hooks enforce path locks", install, check, remove, run)
 }
 
 // guardTime bounds what a guard asks git and the store.

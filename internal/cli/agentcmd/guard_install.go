@@ -37,7 +37,7 @@ func guardAnswer(ctx context.Context, s *session.Session, done githooks.Changes,
 	}
 	return s.Answer(map[string]any{"hooks": changes, "notLive": dead}, func(p *term.Printer) {
 		for _, c := range changes {
-			guardLine(s, p, c)
+			guardLine(p, c)
 		}
 		if names := toCommit(s, changes); install && len(names) > 0 {
 			p.Line("Commit what is new, so that other clones and worktrees have it: git add %s", strings.Join(shellWordsOf(names), " "))
@@ -60,22 +60,22 @@ func toCommit(s *session.Session, changes []githooks.Change) (names []string) {
 	return names
 }
 
-func guardLine(s *session.Session, p *term.Printer, c githooks.Change) {
+func guardLine(p *term.Printer, c githooks.Change) {
 	switch c.Did {
 	case "installed":
 		if c.In {
-			p.Line("%s the guard into %s.", s.Did("Put", "Would put"), c.File)
+			p.Line("%s the guard into %s.", p.Did("Put", "Would put"), c.File)
 			break
 		}
-		p.Line("%s %s.", s.Did("Installed", "Would install"), c.File)
+		p.Line("%s %s.", p.Did("Installed", "Would install"), c.File)
 	case "updated":
-		p.Line("%s %s.", s.Did("Updated", "Would update"), c.File)
+		p.Line("%s %s.", p.Did("Updated", "Would update"), c.File)
 	case "removed":
 		if c.In {
-			p.Line("%s the guard out of %s.", s.Did("Took", "Would take"), c.File)
+			p.Line("%s the guard out of %s.", p.Did("Took", "Would take"), c.File)
 			break
 		}
-		p.Line("%s %s.", s.Did("Removed", "Would remove"), c.File)
+		p.Line("%s %s.", p.Did("Removed", "Would remove"), c.File)
 	case "unchanged":
 		p.Line("%s is there already.", c.File)
 	case "absent":
@@ -89,7 +89,7 @@ func guardLine(s *session.Session, p *term.Printer, c githooks.Change) {
 		p.Line("The former hook runs after it, as %s.", c.Kept)
 	}
 	for _, file := range c.Orphans {
-		p.Line("%s %s, which nothing ran any more.", s.Did("Removed", "Would remove"), file)
+		p.Line("%s %s, which nothing ran any more.", p.Did("Removed", "Would remove"), file)
 	}
 }
 

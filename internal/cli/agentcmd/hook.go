@@ -57,7 +57,7 @@ const hookTime = 3 * time.Second
 // hook is one event under way.
 type hook struct {
 	harness.Event
-	app     *session.Session
+	s       *session.Session
 	owners  []string                    // all names of the caller
 	unnamed bool                        // its commands must name the owner
 	others  map[string]*session.Session // the same command in other folders
@@ -66,7 +66,7 @@ type hook struct {
 func serveHook(ctx context.Context, s *session.Session, name, event string) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	h := &hook{app: s, others: map[string]*session.Session{}, Event: harness.Event{Harness: name, Name: event, What: harness.Meaning(name, event)}}
+	h := &hook{s: s, others: map[string]*session.Session{}, Event: harness.Event{Harness: name, Name: event, What: harness.Meaning(name, event)}}
 	e, err := eventWithin(ctx, s.Stdin, name, event)
 	if err == nil {
 		h.Event = e
@@ -115,7 +115,7 @@ func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness
 
 // settle finds out where and who: the folder of the event and its session.
 func (h *hook) settle() {
-	s := h.app
+	s := h.s
 	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
 		s.Dir = h.Dir
 	}
@@ -141,7 +141,7 @@ func (h *hook) settle() {
 }
 
 func (h *hook) serve(ctx context.Context) error {
-	if err := lease.CheckOwner(h.app.Identity().Owner); err != nil {
+	if err := lease.CheckOwner(h.s.Identity().Owner); err != nil {
 		return err
 	}
 	switch h.What {
@@ -162,8 +162,8 @@ func (h *hook) serve(ctx context.Context) error {
 // store opens the store, and never makes one. Where there is none yet, or none
 // can be, nothing is locked, and that is not worth a note at every event.
 func (h *hook) store(ctx context.Context) (*store.Store, error) {
-	h.app.Quiet, h.app.Lenient = true, true
-	return h.app.Store(ctx, false)
+	h.s.Quiet, h.s.Lenient = true, true
+	return h.s.Store(ctx, false)
 }
 
 // renew is a sign of life and nothing else: one look at what is due.
@@ -181,7 +181,7 @@ func (h *hook) renew(ctx context.Context) error {
 // reply prints the answer and ends the hook.
 func (h *hook) reply(r harness.Reply) error {
 	if len(r.Out) > 0 {
-		if _, err := h.app.Stdout.Write(r.Out); err != nil {
+		if _, err := h.s.Stdout.Write(r.Out); err != nil {
 			return err
 		}
 	}
@@ -190,9 +190,9 @@ func (h *hook) reply(r harness.Reply) error {
 
 // deny tells the model why, on standard error and as its harness wants it.
 func (h *hook) deny(text string) error {
-	h.app.Quiet = false
+	h.s.Quiet = false
 	for line := range strings.Lines(text) {
-		h.app.Note("%s", strings.TrimSuffix(line, "\n"))
+		h.s.Note("%s", strings.TrimSuffix(line, "\n"))
 	}
 	return h.reply(h.Deny(text))
 }
@@ -200,22 +200,22 @@ func (h *hook) deny(text string) error {
 // fault is for what went wrong on our side. It stops nobody, unless the
 // project wants what cannot be judged to be denied.
 func (h *hook) fault(err error) error {
-	text := "tasklock hook: " + term.Clean(h.app.Problem(err).Message)
+	text := "tasklock hook: " + term.Clean(h.s.Problem(err).Message)
 	if h.What == harness.BeforeTool && h.strict() {
 		return h.deny(text + "\nhooks.strict is set, so the hook denies what it cannot judge. Next: tasklock doctor")
 	}
-	h.app.Quiet = false
-	h.app.Note("%s", text)
+	h.s.Quiet = false
+	h.s.Note("%s", text)
 	if untrusted := new(config.UntrustedError); h.What == harness.SessionStart && errors.As(err, &untrusted) { // the model must hear it too
-		return h.reply(h.Tell("tasklock checks no locks in this clone: "+term.Clean(h.app.Problem(err).Message), ""))
+		return h.reply(h.Tell("tasklock checks no locks in this clone: "+term.Clean(h.s.Problem(err).Message), ""))
 	}
 	return session.ExitError(problem.Error)
 }
 
 func (h *hook) strict() bool {
-	cfg, err := h.app.Config()
+	cfg, err := h.s.Config()
 	if err != nil {
-		return h.app.Env("TASKLOCK_HOOKS_STRICT") == "true"
+		return h.s.Env("TASKLOCK_HOOKS_STRICT") == "true"
 	}
 	return cfg.StrictHooks()
 }

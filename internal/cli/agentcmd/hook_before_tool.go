@@ -20,9 +20,9 @@ import (
 func (h *hook) beforeTool(ctx context.Context) error {
 	w := guard.Resolve(h.writes())
 	if d := w.Forbidden(); d != nil {
-		return h.deny(denial(h.app, d))
+		return h.deny(denial(h.s, d))
 	}
-	if h.Session == "" && h.app.Identity().Source == identity.FromProcess {
+	if h.Session == "" && h.s.Identity().Source == identity.FromProcess {
 		return fmt.Errorf("the event names no session, so nobody can tell whose edit this is")
 	}
 	var faults []error
@@ -37,7 +37,7 @@ func (h *hook) beforeTool(ctx context.Context) error {
 	}
 	d, err := w.Locked(ctx)
 	if d != nil {
-		return h.deny(denial(h.app, d))
+		return h.deny(denial(h.s, d))
 	}
 	for _, s := range h.others {
 		s.SignOfLife()
@@ -47,20 +47,20 @@ func (h *hook) beforeTool(ctx context.Context) error {
 
 // writes asks the guard about what the tool would do.
 func (h *hook) writes() guard.Request {
-	state, _ := place.State(h.app.Env)
+	state, _ := place.State(h.s.Env)
 	return guard.Request{
-		Dir: h.app.Dir, Owners: h.owners, Targets: h.Targets, Calls: h.Calls, Strict: h.strict(), State: state,
+		Dir: h.s.Dir, Owners: h.owners, Targets: h.Targets, Calls: h.Calls, Strict: h.strict(), State: state,
 		Store: func(dir string) (guard.Store, error) {
 			cfg, err := h.in(dir).Config()
 			if err != nil {
 				return guard.Store{}, err
 			}
-			this := guard.Store{Users: cfg.Users()}
-			this.URL, _ = cfg.Store()
+			out := guard.Store{Users: cfg.Users()}
+			out.URL, _ = cfg.Store()
 			if cfg.Place.Kind != place.User {
-				this.Folder = cfg.Place.Folder
+				out.Folder = cfg.Place.Folder
 			}
-			return this, nil
+			return out, nil
 		},
 		Open: func(ctx context.Context, dir string) (*store.Store, error) {
 			s := h.in(dir)
@@ -72,11 +72,11 @@ func (h *hook) writes() guard.Request {
 
 // in is the same command in another folder.
 func (h *hook) in(dir string) *session.Session {
-	if dir == h.app.Dir {
-		return h.app
+	if dir == h.s.Dir {
+		return h.s
 	}
 	if h.others[dir] == nil {
-		h.others[dir] = h.app.At(dir)
+		h.others[dir] = h.s.At(dir)
 	}
 	return h.others[dir]
 }

@@ -16,11 +16,11 @@ func (h *hook) pass(ctx context.Context) harness.Reply {
 	if h.What != harness.BeforeTool || !h.unnamed && !h.Hookless() {
 		return h.Pass()
 	}
-	n := harness.Naming{Owner: h.app.Identity().Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
-		return slices.ContainsFunc(dirs, func(dir string) bool { return githooks.Live(ctx, dir, h.app.Env) })
+	n := harness.Naming{Owner: h.s.Identity().Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return githooks.Live(ctx, dir, h.s.Env) })
 	}}
 	if h.Hookless() {
-		n.Hooks = githooks.Folder(place.State(h.app.Env))
+		n.Hooks = githooks.Folder(place.State(h.s.Env))
 	}
 	return h.Rename(n)
 }

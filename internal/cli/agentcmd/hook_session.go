@@ -24,11 +24,11 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen, err := lease.Overview(ctx, st, h.app.Identity().Owner)
+	seen, err := lease.Overview(ctx, st, h.s.Identity().Owner)
 	if err != nil {
 		return err
 	}
-	return h.reply(h.Tell(facts(h.app, seen, h.unnamed && !h.Renames()), h.app.Identity().Owner))
+	return h.reply(h.Tell(facts(h.s, seen, h.unnamed && !h.Renames()), h.s.Identity().Owner))
 }
 
 // maxFacts keeps what a session is told within 120 tokens or so.
@@ -67,8 +67,8 @@ func facts(s *session.Session, seen lease.OverviewResult, named bool) string {
 // remember lets what the harness runs without a session's id find it. Where that
 // cannot be, commands must name the owner.
 func (h *hook) remember() {
-	if n, err := h.Caller().Note(h.app.Env); err == nil {
-		_ = identity.Remember(h.app.Env, n)
+	if n, err := h.Caller().Note(h.s.Env); err == nil {
+		_ = identity.Remember(h.s.Env, n)
 	}
 }
 
@@ -78,10 +78,10 @@ func (h *hook) startAgent() error {
 	if h.Agent == "" {
 		return nil
 	}
-	owner := term.Clean(term.Short(h.app.Identity().Owner, 160))
+	owner := term.Clean(term.Short(h.s.Identity().Owner, 160))
 	own := "its own locks end when it stops."
 	if h.unnamed && !h.Renames() {
-		own = "its own locks need --owner " + term.ShellQuote(h.app.Identity().Owner) + " in the command, and end when it stops."
+		own = "its own locks need --owner " + term.ShellQuote(h.s.Identity().Owner) + " in the command, and end when it stops."
 	}
 	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; "+own, owner))
 }
@@ -91,7 +91,7 @@ func (h *hook) stopAgent(ctx context.Context) error {
 	if h.Agent == "" {
 		return h.renew(ctx)
 	}
-	return h.releaseAll(ctx, lease.ReleaseRequest{Owner: h.app.Identity().Owner, All: true, Reason: "subagent stopped"})
+	return h.releaseAll(ctx, lease.ReleaseRequest{Owner: h.s.Identity().Owner, All: true, Reason: "subagent stopped"})
 }
 
 // EndTime is how long the end of a session may take here: harnesses kill what
@@ -102,17 +102,17 @@ var EndTime = 250 * time.Millisecond
 // machine, or is busy, is left to a process of its own; the ttl is the
 // guarantee.
 func (h *hook) end(ctx context.Context) error {
-	if h.app.Identity().Session == "" {
+	if h.s.Identity().Session == "" {
 		return fmt.Errorf("the event names no session, so nothing is released")
 	}
-	if n, err := h.Caller().Note(h.app.Env); err == nil {
-		identity.Forget(h.app.Env, n)
+	if n, err := h.Caller().Note(h.s.Env); err == nil {
+		identity.Forget(h.s.Env, n)
 	}
-	r := lease.ReleaseRequest{Owner: h.app.Identity().Owner, All: true, Reason: "session ended"}
-	if h.app.Identity().Source != identity.FromHarness { // a name that may outlive the session
-		r.Session = h.app.Identity().Session
+	r := lease.ReleaseRequest{Owner: h.s.Identity().Owner, All: true, Reason: "session ended"}
+	if h.s.Identity().Source != identity.FromHarness { // a name that may outlive the session
+		r.Session = h.s.Identity().Session
 	}
-	if localStore(h.app) {
+	if localStore(h.s) {
 		short, cancel := context.WithTimeout(ctx, EndTime)
 		defer cancel()
 		if err := h.releaseAll(short, r); err == nil || short.Err() == nil {
@@ -123,7 +123,7 @@ func (h *hook) end(ctx context.Context) error {
 	if r.Session != "" {
 		args = append(args, "--of", r.Session)
 	}
-	return hold.Detach(h.app, args)
+	return hold.Detach(h.s, args)
 }
 
 func (h *hook) releaseAll(ctx context.Context, r lease.ReleaseRequest) error {
@@ -152,15 +152,15 @@ const quiet = time.Minute
 // recently reports whether this session has looked at a store that is far away
 // within the last minute, and notes that it does now.
 func (h *hook) recently() bool {
-	if localStore(h.app) {
+	if localStore(h.s) {
 		return false
 	}
 	dir, err := os.UserCacheDir()
-	url := h.app.URL()
+	url := h.s.URL()
 	if err != nil || url == "" {
 		return false
 	}
-	name := sha256.Sum256(fmt.Appendf(nil, "%q %q", url, h.app.Identity().Owner))
+	name := sha256.Sum256(fmt.Appendf(nil, "%q %q", url, h.s.Identity().Owner))
 	file := filepath.Join(dir, "tasklock", "hooks", hex.EncodeToString(name[:16]))
 	if fi, err := os.Stat(file); err == nil && time.Since(fi.ModTime()) < quiet && time.Since(fi.ModTime()) >= 0 {
 		return true

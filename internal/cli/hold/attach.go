@@ -71,7 +71,7 @@ func Attach(ctx context.Context, s *session.Session, wait time.Duration, who fun
 	w.Who = who
 	held, err := takeAndSay(ctx, s, in, w, take)
 	if err != nil {
-		return err
+		return w.Failed(err)
 	}
 	if err = hold(ctx, s, in, held); errors.Is(err, lease.ErrLost) {
 		return &session.Attempt{Err: err, Event: "lost"} // do not ask the store: the client must hear of it now
@@ -86,7 +86,7 @@ func Attach(ctx context.Context, s *session.Session, wait time.Duration, who fun
 		return err // nobody listens
 	}
 	out := gaveBack(held.Grant())
-	return s.Event("released", view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "", out, false) })
+	return s.Event("released", view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "", out) })
 }
 
 // takeFunc acquires, and reports the wait.

@@ -75,7 +75,7 @@ func (o *KeepOptions) process(s *session.Session) (host.Process, error) {
 	if o.Attached(s) {
 		return host.Process{}, nil // lease.Hold names this one
 	}
-	if o.Ttl.Value == lease.Endless && !o.KeepAlive.given() && !o.EndsWith.given() {
+	if o.TTL.Value == lease.Endless && !o.KeepAlive.given() && !o.EndsWith.given() {
 		return host.Process{}, nil
 	}
 	switch pid := s.Identity().PID; {

@@ -5,6 +5,7 @@ package hold
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 
 // TakeOptions are the flags of commands that acquire keys.
 type TakeOptions struct {
-	Ttl, maxHold, Wait session.DurationFlag
+	TTL, maxHold, Wait session.DurationFlag
 	NoWait             bool
 	RequestID          string
 	Reason, Worktree   string
@@ -25,10 +26,10 @@ type TakeOptions struct {
 
 func (o *TakeOptions) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.Ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
+	o.TTL = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
 	o.maxHold = session.DurationFlag{Min: lease.MinTTL, Max: 365 * 24 * time.Hour}
 	o.Wait = session.DurationFlag{Max: lease.MaxTTL}
-	f.Var(&o.Ttl, "ttl", "expire after this long without a heartbeat (default 1h; section 2h; job 5m; git 12h); none: never")
+	f.Var(&o.TTL, "ttl", "expire after this long without a heartbeat (default 1h; section 2h; job 5m; git 12h); none: never")
 	f.Var(&o.maxHold, "max-hold", "do not renew beyond this (default: no limit; with --keep-alive 24h)")
 	f.Var(&o.Wait, "wait", "how long to wait for the keys (default 30m)")
 	f.BoolVar(&o.NoWait, "no-wait", false, "do not wait (also: TASKLOCK_NO_WAIT)")
@@ -40,7 +41,7 @@ func (o *TakeOptions) Flags(cmd *cobra.Command) {
 
 // Request turns the flags into a request. By default attached holders have their
 // own ttl, and a coding agent does not wait.
-func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) (lease.AcquireRequest, error) {
+func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []string, attached bool) (lease.AcquireRequest, error) {
 	for _, k := range keys {
 		if _, err := lease.CheckKey(k); err != nil {
 			return lease.AcquireRequest{}, err
@@ -58,22 +59,22 @@ func (o *TakeOptions) Request(s *session.Session, keys []string, attached bool) 
 	}
 	r := lease.AcquireRequest{
 		Keys: keys, Owner: id.Owner, ID: o.RequestID, Session: id.Session, Label: id.Label,
-		TTL: o.Ttl.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
+		TTL: o.TTL.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
 		OuterKey: task.OuterKey, Times: cfg.Times(),
 	}
 	if !o.Wait.Given && !o.NoWait && !id.Agent && !s.NoWait {
 		r.Wait = cfg.WaitTimeout()
 	}
-	r.Wait = s.Left(r.Wait)
+	r.Wait = session.Left(ctx, r.Wait)
 	return r, nil
 }
 
 // Again is the command line that continues: the same flags, and a wait that the
 // caller can afford.
-func (o *TakeOptions) Again(s *session.Session, verb string, keys []string, r lease.AcquireRequest) []string {
+func (o *TakeOptions) Again(ctx context.Context, s *session.Session, verb string, keys []string, r lease.AcquireRequest) []string {
 	words := append([]string{verb}, keys...)
-	wait := cmp.Or(s.Wait, r.Wait)
+	wait := cmp.Or(session.Begun(ctx).For, r.Wait)
 	if wait == 0 {
 		wait = 30 * time.Minute
 		if s.Identity().Agent {
@@ -82,7 +83,7 @@ func (o *TakeOptions) Again(s *session.Session, verb string, keys []string, r le
 	}
 	words = append(words, "--wait", term.Exact(wait))
 	for _, f := range []struct{ name, value string }{
-		{"--ttl", o.Ttl.String()},
+		{"--ttl", o.TTL.String()},
 		{"--max-hold", o.maxHold.String()},
 		{"--request-id", o.RequestID},
 		{"--reason", o.Reason},

@@ -17,12 +17,13 @@ import (
 // pipe gets a plain line at the start and then one a minute, so that whoever
 // watches for silence sees life.
 type Wait struct {
-	a    *session.Session
+	s    *session.Session
 	wait time.Duration
 	live bool
 	Who  func(*lease.HeldError) string // says in one sentence who is in the way
 
 	mu      sync.Mutex
+	begun   session.Patience
 	started time.Time
 	held    lease.HeldError
 	stop    chan struct{} // nil: has not begun
@@ -36,17 +37,19 @@ const (
 )
 
 func NewWait(s *session.Session, wait time.Duration) *Wait {
-	return &Wait{a: s, wait: wait, Who: view.LockedText, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb"}
+	return &Wait{s: s, wait: wait, Who: view.LockedText, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb"}
 }
 
 // Update takes the news of the wait. The first begins it.
 func (w *Wait) Update(h lease.HeldError) {
-	w.a.Waits(w.wait)
-	if w.a.Quiet {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.begun == (session.Patience{}) {
+		w.begun = session.Starts(w.wait)
+	}
+	if w.s.Quiet {
+		return
+	}
 	w.held = h
 	if w.stop != nil {
 		return
@@ -55,9 +58,9 @@ func (w *Wait) Update(h lease.HeldError) {
 	w.stop = make(chan struct{})
 	if w.live {
 		h.Waited = 0
-		w.a.Note("%s.\nWaiting for lock... (Ctrl+C to cancel)", w.Who(&h))
+		w.s.Note("%s.\nWaiting for lock... (Ctrl+C to cancel)", w.Who(&h))
 	} else {
-		w.a.Note("%s", w.plain())
+		w.s.Note("%s", w.plain())
 	}
 	w.done.Add(1)
 	go w.keep()
@@ -84,10 +87,13 @@ func (w *Wait) keep() {
 			w.mu.Lock()
 			line := w.plain()
 			w.mu.Unlock()
-			w.a.Note("%s", line)
+			w.s.Note("%s", line)
 		}
 	}
 }
+
+// Failed adds to an error the wait that it ended, if there was one.
+func (w *Wait) Failed(err error) error { return session.Waited(err, w.begun) }
 
 // End clears the live line and says how it ended. Only the first call counts.
 func (w *Wait) End(granted, tookOver bool) {
@@ -101,15 +107,15 @@ func (w *Wait) End(granted, tookOver bool) {
 	close(w.stop)
 	w.done.Wait()
 	if w.live {
-		term.Erase(w.a.Stderr)
+		term.Erase(w.s.Stderr)
 	}
 	switch {
 	case granted && tookOver:
-		w.a.Note("Lock taken over after %s.", term.Rough(time.Since(w.started)))
+		w.s.Note("Lock taken over after %s.", term.Rough(time.Since(w.started)))
 	case granted && w.live:
-		w.a.Note("Lock released!")
+		w.s.Note("Lock released!")
 	case granted:
-		w.a.Note("Lock released after %s.", term.Rough(time.Since(w.started)))
+		w.s.Note("Lock released after %s.", term.Rough(time.Since(w.started)))
 	}
 }
 
@@ -117,7 +123,7 @@ func (w *Wait) draw() {
 	w.mu.Lock()
 	text := bar(time.Since(w.started), w.wait) + " " + w.facts()
 	w.mu.Unlock()
-	term.Redraw(w.a.Stderr, text)
+	term.Redraw(w.s.Stderr, text)
 }
 
 // facts are the words of the live line, what matters most first: the end may
@@ -135,14 +141,14 @@ func (w *Wait) facts() string {
 	case h.ExpiresAt.IsZero() && h.Owner != "":
 		f = append(f, view.NoEnd)
 	case !h.ExpiresAt.IsZero():
-		f = append(f, "expires in "+term.Rough(h.ExpiresAt.Sub(w.a.Now())))
+		f = append(f, "expires in "+term.Rough(h.ExpiresAt.Sub(w.s.Now())))
 	}
 	return strings.Join(append(f, w.checking()...), ", ")
 }
 
 // checking says how often a waiter asks where nothing wakes it.
 func (w *Wait) checking() []string {
-	cfg, err := w.a.Config()
+	cfg, err := w.s.Config()
 	if err != nil || !cfg.Far() {
 		return nil
 	}

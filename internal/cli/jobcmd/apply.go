@@ -41,7 +41,7 @@ func applyJobs(ctx context.Context, s *session.Session, r schedule.ApplyRequest)
 	}{out, there}
 	return s.Answer(data, func(p *term.Printer) {
 		for _, c := range out.Changes {
-			printChange(p, s, c)
+			printChange(p, c)
 		}
 		if len(out.Changes) == 0 {
 			p.Line("No jobs.")
@@ -49,14 +49,14 @@ func applyJobs(ctx context.Context, s *session.Session, r schedule.ApplyRequest)
 	})
 }
 
-func printChange(p *term.Printer, s *session.Session, c schedule.Change) {
+func printChange(p *term.Printer, c schedule.Change) {
 	switch c.Action {
 	case "added":
-		p.Line("%s job %s, fires %s.", s.Did("Added", "Would add"), c.Name, fires(p, c.Next))
+		p.Line("%s job %s, fires %s.", p.Did("Added", "Would add"), c.Name, fires(p, c.Next))
 	case "removed":
-		p.Line("%s job %s.", s.Did("Removed", "Would remove"), c.Name)
+		p.Line("%s job %s.", p.Did("Removed", "Would remove"), c.Name)
 	case "changed":
-		p.Line("%s job %s, fires %s:", s.Did("Changed", "Would change"), c.Name, fires(p, c.Next))
+		p.Line("%s job %s, fires %s:", p.Did("Changed", "Would change"), c.Name, fires(p, c.Next))
 		for _, f := range c.Fields {
 			p.Line("  %s: %s → %s", f.Name, orNone(term.Short(f.From, 120)), orNone(term.Short(f.To, 120)))
 		}

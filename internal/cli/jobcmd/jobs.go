@@ -17,7 +17,7 @@ import (
 )
 
 func NewJobs(s *session.Session) *cobra.Command {
-	return s.Group("jobs", "Manage jobs that fire on a schedule",
+	return session.Group("jobs", "Manage jobs that fire on a schedule",
 		newJobsAddCmd(s), newJobsApplyCmd(s), newJobsListCmd(s), newJobsShowCmd(s), newJobsPauseCmd(s), newJobsResumeCmd(s),
 		newJobsTriggerCmd(s), newJobsRemoveCmd(s), newJobsHistoryCmd(s), newJobsNextCmd(s))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newJobsListCmd(s *session.Session) *cobra.Command {
@@ -23,15 +24,11 @@ func newJobsListCmd(s *session.Session) *cobra.Command {
 In a pipe, tabs separate the fields: name, state, expression, zone, next fire time,
 pods that run it, command. --quiet prints only the names.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return listJobs(ctx, s) }),
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error { return listJobs(ctx, s, st) }),
 	}
 }
 
-func listJobs(ctx context.Context, s *session.Session) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
+func listJobs(ctx context.Context, s *session.Session, st *store.Store) error {
 	out, err := schedule.List(ctx, st)
 	if err != nil {
 		return err

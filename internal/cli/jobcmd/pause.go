@@ -18,6 +18,6 @@ func newJobsPauseCmd(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.Answer(out, func(p *term.Printer) { p.Line("%s job %s.", s.Did("Paused", "Would pause"), out.Name) })
+			return s.Answer(out, func(p *term.Printer) { p.Line("%s job %s.", p.Did("Paused", "Would pause"), out.Name) })
 		})
 }

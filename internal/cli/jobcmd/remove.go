@@ -20,7 +20,7 @@ func newJobsRemoveCmd(s *session.Session) *cobra.Command {
 				return err
 			}
 			return s.Answer(map[string]string{"removed": r.Name}, func(p *term.Printer) {
-				p.Line("%s job %s.", s.Did("Removed", "Would remove"), r.Name)
+				p.Line("%s job %s.", p.Did("Removed", "Would remove"), r.Name)
 			})
 		})
 }

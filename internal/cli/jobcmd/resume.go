@@ -25,7 +25,7 @@ one, without triggers that have not run. It finds present runs by their fire tim
 				defer whoFires(s, job.Schedulers)
 			}
 			return s.Answer(out, func(p *term.Printer) {
-				p.Line("%s job %s, fires %s.", s.Did("Resumed", "Would resume"), out.Name, fires(p, out.Next))
+				p.Line("%s job %s, fires %s.", p.Did("Resumed", "Would resume"), out.Name, fires(p, out.Next))
 			})
 		})
 }

@@ -62,7 +62,7 @@ func (o *schedulerOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if s.DryRun {
-		return listJobs(ctx, s)
+		return listJobs(ctx, s, st)
 	}
 	gitPace(s)
 	self, err := os.Executable()

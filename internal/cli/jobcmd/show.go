@@ -11,16 +11,13 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/schedule"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newJobsShowCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a job with all its settings", Args: oneJob, ValidArgsFunction: jobNames(s),
-		RunE: s.Run(func(ctx context.Context, args []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, args []string) error {
 			j, err := schedule.Show(ctx, st, args[0])
 			if err != nil {
 				return err

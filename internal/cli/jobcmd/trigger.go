@@ -28,6 +28,6 @@ decides. history shows the result.`,
 				schedule.TriggerResult
 				Schedulers []schedule.Pod `json:"schedulers"`
 			}{out, job.Schedulers}
-			return s.Answer(data, func(p *term.Printer) { p.Line("%s %s.", s.Did("Triggered", "Would trigger"), out.RunID) })
+			return s.Answer(data, func(p *term.Printer) { p.Line("%s %s.", p.Did("Triggered", "Would trigger"), out.RunID) })
 		})
 }

@@ -76,7 +76,7 @@ Exit codes:
 }
 
 func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []string) error {
-	req, err := o.Request(s, keys, o.Attached(s))
+	req, err := o.Request(ctx, s, keys, o.Attached(s))
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []str
 	if err != nil {
 		return err
 	}
-	retry := o.Again(s, "acquire", keys, req)
+	retry := o.Again(ctx, s, "acquire", keys, req)
 	for _, f := range []struct{ name, value string }{{"--keep-alive", o.KeepAlive.String()}, {"--ends-with", o.EndsWith.String()}} {
 		if f.value != "" {
 			retry = append(retry, f.name, f.value)
@@ -107,31 +107,27 @@ func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []str
 	g, err := lease.Acquire(ctx, st, req)
 	w.End(err == nil, len(g.TookOver) > 0)
 	if err != nil {
-		return session.Tried(session.Interrupted(ctx, err), retry)
+		return session.Tried(w.Failed(session.Interrupted(ctx, err)), retry)
 	}
 	o.Keep(s, g, req.Process)
-	return s.Answer(g, func(p *term.Printer) { printGrant(p, g, s.DryRun) })
+	return s.Answer(g, func(p *term.Printer) { printGrant(p, g) })
 }
 
 // printGrant prints what was taken, in at most three lines.
-func printGrant(p *term.Printer, g lease.Grant, dry bool) {
-	verb := "Acquired"
-	if dry {
-		verb = "Would acquire"
-	}
+func printGrant(p *term.Printer, g lease.Grant) {
 	names := make([]string, len(g.Keys))
 	again := true
 	for i, k := range g.Keys {
 		names[i], again = k.Key, again && k.Reentrant
 	}
-	if again && !dry {
-		verb = "Already held, renewed"
-	}
-	text := strings.Join(names, ", ")
-	if dry {
-		p.Line("%s %s as %s.", term.Yellow.Of(verb), text, g.Owner)
-	} else {
-		p.Line("%s %s (token %d), %s.", term.Green.Of(verb), text, g.Token, view.Ends(p, g.ExpiresAt))
+	keys := strings.Join(names, ", ")
+	switch {
+	case p.Dry:
+		p.Line("%s %s as %s.", p.Did("", "Would acquire"), keys, g.Owner)
+	case again:
+		p.Line("%s %s (token %d), %s.", p.Did("Already held, renewed", ""), keys, g.Token, view.Ends(p, g.ExpiresAt))
+	default:
+		p.Line("%s %s (token %d), %s.", p.Did("Acquired", ""), keys, g.Token, view.Ends(p, g.ExpiresAt))
 	}
 	if len(g.TookOver) > 0 {
 		var from []string
@@ -154,6 +150,6 @@ func (o *acquireOptions) hold(ctx context.Context, s *session.Session, st *store
 			return nil, err
 		}
 		g := lease.Grant()
-		return &hold.Taken{Lease: lease, Data: g, Text: func(p *term.Printer) { printGrant(p, g, false) }}, nil
+		return &hold.Taken{Lease: lease, Data: g, Text: func(p *term.Printer) { printGrant(p, g) }}, nil
 	})
 }

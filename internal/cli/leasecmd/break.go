@@ -59,5 +59,5 @@ func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []strin
 	if err != nil {
 		return err
 	}
-	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Broke", "Would break", out, s.DryRun) })
+	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Broke", "Would break", out) })
 }

@@ -57,12 +57,8 @@ func renew(ctx context.Context, s *session.Session, r lease.RenewRequest, did, w
 		out.Leases = []lease.Renewed{}
 	}
 	return s.Answer(out, func(p *term.Printer) {
-		verb := term.Green.Of(did)
-		if s.DryRun {
-			verb = term.Yellow.Of(would)
-		}
 		for _, l := range out.Leases {
-			p.Line("%s %s (token %d), %s.", verb, strings.Join(l.Keys, ", "), l.Token, view.Ends(p, l.ExpiresAt))
+			p.Line("%s %s (token %d), %s.", p.Did(did, would), strings.Join(l.Keys, ", "), l.Token, view.Ends(p, l.ExpiresAt))
 		}
 		if len(out.Leases) == 0 {
 			p.Line("Nothing is held.")

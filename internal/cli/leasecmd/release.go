@@ -79,5 +79,5 @@ func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []str
 	if err != nil {
 		return err
 	}
-	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "Would release", out, s.DryRun) })
+	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "Would release", out) })
 }

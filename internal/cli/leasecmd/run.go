@@ -90,7 +90,7 @@ func (o *runOptions) run(ctx context.Context, s *session.Session, keys, command 
 	if o.skip && !o.Wait.Given {
 		o.NoWait = true
 	}
-	req, err := o.Request(s, keys, true)
+	req, err := o.Request(ctx, s, keys, true)
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (o *runOptions) run(ctx context.Context, s *session.Session, keys, command 
 	if reported(ctx, st, res.Grant, err) {
 		err = nil
 	}
-	return o.ended(s, res, session.Tried(err, o.retry(s, req, command)))
+	return o.ended(s, res, session.Tried(w.Failed(err), o.retry(ctx, s, req, command)))
 }
 
 // retry is the command line that goes on waiting.
-func (o *runOptions) retry(s *session.Session, req lease.AcquireRequest, command []string) []string {
-	words := o.Again(s, "run", req.Keys, req)
+func (o *runOptions) retry(ctx context.Context, s *session.Session, req lease.AcquireRequest, command []string) []string {
+	words := o.Again(ctx, s, "run", req.Keys, req)
 	if o.grace.Given {
 		words = append(words, "--grace", o.grace.String())
 	}
@@ -138,10 +138,10 @@ func (o *runOptions) retry(s *session.Session, req lease.AcquireRequest, command
 func (o *runOptions) dryRun(ctx context.Context, s *session.Session, st *store.Store, req lease.AcquireRequest, command []string) error {
 	g, err := lease.Acquire(ctx, st, req)
 	if err != nil {
-		return o.ended(s, runner.Result{ExitCode: -1}, session.Tried(err, o.retry(s, req, command)))
+		return o.ended(s, runner.Result{ExitCode: -1}, session.Tried(err, o.retry(ctx, s, req, command)))
 	}
 	return s.Answer(g, func(p *term.Printer) {
-		printGrant(p, g, true)
+		printGrant(p, g)
 		words := make([]string, len(command))
 		for i, c := range command {
 			words[i] = term.ShellQuote(c)

@@ -26,7 +26,7 @@ the session acquired before goes on: the key is free when the run ends.`,
 		RunE: s.Run(func(ctx context.Context, _ []string) error { return endSession(ctx, s, of) }),
 	}
 	end.Flags().StringVar(&of, "of", "", "only what this session of a coding agent acquired")
-	return s.Group("session", "End a session", end)
+	return session.Group("session", "End a session", end)
 }
 
 func endSession(ctx context.Context, s *session.Session, of string) error {
@@ -46,6 +46,6 @@ func endSession(ctx context.Context, s *session.Session, of string) error {
 		if !s.DryRun {
 			p.Line("Session of %s ended.", id.Owner)
 		}
-		view.PrintReleased(p, "Released", "Would release", out, s.DryRun)
+		view.PrintReleased(p, "Released", "Would release", out)
 	})
 }

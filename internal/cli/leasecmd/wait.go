@@ -58,7 +58,7 @@ func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string
 		return err
 	}
 	retry := append(append([]string{"wait"}, keys...), "--wait", term.Exact(max(wait, time.Minute)))
-	wait = s.Left(wait)
+	wait = session.Left(ctx, wait)
 	ctx, signals := session.NewListener(ctx)
 	defer signals.Stop()
 	signals.Listen()
@@ -67,7 +67,7 @@ func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string
 	err = waitFree(ctx, st, keys, wait, w.Update)
 	w.End(err == nil, false)
 	if err != nil {
-		return session.Tried(session.Interrupted(ctx, err), retry)
+		return session.Tried(w.Failed(session.Interrupted(ctx, err)), retry)
 	}
 	return s.Answer(waitData{Keys: keys, WaitedSeconds: time.Since(start).Seconds()}, func(p *term.Printer) {
 		p.Line("%s free: %s.", term.Green.Of("All"), strings.Join(keys, ", "))

@@ -106,7 +106,7 @@ func (o *cleanupOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	out.Pruned += fires
-	return s.Answer(out, func(p *term.Printer) { printCleanup(p, out, s.DryRun) })
+	return s.Answer(out, func(p *term.Printer) { printCleanup(p, out) })
 }
 
 // ask shows what would be broken and waits for a yes. Without a person to ask
@@ -144,17 +144,13 @@ func (o *cleanupOptions) ask(ctx context.Context, s *session.Session, st *store.
 	return refused
 }
 
-func printCleanup(p *term.Printer, c lease.CleanupResult, dry bool) {
-	verb := term.Green.Of("Freed")
-	if dry {
-		verb = term.Yellow.Of("Would free")
-	}
+func printCleanup(p *term.Printer, c lease.CleanupResult) {
 	for _, l := range c.Freed {
 		why := string(l.State)
 		if l.State == lease.Held {
 			why = "silent for " + term.Rough(p.Now.Sub(l.HeartbeatAt))
 		}
-		p.Line("%s %s of %s (%s).", verb, l.Key, term.Short(l.Owner, 60), why)
+		p.Line("%s %s of %s (%s).", p.Did("Freed", "Would free"), l.Key, term.Short(l.Owner, 60), why)
 	}
 	if len(c.Freed) == 0 {
 		p.Line("Nothing to free.")

@@ -24,7 +24,7 @@ func cleanupArchived(ctx context.Context, s *session.Session, st *store.Store) e
 	}
 	return s.Answer(map[string][]string{"freed": freed}, func(p *term.Printer) {
 		for _, key := range freed {
-			p.Line("%s %s (archived).", s.Did("Freed", "Would free"), key)
+			p.Line("%s %s (archived).", p.Did("Freed", "Would free"), key)
 		}
 		if len(freed) == 0 {
 			p.Line("Nothing to free.")

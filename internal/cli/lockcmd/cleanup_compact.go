@@ -18,11 +18,7 @@ type compactResult struct {
 
 // compact drops the history that some stores keep beside the records.
 func compact(ctx context.Context, s *session.Session) error {
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
-	url, _, err := cfg.Where()
+	cfg, url, err := s.Where()
 	if err != nil {
 		return err
 	}
@@ -46,7 +42,7 @@ func compact(ctx context.Context, s *session.Session) error {
 		case !r.Compacted:
 			p.Line("Nothing to compact: the branch has one commit.")
 		default:
-			p.Line("%s %d commits into one.", s.Did("Compacted", "Would compact"), r.Commits)
+			p.Line("%s %d commits into one.", p.Did("Compacted", "Would compact"), r.Commits)
 		}
 	})
 }

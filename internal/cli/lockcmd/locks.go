@@ -10,7 +10,7 @@ import (
 // lists.
 func NewLocks(s *session.Session, release *cobra.Command) *cobra.Command {
 	cmd := NewList(s)
-	cmd.Use, cmd.Short, cmd.Args = "locks", "The same as list, show, release and cleanup (default: list)", s.NoSuchCommand
+	cmd.Use, cmd.Short, cmd.Args = "locks", "The same as list, show, release and cleanup (default: list)", session.NoSuchCommand
 	cmd.AddCommand(NewList(s), NewShow(s), release, NewCleanup(s))
 	return cmd
 }

@@ -8,19 +8,41 @@ import (
 	"github.com/tasklock/tasklock/store"
 )
 
-// Waits notes that the command has begun to wait, and for how long it may.
-func (s *Session) Waits(wait time.Duration) {
-	if s.waitEnds.IsZero() {
-		s.Wait, s.waitEnds = wait, time.Now().Add(wait)
+// Patience is how long a command may wait, and until when.
+type Patience struct {
+	For  time.Duration
+	Ends time.Time
+}
+
+// Starts is a wait that begins now.
+func Starts(wait time.Duration) Patience { return Patience{wait, time.Now().Add(wait)} }
+
+// Waited adds to an error the wait that it ended.
+func Waited(err error, wait Patience) error {
+	if err == nil || wait == (Patience{}) {
+		return err
 	}
+	return &Attempt{Err: err, Waited: wait}
+}
+
+// patienceKey finds in the context of a further attempt the wait that the first
+// one began.
+type patienceKey struct{}
+
+// Begun is the wait that an earlier attempt of the command began, zero in the
+// first.
+func Begun(ctx context.Context) Patience {
+	p, _ := ctx.Value(patienceKey{}).(Patience)
+	return p
 }
 
 // Left is the rest of a wait when a command runs again.
-func (s *Session) Left(wait time.Duration) time.Duration {
-	if s.waitEnds.IsZero() {
+func Left(ctx context.Context, wait time.Duration) time.Duration {
+	begun := Begun(ctx)
+	if begun == (Patience{}) {
 		return wait
 	}
-	left := time.Until(s.waitEnds)
+	left := time.Until(begun.Ends)
 	if left > time.Second {
 		left = left.Round(time.Second) // for people
 	}
@@ -32,19 +54,19 @@ func (s *Session) Left(wait time.Duration) time.Duration {
 // configuration names another store, or that one may be open again, and false when
 // the wait is over. If a flag or the environment names the store, nothing can
 // change it.
-func (s *Session) asksAgain(ctx context.Context, err error) bool {
+func (s *Session) asksAgain(ctx context.Context, wait Patience, err error) bool {
 	moved := errors.Is(err, store.ErrMoved)
-	if s.waitEnds.IsZero() || s.Cfg == nil || !moved && !errors.Is(err, store.ErrFilling) {
+	if wait == (Patience{}) || s.cfg == nil || !moved && !errors.Is(err, store.ErrFilling) {
 		return false
 	}
-	old, named := s.Cfg.Store()
-	if _, file := s.Cfg.Origin("store"); moved && (s.Cfg.OfLease || named && file == "") {
+	old, named := s.cfg.Store()
+	if _, file := s.cfg.Origin("store"); moved && (s.cfg.OfLease || named && file == "") {
 		return false
 	}
 	if moved {
 		s.Note("Note: %v; the wait goes on there as soon as the configuration names it: %s", err, s.Problem(err).Next)
 	}
-	for pause := 100 * time.Millisecond; time.Until(s.waitEnds) > pause; pause = min(2*pause, time.Second) {
+	for pause := 100 * time.Millisecond; time.Until(wait.Ends) > pause; pause = min(2*pause, time.Second) {
 		select {
 		case <-ctx.Done():
 			return false

@@ -158,7 +158,7 @@ func (s *Session) Warn(format string, args ...any) {
 
 func (s *Session) Printer() *term.Printer {
 	wide := term.IsTerminal(s.Stdout)
-	return &term.Printer{W: s.Stdout, Colour: s.Colour(s.Stdout), Wide: wide, UTF8: wide && s.utf8(), Now: s.Now()}
+	return &term.Printer{W: s.Stdout, Colour: s.Colour(s.Stdout), Wide: wide, UTF8: wide && s.utf8(), Dry: s.DryRun, Now: s.Now()}
 }
 
 // utf8 reports whether the terminal reads UTF-8.
@@ -175,11 +175,3 @@ func (s *Session) Colour(w io.Writer) bool {
 
 // AgentLimit is how many lines a coding agent gets by default.
 const AgentLimit = 20
-
-// Did is the verb of a change, or in a dry run of what would be one.
-func (s *Session) Did(did, would string) term.Text {
-	if s.DryRun {
-		return term.Yellow.Of(would)
-	}
-	return term.Green.Of(did)
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
 )
 
 // CommandName is the path of a command without the program: "locks list".
@@ -17,14 +18,14 @@ func CommandName(cmd *cobra.Command) string {
 }
 
 // Group is a command that only has subcommands.
-func (s *Session) Group(use, short string, cmds ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, Args: s.NoSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+func Group(use, short string, cmds ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: NoSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	g.AddCommand(cmds...)
 	return g
 }
 
 // NoSuchCommand is the argument check of commands that take only subcommands.
-func (s *Session) NoSuchCommand(cmd *cobra.Command, args []string) error {
+func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -55,13 +56,29 @@ func (s *Session) Run(run runFunc) func(*cobra.Command, []string) error {
 				s.flags[name] = f.Value.String()
 			}
 		}
-		for {
-			err := run(cmd.Context(), args)
-			if !s.asksAgain(cmd.Context(), err) {
+		for ctx := cmd.Context(); ; {
+			err := run(ctx, args)
+			wait := Begun(ctx)
+			if wait == (Patience{}) {
+				wait = attemptOf(err).Waited
+			}
+			if !s.asksAgain(ctx, wait, err) {
 				return err
 			}
+			ctx = context.WithValue(cmd.Context(), patienceKey{}, wait)
 		}
 	}
+}
+
+// RunStore is Run for a command that begins by opening the store, and makes none.
+func (s *Session) RunStore(run func(ctx context.Context, st *store.Store, args []string) error) func(*cobra.Command, []string) error {
+	return s.Run(func(ctx context.Context, args []string) error {
+		st, err := s.Store(ctx, false)
+		if err != nil {
+			return err
+		}
+		return run(ctx, st, args)
+	})
 }
 
 // Argument checks; what they refuse is a usage error.

@@ -74,6 +74,7 @@ type Attempt struct {
 	retry   []string // the command line that goes on waiting
 	Message string   // in place of the error's own
 	Event   string   // the name under which an attached holder prints it
+	Waited  Patience // the wait that it ended; zero: there was none
 }
 
 func (e *Attempt) Error() string { return e.Err.Error() }
@@ -94,6 +95,9 @@ func attemptOf(err error) (all Attempt) {
 		all.Message, all.Event = cmp.Or(all.Message, one.Message), cmp.Or(all.Event, one.Event)
 		if all.retry == nil {
 			all.retry = one.retry
+		}
+		if all.Waited == (Patience{}) {
+			all.Waited = one.Waited
 		}
 	}
 	return all

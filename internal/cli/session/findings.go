@@ -29,11 +29,11 @@ type Finding struct {
 // Findings are the results of checks. The checks are independent: one may see what
 // another cannot.
 type Findings struct {
-	App  *Session
-	List []Finding
+	Session *Session
+	List    []Finding
 }
 
-func (x *Findings) Ok(check, format string, args ...any) {
+func (x *Findings) OK(check, format string, args ...any) {
 	x.List = append(x.List, Finding{Level: LevelOK, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -43,6 +43,6 @@ func (x *Findings) Warn(check, remedy, format string, args ...any) {
 
 // Fail notes an error, with the exit code that another command would have.
 func (x *Findings) Fail(check, remedy string, err error) {
-	is := x.App.Problem(err)
+	is := x.Session.Problem(err)
 	x.List = append(x.List, Finding{Level: LevelFail, Check: check, Text: is.Message, Remedy: remedy, Code: is.Code, Exit: is.Exit})
 }

@@ -14,7 +14,7 @@ import (
 // lateStore is a store that does not exist yet. Its waiters look for it once a
 // second.
 type lateStore struct {
-	app   *Session
+	s     *Session
 	url   string
 	why   string // it is this one
 	o     *driver.OpenOptions
@@ -25,7 +25,7 @@ type lateStore struct {
 }
 
 func (s *Session) Late(url, why string, o *driver.OpenOptions, write bool) *lateStore {
-	return &lateStore{app: s, url: url, why: why, o: o, write: write}
+	return &lateStore{s: s, url: url, why: why, o: o, write: write}
 }
 
 // get opens the store if it exists by now, or makes it.
@@ -35,20 +35,20 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 	if l.real != nil {
 		return l.real, nil
 	}
-	if cfg := l.app.Cfg; create && l.url == cfg.Place.URL() { // our folder has its own .gitignore
+	if cfg := l.s.cfg; create && l.url == cfg.Place.URL() { // our folder has its own .gitignore
 		if err := cfg.MakeFolder(); err != nil {
 			return nil, err
 		}
 	}
 	o := *l.o
 	o.Create = create
-	d, err := l.app.OpenStore(ctx, l.url, &o)
+	d, err := l.s.OpenStore(ctx, l.url, &o)
 	if err != nil {
 		return nil, err
 	}
 	l.real = d
 	if create {
-		l.app.Note("Note: made the store %s: there was none (%s).", config.WithoutPassword(l.url), l.why)
+		l.s.Note("Note: made the store %s: there was none (%s).", config.WithoutPassword(l.url), l.why)
 	}
 	return d, nil
 }
@@ -57,7 +57,7 @@ func (l *lateStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, 
 	d, err := l.get(ctx, false)
 	switch {
 	case errors.Is(err, driver.ErrMissing):
-		return driver.Snapshot{Now: l.app.Now()}, nil
+		return driver.Snapshot{Now: l.s.Now()}, nil
 	case err != nil:
 		return driver.Snapshot{}, err
 	}

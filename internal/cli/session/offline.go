@@ -24,7 +24,7 @@ func (s *Session) OfflineFlag(cmd *cobra.Command) {
 
 // seen is the store as this machine last saw it.
 func (s *Session) seen(ctx context.Context) (*store.Store, error) {
-	url, _, err := s.Cfg.Where()
+	url, _, err := s.cfg.Where()
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (s *Session) seen(ctx context.Context) (*store.Store, error) {
 	}
 	d, at, err := gitstore.Offline(ctx, onGit(url), nil)
 	if err != nil {
-		return nil, s.Cfg.Blame(driver.Unreachable(err))
+		return nil, s.cfg.Blame(driver.Unreachable(err))
 	}
 	s.asOf = at
 	s.Note("As of %s (%s ago): the server was not asked.", term.Stamp(at), term.Rough(s.Now().Sub(at)))
@@ -54,10 +54,10 @@ var looking = []string{"list", "locks list", "show", "locks show", "tasks list",
 // lookOffline is the command that still shows something when the server does not
 // answer, or nothing.
 func (s *Session) lookOffline(err error) string {
-	if s.Cfg == nil || !s.Cfg.Far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) {
+	if s.cfg == nil || !s.cfg.Far() || !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) {
 		return ""
 	}
-	url, _ := s.Cfg.Store()
+	url, _ := s.cfg.Store()
 	if _, _, err := gitstore.Offline(context.Background(), onGit(url), nil); err != nil {
 		return "" // this machine has never seen it
 	}

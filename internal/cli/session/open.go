@@ -19,22 +19,32 @@ import (
 // tasklock-plus may take over: every command asks before it has printed anything or
 // read its input.
 func (s *Session) Config() (*config.Config, error) {
-	if s.Cfg == nil && s.cfgErr == nil {
+	if s.cfg == nil && s.cfgErr == nil {
 		p, err := s.FindPlace()
 		if err != nil {
 			s.cfgErr = err
 			return nil, err
 		}
-		s.Cfg, s.cfgErr = config.Load(config.Input{Place: p, Env: s.Env, Flags: s.flags})
+		s.cfg, s.cfgErr = config.Load(config.Input{Place: p, Env: s.Env, Flags: s.flags})
 		if there := s.leaseStore(); there != "" && s.cfgErr == nil {
-			s.cfgErr = s.useLease(context.Background(), s.Cfg, there)
+			s.cfgErr = s.useLease(context.Background(), s.cfg, there)
 		}
 		if s.cfgErr == nil {
-			url, _ := s.Cfg.Store()
+			url, _ := s.cfg.Store()
 			s.Leave(url)
 		}
 	}
-	return s.Cfg, s.cfgErr
+	return s.cfg, s.cfgErr
+}
+
+// Where is the configuration, and the store that it names.
+func (s *Session) Where() (*config.Config, string, error) {
+	cfg, err := s.Config()
+	if err != nil {
+		return nil, "", err
+	}
+	url, _, err := cfg.Where()
+	return cfg, url, err
 }
 
 // URL is the store in use, empty if the configuration cannot be read.
@@ -48,7 +58,7 @@ func (s *Session) URL() string {
 }
 
 // Forget makes the session read configuration and store again.
-func (s *Session) Forget() { s.Cfg, s.cfgErr, s.st, s.life = nil, nil, nil, nil }
+func (s *Session) Forget() { s.cfg, s.cfgErr, s.st, s.life = nil, nil, nil, nil }
 
 // At is the same command in another folder.
 func (s *Session) At(dir string) *Session {
@@ -208,10 +218,10 @@ func (s *Session) NewStore(url string, d driver.Store) *store.Store {
 
 // patience is how long a transaction goes on trying. 0: the default.
 func (s *Session) patience() time.Duration {
-	if s.Cfg == nil {
+	if s.cfg == nil {
 		return 0
 	}
-	return s.Cfg.StoreTimeout()
+	return s.cfg.StoreTimeout()
 }
 
 // isShared reports whether other machines may use the store.

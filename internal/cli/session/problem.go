@@ -56,8 +56,8 @@ func (s *Session) Problem(err error) problem.Problem {
 
 func (s *Session) asker(retry []string) problem.Caller {
 	url := s.StoreURL
-	if url == "" && s.Cfg != nil {
-		url, _ = s.Cfg.Store()
+	if url == "" && s.cfg != nil {
+		url, _ = s.cfg.Store()
 	}
 	return problem.Caller{
 		Command: s.Command, Owner: s.Identity().Owner, Store: config.WithoutPassword(url), Retry: retry,
@@ -97,7 +97,7 @@ func (s *Session) UseStore(url string) string {
 	case s.Env("TASKLOCK_STORE") != "":
 		return "export TASKLOCK_STORE=" + term.ShellQuote(url) + "; tasklock doctor"
 	}
-	if s.Cfg != nil && s.Cfg.Place.Kind == place.User {
+	if s.cfg != nil && s.cfg.Place.Kind == place.User {
 		return "tasklock config set --user store " + term.ShellQuote(url)
 	}
 	return "tasklock config set store " + term.ShellQuote(url)

@@ -11,6 +11,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/tasklock/tasklock/internal/cli/config"
 	"github.com/tasklock/tasklock/internal/identity"
 	"github.com/tasklock/tasklock/store"
@@ -53,6 +55,18 @@ type Flags struct {
 	Timeout  string // --timeout; empty: by the configuration
 }
 
+// Register makes them flags of a command.
+func (f *Flags) Register(set *pflag.FlagSet) {
+	set.BoolVar(&f.JSON, "json", false, "print JSON (also: TASKLOCK_JSON)")
+	set.BoolVarP(&f.Quiet, "quiet", "q", false, "print only errors (also: TASKLOCK_QUIET)")
+	set.BoolVar(&f.DryRun, "dry-run", false, "show what would happen, change nothing")
+	set.BoolVar(&f.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
+	set.StringVar(&f.Owner, "owner", "", "your owner (also: TASKLOCK_OWNER; see whoami)")
+	set.StringVar(&f.StoreURL, "store", "", "the URL of the store (also: TASKLOCK_STORE)")
+	set.StringVar(&f.Timeout, "timeout", "", "how long to wait for a silent server (default: git 30s, PostgreSQL 10s, etcd 3s; also: TASKLOCK_STORE_TIMEOUT)")
+	set.BoolVar(&f.UnsafeFS, "allow-unsafe-fs", false, "accept a file system with unreliable locks")
+}
+
 // call is the command line.
 type call struct {
 	Started time.Time
@@ -62,9 +76,6 @@ type call struct {
 	keyArgs []string          // those before "--"
 	flags   map[string]string // those that were given and can be configured
 	NoWait  bool              // TASKLOCK_NO_WAIT
-
-	Wait     time.Duration // how long the command may wait,
-	waitEnds time.Time     // and until when; zero: it has not begun to
 }
 
 // search tells how a store is found.
@@ -77,7 +88,7 @@ type search struct {
 
 // known is what a command asks for once.
 type known struct {
-	Cfg    *config.Config
+	cfg    *config.Config
 	cfgErr error
 	id     identity.Identity
 	warned bool // that the name of the caller does not last

@@ -88,7 +88,7 @@ func backup(ctx context.Context, s *session.Session, file string, force bool) er
 		}
 	}
 	return s.Answer(r, func(p *term.Printer) {
-		p.Line("%s %s at revision %d to %s.", s.Did("Wrote", "Would write"), term.Plural(r.Records, "record"), r.Revision, file)
+		p.Line("%s %s at revision %d to %s.", p.Did("Wrote", "Would write"), term.Plural(r.Records, "record"), r.Revision, file)
 	})
 }
 

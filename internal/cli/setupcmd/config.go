@@ -18,17 +18,17 @@ import (
 func NewConfig(s *session.Session) *cobra.Command {
 	show := &cobra.Command{
 		Use: "show", Short: "Show every setting, its value and where it comes from",
-		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, args []string) error { return configShow(ctx, s, args) }),
+		Args: session.NoArgs, RunE: s.Run(func(context.Context, []string) error { return configShow(s) }),
 	}
 	get := &cobra.Command{
 		Use: "get KEY", Short: "Print one value",
-		Args: settingArgs(1), RunE: s.Run(func(ctx context.Context, args []string) error { return configGet(ctx, s, args) }), ValidArgsFunction: completeSetting,
+		Args: settingArgs(1), RunE: s.Run(func(_ context.Context, args []string) error { return configGet(s, args[0]) }), ValidArgsFunction: completeSetting,
 	}
 	path := &cobra.Command{
 		Use: "path", Short: "Print the paths of the configuration files",
-		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, args []string) error { return configPath(ctx, s, args) }),
+		Args: session.NoArgs, RunE: s.Run(func(context.Context, []string) error { return configPath(s) }),
 	}
-	g := s.Group("config", "Show and change the configuration", show, get, newConfigSetCmd(s), newTrustCmd(s), path)
+	g := session.Group("config", "Show and change the configuration", show, get, newConfigSetCmd(s), newTrustCmd(s), path)
 	g.Long = "Show and change the configuration.\n\nThe first of these counts: flags, TASKLOCK_… variables, the file of this clone or project\n(.tasklock/config.yaml), the repository's tasklock.yaml, the user's file, the defaults.\n\n" + settingsHelp()
 	return g
 }
@@ -65,7 +65,7 @@ func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return keys, cobra.ShellCompDirectiveNoFileComp
 }
 
-func configShow(_ context.Context, s *session.Session, _ []string) error {
+func configShow(s *session.Session) error {
 	cfg, err := s.Config()
 	if err != nil {
 		return err
@@ -83,12 +83,12 @@ func configShow(_ context.Context, s *session.Session, _ []string) error {
 	})
 }
 
-func configGet(_ context.Context, s *session.Session, args []string) error {
+func configGet(s *session.Session, key string) error {
 	cfg, err := s.Config()
 	if err != nil {
 		return err
 	}
-	setting, _ := config.Find(args[0])
+	setting, _ := config.Find(key)
 	v := cfg.View(setting)
 	return s.Answer(v, func(p *term.Printer) { p.Line("%s", v.Value) })
 }
@@ -113,7 +113,7 @@ func configFiles(s *session.Session) ([]configFile, error) {
 }
 
 // configPath reads no file, so it helps when one is broken.
-func configPath(_ context.Context, s *session.Session, _ []string) error {
+func configPath(s *session.Session) error {
 	files, err := configFiles(s)
 	if err != nil {
 		return err

@@ -18,11 +18,11 @@ func newTrustCmd(s *session.Session) *cobra.Command {
 clone. A changed value needs trust again.
 
 A remote of this repository and a place among its files need no trust.`,
-		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, args []string) error { return configTrust(ctx, s, args) }),
+		Args: session.NoArgs, RunE: s.Run(func(ctx context.Context, _ []string) error { return configTrust(ctx, s) }),
 	}
 }
 
-func configTrust(ctx context.Context, s *session.Session, _ []string) error {
+func configTrust(ctx context.Context, s *session.Session) error {
 	cfg, err := s.Config()
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ func inTime(ctx context.Context, err error) error {
 }
 
 func doctor(ctx context.Context, s *session.Session, more func(context.Context, *session.Findings)) error {
-	x := &examination{Findings: session.Findings{App: s}}
+	x := &examination{Findings: session.Findings{Session: s}}
 	x.config()
 	x.owner()
 	if x.which() && x.folder() {
@@ -78,12 +78,12 @@ func doctor(ctx context.Context, s *session.Session, more func(context.Context, 
 
 // config looks at the configuration and finds the store.
 func (x *examination) config() {
-	cfg, err := x.App.Config()
+	cfg, err := x.Session.Config()
 	if err != nil {
-		x.Fail("config", x.App.CommandLine("config", "path"), err)
-		cfg = x.App.BestConfig()
+		x.Fail("config", x.Session.CommandLine("config", "path"), err)
+		cfg = x.Session.BestConfig()
 	} else {
-		x.Ok("config", "%s", configSources(cfg))
+		x.OK("config", "%s", configSources(cfg))
 	}
 	x.cfg = cfg
 	x.url, _ = cfg.Store()
@@ -100,7 +100,7 @@ func configSources(cfg *config.Config) string {
 
 // owner looks at the name that locks would belong to.
 func (x *examination) owner() {
-	id := x.App.Identity()
+	id := x.Session.Identity()
 	const remedy = "export TASKLOCK_OWNER=NAME"
 	_, file := x.cfg.Origin("owner")
 	err := lease.CheckOwner(id.Owner)
@@ -112,7 +112,7 @@ func (x *examination) owner() {
 	case id.Source == identity.FromConfig && file == x.cfg.Place.Config():
 		x.Warn("owner", remedy, "%s is the owner of the whole project: everybody who works here counts as one owner and shares its locks", id.Owner)
 	default:
-		x.Ok("owner", "%s (%s)", id.Owner, id.Source)
+		x.OK("owner", "%s (%s)", id.Owner, id.Source)
 	}
 }
 

@@ -15,17 +15,17 @@ func (x *examination) near() bool { return x.dir != "" }
 
 // clock looks at what ages are measured by.
 func (x *examination) clock() {
-	now := x.App.Now()
+	now := x.Session.Now()
 	_, domain := host.Awake()
 	switch {
 	case now.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || now.Year() > 2100:
 		x.Warn("clock", "timedatectl status", "the clock says %s", term.Stamp(now))
 	case !x.near():
-		x.Ok("clock", "%s here; the store measures ages", term.Stamp(now))
+		x.OK("clock", "%s here; the store measures ages", term.Stamp(now))
 	case domain == "":
 		x.Warn("clock", "timedatectl status", "this system has no boot id, so ages come from the wall clock: do not let it jump")
 	default:
-		x.Ok("clock", "%s, ages by the clock of this boot", term.Stamp(now))
+		x.OK("clock", "%s, ages by the clock of this boot", term.Stamp(now))
 	}
 }
 
@@ -36,7 +36,7 @@ const firstPIDNamespace = "pid:[4026531836]"
 // sandbox looks at what this process is kept from seeing.
 func (x *examination) sandbox() {
 	me := host.Self()
-	shorter := x.App.CommandLine("run", "--ttl", "1m", "KEY", "--", "COMMAND")
+	shorter := x.Session.CommandLine("run", "--ttl", "1m", "KEY", "--", "COMMAND")
 	switch {
 	case runtime.GOOS == "linux" && (me.NS == "" || me.Start == ""):
 		x.Warn("sandbox", shorter, "/proc does not show our own process: tasklock cannot prove the death of a holder, whose lock then expires")
@@ -45,7 +45,7 @@ func (x *examination) sandbox() {
 	case me.Boot == "":
 		x.Warn("sandbox", shorter, "no boot id: tasklock cannot prove the death of a holder, whose lock then expires")
 	default:
-		x.Ok("sandbox", "processes of this machine are seen")
+		x.OK("sandbox", "processes of this machine are seen")
 	}
 	if !x.near() {
 		return // what wakes its waiters, the store itself tells
@@ -56,5 +56,5 @@ func (x *examination) sandbox() {
 		return
 	}
 	_ = w.Close()
-	x.Ok("wake-up", "file notification works")
+	x.OK("wake-up", "file notification works")
 }

@@ -16,10 +16,10 @@ func (x *examination) which() bool {
 		return false // config has said why
 	}
 	if err == nil && !named && !place.Has(p.Folder) {
-		err = x.App.Unmade(x.cfg)
+		err = x.Session.Unmade(x.cfg)
 	}
 	if err != nil {
-		x.Fail("place", x.App.Problem(err).Next, err)
+		x.Fail("place", x.Session.Problem(err).Next, err)
 		return false
 	}
 	why := x.cfg.Why()
@@ -34,6 +34,6 @@ func (x *examination) which() bool {
 		x.Warn("place", session.UseBranch(remote), "%s: %s, although %s has a branch %s, where others may keep their locks", config.WithoutPassword(url), why, remote, place.Branch)
 		return true
 	}
-	x.Ok("place", "%s: %s", config.WithoutPassword(url), why)
+	x.OK("place", "%s: %s", config.WithoutPassword(url), why)
 	return true
 }

@@ -66,7 +66,7 @@ func (x *examination) folder() bool {
 
 // none notes that there is no store: a fault only where one was named.
 func (x *examination) none(err error) {
-	remedy := x.App.CommandLine("init")
+	remedy := x.Session.CommandLine("init")
 	var lacks *driver.LacksError
 	if errors.As(err, &lacks) {
 		remedy = lacks.Remedy
@@ -76,7 +76,7 @@ func (x *examination) none(err error) {
 		return
 	}
 	if x.cfg.Users() { // init would make a project
-		x.Ok("store", "none yet at %s; the first lock makes it", config.WithoutPassword(x.url))
+		x.OK("store", "none yet at %s; the first lock makes it", config.WithoutPassword(x.url))
 		return
 	}
 	x.Warn("store", remedy, "none yet at %s; the first lock makes it", config.WithoutPassword(x.url))
@@ -115,7 +115,7 @@ func (x *examination) permissions(dir string, fi fs.FileInfo) {
 	case owned && mode&0o055 != 0 && filepath.Base(dir) == repo.StoreDir: // one with another name may hold more than a store
 		x.Warn("folder", "chmod go-rwx "+quoted, "%s can be read by others (%04o)", dir, mode)
 	default:
-		x.Ok("folder", "%s (%04o)", dir, mode)
+		x.OK("folder", "%s (%04o)", dir, mode)
 	}
 }
 
@@ -125,7 +125,7 @@ func (x *examination) readOnly(path string, why error, remedy string) {
 		remedy = "findmnt -T " + term.ShellQuote(path)
 	}
 	err := fmt.Errorf("%w: %s cannot be written (%w), so you can see locks but not take them; allow it in the sandbox", driver.ErrDenied, path, why)
-	if codex, next := x.App.Sandboxed(err); codex != "" {
+	if codex, next := x.Session.Sandboxed(err); codex != "" {
 		remedy, err = next, fmt.Errorf("%w. %s", err, codex)
 	}
 	x.Fail("folder", remedy, err)
@@ -140,7 +140,7 @@ func (x *examination) fileSystem(dir string) {
 	case safe && free >= 0 && free < noRoom:
 		x.Fail("filesystem", "df "+term.ShellQuote(dir), fmt.Errorf("%w: the disk is full: %s left on %s for %s", store.ErrUnreachable, size(free), name, dir))
 	case safe:
-		x.Ok("filesystem", "%s", name)
+		x.OK("filesystem", "%s", name)
 	case x.cfg.AllowUnsafeFS():
 		by, _ := x.cfg.Origin("allowUnsafeFs")
 		x.Warn("filesystem", OwnStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, by)
@@ -160,7 +160,7 @@ func (x *examination) files(ctx context.Context) {
 	ctx, cancel := x.looks(ctx)
 	defer cancel()
 	r, err := driver.Inspect(ctx, x.url)
-	err = inTime(ctx, config.Refused(x.App.Linked(err)))
+	err = inTime(ctx, config.Refused(x.Session.Linked(err)))
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		return // records will say so
@@ -189,7 +189,7 @@ func (x *examination) files(ctx context.Context) {
 	case r.LogBytes > largeLog:
 		x.Warn("integrity", "fuser -v "+term.ShellQuote(r.Path), "%s: the log is large, some process keeps an old view open", facts)
 	default:
-		x.Ok("integrity", "%s", facts)
+		x.OK("integrity", "%s", facts)
 	}
 }
 
@@ -197,21 +197,21 @@ func (x *examination) files(ctx context.Context) {
 func (x *examination) remedy(err error) string {
 	var moved *store.MovedError
 	if errors.As(err, &moved) {
-		return x.App.UseStore(moved.To)
+		return x.Session.UseStore(moved.To)
 	}
 	var job *schedule.DamagedError
 	if errors.As(err, &job) && job.Mend != "" {
-		return x.App.Problem(err).Next
+		return x.Session.Problem(err).Next
 	}
-	switch exit := x.App.Problem(err).Exit; {
+	switch exit := x.Session.Problem(err).Exit; {
 	case errors.Is(err, driver.ErrNewer):
 		return "tasklock version"
 	case errors.Is(err, driver.ErrInvalid) && config.IsGit(x.url):
 		return "git remote -v"
 	case errors.Is(err, driver.ErrOlder):
-		return x.App.CommandLine("init", "--upgrade")
+		return x.Session.CommandLine("init", "--upgrade")
 	case errors.Is(err, store.ErrUnreachable) && x.cfg.StoreTimeout() == 0:
-		return x.App.CommandLine("doctor", "--timeout", "60s")
+		return x.Session.CommandLine("doctor", "--timeout", "60s")
 	case exit == problem.Damaged && x.dir != "":
 		return x.copyAside()
 	case exit == problem.Denied && x.dir != "":
@@ -219,13 +219,13 @@ func (x *examination) remedy(err error) string {
 	case exit == problem.Unsafe && x.dir != "":
 		return "ls -la " + term.ShellQuote(x.dir)
 	}
-	return x.App.CommandLine("config", "show")
+	return x.Session.CommandLine("config", "show")
 }
 
 // copyAside saves what is left before anyone tries to mend it.
 func (x *examination) copyAside() string {
 	if x.dir == "" {
-		return x.App.CommandLine("config", "show")
+		return x.Session.CommandLine("config", "show")
 	}
 	dir, err := filepath.Abs(x.dir) // the folder may be "."
 	if err != nil {
@@ -238,7 +238,7 @@ func (x *examination) copyAside() string {
 func (x *examination) records(ctx context.Context) {
 	ctx, cancel := x.looks(ctx)
 	defer cancel()
-	d, err := x.App.OpenStore(ctx, x.url, &driver.OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
+	d, err := x.Session.OpenStore(ctx, x.url, &driver.OpenOptions{AllowUnsafeFS: x.cfg.AllowUnsafeFS(), Poll: time.Second, Timeout: x.cfg.StoreTimeout()})
 	switch {
 	case errors.Is(err, driver.ErrMissing):
 		x.none(err)
@@ -247,7 +247,7 @@ func (x *examination) records(ctx context.Context) {
 		x.storeFails(inTime(ctx, err))
 		return
 	}
-	st := x.App.NewStore(x.url, d)
+	st := x.Session.NewStore(x.url, d)
 	defer func() { _ = st.Close() }()
 	locks, err := lease.List(ctx, st, lease.ListRequest{})
 	if err != nil {
@@ -267,7 +267,7 @@ func (x *examination) records(ctx context.Context) {
 	if endless > 0 {
 		text += fmt.Sprintf(", %d of them without expiry (tasklock list --older-than 7d names the old ones)", endless)
 	}
-	x.Ok("store", "%s, %s", config.WithoutPassword(x.url), text)
+	x.OK("store", "%s, %s", config.WithoutPassword(x.url), text)
 	x.format(ctx, st)
 	x.stale(ctx, st)
 	x.future(locks.Locks)
@@ -279,7 +279,7 @@ func (x *examination) format(ctx context.Context, st *store.Store) {
 	err := st.View(ctx, driver.Query{}, func(tx *store.Tx) error {
 		m, err := store.ReadMeta(tx)
 		if err == nil && m.Format > 0 && m.Format < store.Format {
-			x.Ok("format", "the records have format %d: the next command that writes converts them to format %d; older versions of tasklock cannot use the store then", m.Format, store.Format)
+			x.OK("format", "the records have format %d: the next command that writes converts them to format %d; older versions of tasklock cannot use the store then", m.Format, store.Format)
 		}
 		return err
 	})
@@ -301,7 +301,7 @@ func (x *examination) jobs(ctx context.Context, st *store.Store) {
 		case j.Damaged != nil:
 			x.Fail("jobs", x.remedy(j.Damaged), j.Damaged)
 		case j.Next == nil && !j.Paused:
-			x.Warn("jobs", x.App.CommandLine("jobs", "resume", j.Name), "%s has no next fire time, and is not paused", j.Name)
+			x.Warn("jobs", x.Session.CommandLine("jobs", "resume", j.Name), "%s has no next fire time, and is not paused", j.Name)
 		default:
 			well++
 		}
@@ -309,17 +309,17 @@ func (x *examination) jobs(ctx context.Context, st *store.Store) {
 	fires := slices.ContainsFunc(out.Jobs, func(j schedule.Info) bool { return !j.Paused || j.Triggered > 0 })
 	switch names := view.SchedulerNames(out.Schedulers); {
 	case names == "" && fires:
-		x.Warn("jobs", x.App.CommandLine("scheduler"), "%s, and no scheduler is running", term.Plural(len(out.Jobs), "job"))
+		x.Warn("jobs", x.Session.CommandLine("scheduler"), "%s, and no scheduler is running", term.Plural(len(out.Jobs), "job"))
 	case well > 0 && well == len(out.Jobs) && names != "":
-		x.Ok("jobs", "%d, fired by %s", well, names)
+		x.OK("jobs", "%d, fired by %s", well, names)
 	case well > 0 && well == len(out.Jobs):
-		x.Ok("jobs", "%d", well)
+		x.OK("jobs", "%d", well)
 	}
 }
 
 // storeFails notes an error unless an earlier look has met it, in more detail.
 func (x *examination) storeFails(err error) {
-	code := x.App.Problem(err).Code
+	code := x.Session.Problem(err).Code
 	for _, f := range x.List {
 		if f.Code == code && (f.Check == "folder" || f.Check == "filesystem" || f.Check == "integrity") {
 			return
@@ -329,22 +329,22 @@ func (x *examination) storeFails(err error) {
 }
 
 func (x *examination) stale(ctx context.Context, st *store.Store) {
-	c, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: x.App.Identity().Owner, DryRun: true})
-	switch remedy := x.App.CommandLine("cleanup"); {
+	c, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: x.Session.Identity().Owner, DryRun: true})
+	switch remedy := x.Session.CommandLine("cleanup"); {
 	case err != nil:
 		x.storeFails(inTime(ctx, err))
 	case len(c.Freed)+c.Tickets > 0:
 		x.Warn("stale", remedy, "%s of holders that are gone, %s that never came back", term.Plural(len(c.Freed), "lock"), term.Plural(c.Tickets, "waiter"))
 	case c.Pruned > 0:
-		x.Ok("stale", "no locks, %s of old history", term.Plural(c.Pruned, "line"))
+		x.OK("stale", "no locks, %s of old history", term.Plural(c.Pruned, "line"))
 	default:
-		x.Ok("stale", "none")
+		x.OK("stale", "none")
 	}
 }
 
 // future finds records that were written later than now: somebody set a clock.
 func (x *examination) future(locks []lease.Info) {
-	late := x.App.Now().Add(time.Minute)
+	late := x.Session.Now().Add(time.Minute)
 	for _, l := range locks {
 		if l.AcquiredAt.After(late) || l.HeartbeatAt.After(late) {
 			x.Warn("clock", "timedatectl status", "%s was written at %s, in the future: the clock was set back, or its writer's clock is ahead", l.Key, term.Stamp(later(l.AcquiredAt, l.HeartbeatAt)))

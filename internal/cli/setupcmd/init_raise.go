@@ -19,18 +19,14 @@ type raiseResult struct {
 // raiseRevision lifts the revision. A store that remembers how far it was does so
 // itself: it refuses everything else.
 func raiseRevision(ctx context.Context, s *session.Session) error {
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
-	url, _, err := cfg.Where()
+	cfg, url, err := s.Where()
 	if err != nil {
 		return err
 	}
 	r := raiseResult{Store: config.WithoutPassword(url)}
 	switch {
 	case !config.IsGit(url):
-		r.Revision, err = raiseHere(ctx, s, url)
+		r.Revision, err = raiseHere(ctx, s, cfg, url)
 	case !s.DryRun:
 		err = session.ChangeGit(ctx, cfg, url, func(store *gitstore.Store) (err error) {
 			r.Revision, err = store.Raise(ctx)
@@ -38,7 +34,7 @@ func raiseRevision(ctx context.Context, s *session.Session) error {
 		})
 	}
 	if err == nil && !s.DryRun {
-		err = retoken(ctx, s, url, r.Revision)
+		err = retoken(ctx, s, cfg, url, r.Revision)
 	}
 	if err != nil {
 		return cfg.Blame(err)
@@ -54,16 +50,16 @@ func raiseRevision(ctx context.Context, s *session.Session) error {
 }
 
 // retoken refuses the tokens of locks that are still held from before.
-func retoken(ctx context.Context, s *session.Session, url string, before int64) error {
-	d, err := s.OpenStore(ctx, url, session.Opens(s.Cfg))
+func retoken(ctx context.Context, s *session.Session, cfg *config.Config, url string, before int64) error {
+	d, err := s.OpenStore(ctx, url, session.Opens(cfg))
 	if err != nil {
 		return err
 	}
 	return lease.Retoken(ctx, s.NewStore(url, d), before)
 }
 
-func raiseHere(ctx context.Context, s *session.Session, url string) (int64, error) {
-	o := session.Opens(s.Cfg)
+func raiseHere(ctx context.Context, s *session.Session, cfg *config.Config, url string) (int64, error) {
+	o := session.Opens(cfg)
 	o.Raise = true
 	d, err := s.OpenStore(ctx, url, o)
 	if err != nil || s.DryRun {

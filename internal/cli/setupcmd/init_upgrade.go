@@ -22,11 +22,7 @@ type upgradeResult struct {
 // upgradeStore converts the store to the format of this tasklock. Whoever holds a lock
 // by an older one cannot renew it afterwards.
 func upgradeStore(ctx context.Context, s *session.Session, force bool) error {
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
-	url, _, err := cfg.Where()
+	cfg, url, err := s.Where()
 	if err != nil {
 		return err
 	}
@@ -66,10 +62,10 @@ func printUpgrade(s *session.Session, p *term.Printer, r upgradeResult) {
 		return
 	}
 	if r.From < r.To {
-		p.Line("%s the store %s from format %d to %d (%s).", s.Did("Upgraded", "Would upgrade"), r.Store, r.From, r.To, term.Plural(r.Records, "record"))
+		p.Line("%s the store %s from format %d to %d (%s).", p.Did("Upgraded", "Would upgrade"), r.Store, r.From, r.To, term.Plural(r.Records, "record"))
 	}
 	if r.Tables {
-		p.Line("%s the tables of the store %s.", s.Did("Upgraded", "Would upgrade"), r.Store)
+		p.Line("%s the tables of the store %s.", p.Did("Upgraded", "Would upgrade"), r.Store)
 	}
 	for _, h := range r.Holders {
 		p.Line("%s is held by %s: an older tasklock cannot renew it; it is free when its ttl ends.", h.Key, h.Owner)

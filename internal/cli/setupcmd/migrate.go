@@ -112,13 +112,13 @@ func (o *migrateOptions) run(ctx context.Context, s *session.Session) error {
 	out, err := store.Move(ctx, r)
 	bar.end()
 	if err != nil {
-		return o.refused(s, session.Interrupted(ctx, err))
+		return o.refused(session.Interrupted(ctx, err))
 	}
 	return s.Answer(migrateResult{r.FromName, r.ToName, out}, func(p *term.Printer) { o.print(s, p, r, out) })
 }
 
 // refused adds what helps here and nowhere else.
-func (o *migrateOptions) refused(s *session.Session, err error) error {
+func (o *migrateOptions) refused(err error) error {
 	var busy *lease.BusyError
 	switch {
 	case errors.As(err, &busy):

@@ -77,19 +77,19 @@ func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, 
 	for _, l := range append(out.Changed, out.LeftOut...) {
 		s.Warn("%s: %s", l.Where, term.Short(l.Why, 200))
 	}
-	err = s.Answer(adoptResult{r.From, placeName(s, o.to), out}, func(p *term.Printer) { printAdopted(s, p, r.From, out) })
+	err = s.Answer(adoptResult{r.From, placeName(s, o.to), out}, func(p *term.Printer) { printAdopted(p, r.From, out) })
 	if err == nil && len(out.LeftOut)+len(out.Changed) > 0 {
 		err = session.ExitError(problem.Damaged)
 	}
 	return err
 }
 
-func printAdopted(s *session.Session, p *term.Printer, from string, out legacy.AdoptResult) {
+func printAdopted(p *term.Printer, from string, out legacy.AdoptResult) {
 	what := fmt.Sprintf("%s, %s and %s", term.Plural(out.Tasks, "task"), term.Plural(out.Sections, "section"), term.Plural(out.Locks, "lock"))
 	if out.Jobs > 0 {
 		what = fmt.Sprintf("%s and %s", term.Plural(out.Jobs, "job"), term.Plural(out.Locks, "lock"))
 	}
-	p.Line("%s %s from %s.", s.Did("Took over", "Would take over"), what, from)
+	p.Line("%s %s from %s.", p.Did("Took over", "Would take over"), what, from)
 	for _, l := range []struct {
 		n          int
 		what, rest string

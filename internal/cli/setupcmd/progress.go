@@ -28,7 +28,7 @@ func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 // copying tells people how far a copy has come, on stderr: a terminal sees a
 // bar, a pipe a line now and then.
 type copying struct {
-	a    *session.Session
+	s    *session.Session
 	live bool
 	last time.Time // when something was shown
 	done int       // and what; -1: nothing yet
@@ -37,7 +37,7 @@ type copying struct {
 const copyingEvery = 2 * time.Second
 
 func newCopying(s *session.Session) *copying {
-	return &copying{a: s, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb", last: s.Now(), done: -1}
+	return &copying{s: s, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb", last: s.Now(), done: -1}
 }
 
 func (c *copying) update(done, total int) {
@@ -47,20 +47,20 @@ func (c *copying) update(done, total int) {
 	}
 	end := c.done >= 0 && done == total // of what was long enough to be shown
 	begins := c.live && c.done < 0
-	if c.a.Quiet || done == c.done || c.a.Now().Sub(c.last) < every && !end && !begins {
+	if c.s.Quiet || done == c.done || c.s.Now().Sub(c.last) < every && !end && !begins {
 		return
 	}
-	c.last, c.done = c.a.Now(), done
+	c.last, c.done = c.s.Now(), done
 	if !c.live {
-		c.a.Note("%d of %s copied.", done, term.Plural(total, "record"))
+		c.s.Note("%d of %s copied.", done, term.Plural(total, "record"))
 		return
 	}
-	term.Redraw(c.a.Stderr, fmt.Sprintf("%s %d of %s", term.Bar(done, total), done, term.Plural(total, "record")))
+	term.Redraw(c.s.Stderr, fmt.Sprintf("%s %d of %s", term.Bar(done, total), done, term.Plural(total, "record")))
 }
 
 // end clears the bar.
 func (c *copying) end() {
 	if c.live && c.done >= 0 {
-		term.Erase(c.a.Stderr)
+		term.Erase(c.s.Stderr)
 	}
 }

@@ -77,7 +77,7 @@ func restore(ctx context.Context, s *session.Session, file string, force bool) e
 	}
 	r := restoreResult{File: file, Store: config.WithoutPassword(url), Time: made.UTC(), MoveResult: out}
 	return s.Answer(r, func(p *term.Printer) {
-		p.Line("%s %s of %s into %s.", s.Did("Restored", "Would restore"), term.Plural(out.Records, "record"), p.When(made), r.Store)
+		p.Line("%s %s of %s into %s.", p.Did("Restored", "Would restore"), term.Plural(out.Records, "record"), p.When(made), r.Store)
 		if out.LeftOut > 0 {
 			p.Line("%s of expired leases left out.", term.Plural(out.LeftOut, "record"))
 		}

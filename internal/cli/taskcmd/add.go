@@ -106,7 +106,7 @@ func added(s *session.Session, out task.AddResult) error {
 	}
 	data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...)}
 	return s.Answer(data, func(p *term.Printer) {
-		verb := s.Did("Added", "Would add")
+		verb := p.Did("Added", "Would add")
 		for i, t := range out.Tasks {
 			if i == session.AgentLimit && s.Identity().Agent {
 				p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))

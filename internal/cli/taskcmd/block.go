@@ -8,7 +8,7 @@ import (
 )
 
 func newTasksBlockCmd(s *session.Session) *cobra.Command {
-	o := &verbOptions{}
+	o := &verbOptions{verb: task.Block, did: "Blocked", would: "Would block"}
 	cmd := &cobra.Command{
 		Use:   "block TASK...",
 		Short: "Block tasks until unblock",
@@ -17,16 +17,16 @@ them until unblock. --token works as in complete.`,
 		Example: `  tasklock tasks block t1 --reason "waits for the licence"`,
 	}
 	o.reasonFlag(cmd, "what they wait for")
-	return verbCmd(s, task.Block, o, cmd, "Blocked", "Would block", task.InProgress, task.Pending, task.Review)
+	return verbCmd(s, o, cmd, task.InProgress, task.Pending, task.Review)
 }
 
 func newTasksUnblockCmd(s *session.Session) *cobra.Command {
-	o := &verbOptions{}
+	o := &verbOptions{verb: task.Unblock, did: "Unblocked", would: "Would unblock"}
 	cmd := &cobra.Command{
 		Use:     "unblock TASK...",
 		Short:   "Make blocked tasks pending again",
 		Example: `  tasklock tasks unblock t1`,
 	}
 	o.reasonFlag(cmd, "the reason, for the history")
-	return verbCmd(s, task.Unblock, o, cmd, "Unblocked", "Would unblock", task.Blocked)
+	return verbCmd(s, o, cmd, task.Blocked)
 }

@@ -85,7 +85,7 @@ func claimTasks(ctx context.Context, s *session.Session, o *claimOptions, refs [
 			printClaimedTask(s, p, out.Tasks[0], out.Grant, made)
 			return
 		}
-		claimedText(s, out)(p)
+		claimedText(out)(p)
 		printWorktree(p, made)
 	})
 }
@@ -96,25 +96,24 @@ func printWorktree(p *term.Printer, made *madeWorktree) {
 	}
 }
 
-func claimedText(s *session.Session, out task.ClaimResult) func(*term.Printer) {
+func claimedText(out task.ClaimResult) func(*term.Printer) {
 	return func(p *term.Printer) {
-		verb := s.Did("Claimed", "Would claim")
 		for i, t := range out.Tasks {
 			if i == session.AgentLimit {
 				p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))
 				break
 			}
-			printClaimed(p, verb, t, out.Grant, s.DryRun)
+			printClaimed(p, t, out.Grant)
 		}
 	}
 }
 
 // claimRequest is the lease of a claim by the flags of acquire.
-func (o *claimOptions) claimRequest(s *session.Session) (lease.AcquireRequest, error) {
+func (o *claimOptions) claimRequest(ctx context.Context, s *session.Session) (lease.AcquireRequest, error) {
 	if o.Attached(s) && o.RequestID != "" {
 		return lease.AcquireRequest{}, session.Usagef("--request-id does not go with --attach: each is a claim of its own")
 	}
-	req, err := o.Request(s, nil, o.Attached(s))
+	req, err := o.Request(ctx, s, nil, o.Attached(s))
 	if err != nil {
 		return req, err
 	}
@@ -127,7 +126,7 @@ func (o *claimOptions) claimRequest(s *session.Session) (lease.AcquireRequest, e
 // claim serves claim and update --status in_progress; again is the command
 // line, after "tasks", that goes on waiting.
 func (o *claimOptions) claim(ctx context.Context, s *session.Session, st *store.Store, refs, again []string) (task.ClaimResult, error) {
-	req, err := o.claimRequest(s)
+	req, err := o.claimRequest(ctx, s)
 	if err != nil {
 		return task.ClaimResult{}, err
 	}
@@ -143,7 +142,7 @@ func (o *claimOptions) claim(ctx context.Context, s *session.Session, st *store.
 	out, err := task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
 	w.End(err == nil, len(out.Grant.TookOver) > 0)
 	if err != nil {
-		return out, session.Tried(titles.explain(session.Interrupted(ctx, err)), o.Again(s, "tasks", again, req))
+		return out, session.Tried(titles.explain(w.Failed(session.Interrupted(ctx, err))), o.Again(ctx, s, "tasks", again, req))
 	}
 	o.Keep(s, out.Grant, req.Process)
 	return out, nil
@@ -182,8 +181,9 @@ func tokenOf(g lease.Grant, key string) int64 {
 	return g.Token
 }
 
-func printClaimed(p *term.Printer, verb term.Text, t task.Task, g lease.Grant, dry bool) {
-	if dry {
+func printClaimed(p *term.Printer, t task.Task, g lease.Grant) {
+	verb := p.Did("Claimed", "Would claim")
+	if p.Dry {
 		p.Line("%s %s as %s.", verb, taskName(t), g.Owner)
 		return
 	}
@@ -201,7 +201,7 @@ func printClaimed(p *term.Printer, verb term.Text, t task.Task, g lease.Grant, d
 
 // holdTasks is tasks claim --attach.
 func (o *claimOptions) holdTasks(ctx context.Context, s *session.Session, st *store.Store, refs []string) error {
-	req, err := o.claimRequest(s)
+	req, err := o.claimRequest(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -213,15 +213,15 @@ func (o *claimOptions) holdTasks(ctx context.Context, s *session.Session, st *st
 			return nil, err
 		}
 		out := task.ClaimResult{Tasks: tasks, Grant: lease.Grant()}
-		return &hold.Taken{Lease: lease, Data: newClaimData(out), Text: claimedText(s, out)}, nil
+		return &hold.Taken{Lease: lease, Data: newClaimData(out), Text: claimedText(out)}, nil
 	})
-	retry := o.Again(s, "tasks", append([]string{"claim"}, refs...), req)
+	retry := o.Again(ctx, s, "tasks", append([]string{"claim"}, refs...), req)
 	return session.Tried(titles.explain(err), append(retry, "--attach"))
 }
 
 // printClaimedTask prints a claim, and to whoever reads it here what is to be done.
 func printClaimedTask(s *session.Session, p *term.Printer, t task.Task, g lease.Grant, made *madeWorktree) {
-	printClaimed(p, s.Did("Claimed", "Would claim"), t, g, s.DryRun)
+	printClaimed(p, t, g)
 	printWorktree(p, made)
 	agent := s.Identity().Agent
 	if agent && !s.DryRun {

@@ -16,12 +16,12 @@ import (
 func (o *verbOptions) nextFlags(cmd *cobra.Command) {
 	n := &nextOptions{}
 	n.NoWait = true
-	n.Ttl = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
+	n.TTL = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
 	f := cmd.Flags()
 	f.BoolVar(&n.claim, "next", false, "claim the next task in the same commit")
 	f.StringVar(&n.section, "section", "", "with --next: only from this section")
 	f.StringVar(&n.label, "label", "", "with --next: only with this label")
-	f.Var(&n.Ttl, "ttl", "with --next: expire after this long without a heartbeat")
+	f.Var(&n.TTL, "ttl", "with --next: expire after this long without a heartbeat")
 	f.StringVar(&n.RequestID, "request-id", "", "with --next: repeat a request with this id: it has one effect")
 	n.KeepAliveFlag(cmd)
 	for _, name := range []string{"keep-alive", "ends-with"} {
@@ -49,13 +49,13 @@ type completedData struct {
 }
 
 // doNext completes tasks and claims the next one, both or neither.
-func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string, after func()) error {
-	d, err := o.request(ctx, s, st, cmd, v, refs)
+func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.Store, refs []string, after func()) error {
+	d, err := o.request(ctx, s, st, refs)
 	if err != nil {
 		return err
 	}
 	n := o.then
-	claim, err := n.claimRequest(s)
+	claim, err := n.claimRequest(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.
 		return p.Flush()
 	}
 	return s.Answer(data, func(p *term.Printer) {
-		changedText(s, p, out, "Completed", "Would complete")
+		changedText(s, p, out, o.did, o.would)
 		if next == nil {
 			p.Line("No task is ready.")
 			return
@@ -88,7 +88,7 @@ func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.
 }
 
 func newTasksCompleteCmd(s *session.Session) *cobra.Command {
-	o := &verbOptions{}
+	o := &verbOptions{verb: task.Complete, did: "Completed", would: "Would complete"}
 	cmd := &cobra.Command{
 		Use:   "complete TASK...",
 		Short: "Complete tasks; tasks that wait for them can start",
@@ -112,5 +112,5 @@ Exit codes:
 	o.reasonFlag(cmd, "the reason, for the history")
 	o.resultFlags(cmd)
 	o.removeFlag(cmd)
-	return verbCmd(s, task.Complete, o, cmd, "Completed", "Would complete", task.InProgress, task.Pending, task.Review, task.Blocked)
+	return verbCmd(s, o, cmd, task.InProgress, task.Pending, task.Review, task.Blocked)
 }

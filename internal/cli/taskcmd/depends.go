@@ -56,7 +56,7 @@ Exit codes:
 			return err
 		}
 		return s.Answer(map[string]any{"task": newTaskData(t)}, func(p *term.Printer) {
-			printDepends(p, taskName(t), t.DependsOn, s.DryRun)
+			printDepends(p, taskName(t), t.DependsOn)
 			if len(t.WaitsFor) > 0 && len(t.WaitsFor) < len(t.DependsOn) {
 				p.Line("It waits for %s.", strings.Join(t.WaitsFor, ", "))
 			}
@@ -97,9 +97,9 @@ func drawTask(ctx context.Context, s *session.Session, ref string) error {
 }
 
 // printDepends says what a task or a section depends on now.
-func printDepends(p *term.Printer, name string, on []string, dry bool) {
+func printDepends(p *term.Printer, name string, on []string) {
 	verb := "depends"
-	if dry {
+	if p.Dry {
 		verb = "would depend"
 	}
 	if len(on) == 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 func newTasksFailCmd(s *session.Session) *cobra.Command {
-	o := &verbOptions{}
+	o := &verbOptions{verb: task.Fail, did: "Failed", would: "Would fail"}
 	cmd := &cobra.Command{
 		Use:   "fail TASK...",
 		Short: "Mark tasks as failed; tasks that wait for them go on waiting",
@@ -19,5 +19,5 @@ for them go on waiting. reset makes them pending again. --token works as in comp
 	o.reasonFlag(cmd, "what went wrong")
 	o.resultFlags(cmd)
 	o.removeFlag(cmd)
-	return verbCmd(s, task.Fail, o, cmd, "Failed", "Would fail", task.InProgress, task.Pending, task.Review)
+	return verbCmd(s, o, cmd, task.InProgress, task.Pending, task.Review)
 }

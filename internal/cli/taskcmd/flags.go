@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/store"
@@ -32,18 +33,20 @@ func (o *descriptionFlags) read(s *session.Session, cmd *cobra.Command) (text st
 
 // tokenFlag is the fence of commands about a claim.
 type tokenFlag struct {
+	flag  *pflag.Flag
 	token int64
-	lease string // from the environment: see leaseEnv
+	lease string // from the environment: see session.LeaseEnv
 }
 
 func (o *tokenFlag) flags(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the claim has this token (also: TASKLOCK_TOKEN)")
+	o.flag = cmd.Flags().Lookup("token")
 }
 
 // fill checks the flag, and under run takes it from the environment when that
 // speaks about the one task which is meant.
-func (o *tokenFlag) fill(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, refs []string) error {
-	if cmd.Flags().Changed("token") {
+func (o *tokenFlag) fill(ctx context.Context, s *session.Session, st *store.Store, refs []string) error {
+	if o.flag.Changed {
 		if o.token <= 0 {
 			return session.Usagef("--token: must be a positive number")
 		}

@@ -31,7 +31,7 @@ from elsewhere. It never goes down.`,
 	idCmd(s, next, true, func(ctx context.Context, st *store.Store) (int64, error) { return task.NextNumber(ctx, st, s.DryRun) })
 	idCmd(s, peek, false, task.PeekNumber)
 	idCmd(s, resync, false, func(ctx context.Context, st *store.Store) (int64, error) { return task.Resync(ctx, st, s.DryRun) })
-	return s.Group("id", "Draw task numbers, each given out once", next, peek, resync, newIDSetCmd(s))
+	return session.Group("id", "Draw task numbers, each given out once", next, peek, resync, newIDSetCmd(s))
 }
 
 func newIDSetCmd(s *session.Session) *cobra.Command {

@@ -73,10 +73,10 @@ func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Co
 			return session.Usagef("--%s goes with --claim", name)
 		}
 	}
-	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: s.Left(o.Wait.Value)}
+	r := task.NextRequest{Section: o.section, Label: o.label, Claim: o.claim, Wait: session.Left(ctx, o.Wait.Value)}
 	var err error
 	if o.claim {
-		if r.Acquire, err = o.claimRequest(s); err != nil {
+		if r.Acquire, err = o.claimRequest(ctx, s); err != nil {
 			return err
 		}
 	} else {
@@ -87,11 +87,11 @@ func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Co
 		return err
 	}
 	if o.Attached(s) {
-		return session.Tried(o.holdNext(ctx, s, st, r), append(o.retry(s), "--attach"))
+		return session.Tried(o.holdNext(ctx, s, st, r), append(o.retry(ctx, s), "--attach"))
 	}
 	out, err := o.take(ctx, s, st, r)
 	if err != nil {
-		return session.Tried(err, o.retry(s))
+		return session.Tried(err, o.retry(ctx, s))
 	}
 	if out.Grant != nil {
 		o.Keep(s, *out.Grant, r.Acquire.Process)
@@ -109,21 +109,22 @@ func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Co
 func (o *nextOptions) take(ctx context.Context, s *session.Session, st *store.Store, r task.NextRequest) (task.NextResult, error) {
 	ctx, signals := session.NewListener(ctx)
 	defer signals.Stop()
+	var begun session.Patience
 	r.Waiting = func() {
 		signals.Listen()
-		o.tellWait(s, r.Wait)
+		begun = tellWait(s, r.Wait)
 	}
 	out, err := task.Next(ctx, st, r)
-	return out, session.Interrupted(ctx, err)
+	return out, session.Waited(session.Interrupted(ctx, err), begun)
 }
 
-func (o *nextOptions) tellWait(s *session.Session, wait time.Duration) {
-	s.Waits(wait)
+func tellWait(s *session.Session, wait time.Duration) session.Patience {
 	s.Note("Nothing is ready. Waiting up to %s for a task... (Ctrl+C to cancel)", term.Exact(wait))
+	return session.Starts(wait)
 }
 
 // retry is the command line that waits.
-func (o *nextOptions) retry(s *session.Session) []string {
+func (o *nextOptions) retry(ctx context.Context, s *session.Session) []string {
 	words := []string{"next"}
 	for _, f := range []struct{ name, value string }{{"--section", o.section}, {"--label", o.label}} {
 		if f.value != "" {
@@ -140,7 +141,7 @@ func (o *nextOptions) retry(s *session.Session) []string {
 			wait = 90 * time.Second
 		}
 	}
-	return o.Again(s, words[0], words[1:], lease.AcquireRequest{Wait: wait})
+	return o.Again(ctx, s, words[0], words[1:], lease.AcquireRequest{Wait: wait})
 }
 
 type nextData struct {
@@ -184,18 +185,19 @@ func (o *nextOptions) print(s *session.Session, out task.NextResult, made *madeW
 // holdNext is next --claim --attach.
 func (o *nextOptions) holdNext(ctx context.Context, s *session.Session, st *store.Store, r task.NextRequest) error {
 	r.WithSection = true
+	var begun session.Patience
 	return hold.Attach(ctx, s, 0, view.LockedText, func(ctx context.Context, waiting func(lease.HeldError)) (*hold.Taken, error) {
 		r.Waiting = func() {
-			o.tellWait(s, r.Wait)
+			begun = tellWait(s, r.Wait)
 			waiting(lease.HeldError{})
 		}
 		t, lease, err := task.HoldNext(ctx, st, r)
 		if err != nil {
-			return nil, err
+			return nil, session.Waited(err, begun)
 		}
 		g := lease.Grant()
 		return &hold.Taken{Lease: lease, Data: nextData{Task: newTaskData(t), Token: tokenOf(g, t.ID), Grant: &g}, Text: func(p *term.Printer) {
-			printClaimed(p, s.Did("Claimed", ""), t, g, false)
+			printClaimed(p, t, g)
 		}}, nil
 	})
 }

@@ -6,13 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
-	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
 )
 
 func NewRunner(s *session.Session) *cobra.Command {
-	return s.Group("runner", "Work through the tasks, one after the other",
+	return session.Group("runner", "Work through the tasks, one after the other",
 		newRunnerStartCmd(s), newRunnerListCmd(s), newRunnerStopCmd(s), newRunnerWakeupCmd(s))
 }
 
@@ -24,12 +23,4 @@ func runnerNames(s *session.Session) cobra.CompletionFunc {
 		}
 		return names, err
 	})
-}
-
-// didOrWould is the verb of something that was done, or would be.
-func didOrWould(p *term.Printer, done, would string, dry bool) term.Text {
-	if dry {
-		return term.Yellow.Of(would)
-	}
-	return term.Green.Of(done)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/worker"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newRunnerListCmd(s *session.Session) *cobra.Command {
@@ -22,15 +23,11 @@ until the next runner starts.
 In a pipe, tabs separate the fields: name, state, tasks, section, owner, host, pid,
 since, last heartbeat. --quiet prints only the names.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return listRunners(ctx, s) }),
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error { return listRunners(ctx, s, st) }),
 	}
 }
 
-func listRunners(ctx context.Context, s *session.Session) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
+func listRunners(ctx context.Context, s *session.Session, st *store.Store) error {
 	out, err := worker.List(ctx, st)
 	if err != nil {
 		return err

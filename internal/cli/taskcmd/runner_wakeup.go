@@ -9,6 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/worker"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newRunnerWakeupCmd(s *session.Session) *cobra.Command {
@@ -19,7 +20,7 @@ func newRunnerWakeupCmd(s *session.Session) *cobra.Command {
 for longer than their ttl; then let every runner look for work. You never need this:
 the next worker takes over such tasks.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return wakeRunners(ctx, s) }),
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error { return wakeRunners(ctx, s, st) }),
 	}
 }
 
@@ -28,11 +29,7 @@ type wakeupData struct {
 	Woken     []string   `json:"woken"`
 }
 
-func wakeRunners(ctx context.Context, s *session.Session) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
+func wakeRunners(ctx context.Context, s *session.Session, st *store.Store) error {
 	out, err := worker.Wakeup(ctx, st, worker.WakeupRequest{By: s.Identity().Owner, DryRun: s.DryRun})
 	if err != nil {
 		return err
@@ -43,13 +40,13 @@ func wakeRunners(ctx context.Context, s *session.Session) error {
 	}
 	return s.Answer(data, func(p *term.Printer) {
 		for _, t := range out.Recovered {
-			p.Line("%s %s of %s (%s).", didOrWould(p, "Recovered", "Would recover", s.DryRun), taskName(t.Task), term.Short(t.ClaimedBy, 60), string(t.Lock.State))
+			p.Line("%s %s of %s (%s).", p.Did("Recovered", "Would recover"), taskName(t.Task), term.Short(t.ClaimedBy, 60), string(t.Lock.State))
 		}
 		if len(out.Recovered) == 0 {
 			p.Line("Nothing to recover.")
 		}
 		if len(out.Woken) > 0 {
-			p.Line("%s %s.", didOrWould(p, "Woke", "Would wake", s.DryRun), strings.Join(out.Woken, ", "))
+			p.Line("%s %s.", p.Did("Woke", "Would wake"), strings.Join(out.Woken, ", "))
 		}
 	})
 }

@@ -8,11 +8,12 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
 func NewSections(s *session.Session) *cobra.Command {
-	return s.Group("sections", "Manage groups of tasks",
+	return session.Group("sections", "Manage groups of tasks",
 		newSectionsAddCmd(s), newSectionsListCmd(s), newSectionsShowCmd(s), newSectionsDependsCmd(s), newSectionsGraphCmd(s),
 		newSectionsPriorityCmd(s), newSectionsSkipCmd(s), newSectionsDeleteCmd(s))
 }
@@ -90,4 +91,14 @@ func setSection(ctx context.Context, s *session.Session, r task.SectionRequest, 
 		return err
 	}
 	return s.Answer(map[string]any{"section": newSectionData(section)}, func(p *term.Printer) { text(p, section) })
+}
+
+// allSections are what list and graph show.
+func allSections(ctx context.Context, st *store.Store) ([]sectionInfo, error) {
+	out, err := task.Sections(ctx, st, "")
+	list := make([]sectionInfo, len(out.Sections))
+	for i, section := range out.Sections {
+		list[i] = newSectionInfo(section)
+	}
+	return list, err
 }

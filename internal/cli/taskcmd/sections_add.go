@@ -30,7 +30,7 @@ tasks add --section also adds one.`,
 				r.Priority = &priority.value
 			}
 			return setSection(ctx, s, r, func(p *term.Printer, section task.Section) {
-				p.Line("%s section %s.", s.Did("Added", "Would add"), section.Name)
+				p.Line("%s section %s.", p.Did("Added", "Would add"), section.Name)
 			})
 		}),
 	}

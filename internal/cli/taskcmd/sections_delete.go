@@ -29,7 +29,7 @@ func newSectionsDeleteCmd(s *session.Session) *cobra.Command {
 				return err
 			}
 			return s.Answer(map[string]string{"section": names[0]}, func(p *term.Printer) {
-				p.Line("%s section %s.", s.Did("Deleted", "Would delete"), names[0])
+				p.Line("%s section %s.", p.Did("Deleted", "Would delete"), names[0])
 			})
 		}),
 	}

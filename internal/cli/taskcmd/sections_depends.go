@@ -31,7 +31,7 @@ Exit codes:
 		RunE: s.Run(func(ctx context.Context, names []string) error {
 			r.Name, r.On = names[0], names[1:]
 			return setSection(ctx, s, r, func(p *term.Printer, section task.Section) {
-				printDepends(p, "Section "+section.Name, section.DependsOn, s.DryRun)
+				printDepends(p, "Section "+section.Name, section.DependsOn)
 			})
 		}),
 	}

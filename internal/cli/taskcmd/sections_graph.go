@@ -8,7 +8,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/task"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newSectionsGraphCmd(s *session.Session) *cobra.Command {
@@ -18,18 +18,10 @@ func newSectionsGraphCmd(s *session.Session) *cobra.Command {
 		Long: `Draw the sections. Below each one is what it depends on; a section that was drawn
 before is only named. --json prints the sections as list does.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error {
-			st, err := s.Store(ctx, false)
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
+			list, err := allSections(ctx, st)
 			if err != nil {
 				return err
-			}
-			out, err := task.Sections(ctx, st, "")
-			if err != nil {
-				return err
-			}
-			list := make([]sectionInfo, len(out.Sections))
-			for i, section := range out.Sections {
-				list[i] = newSectionInfo(section)
 			}
 			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) { drawSections(s, p, list) })
 		}),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/task"
+	"github.com/tasklock/tasklock/store"
 )
 
 func newSectionsListCmd(s *session.Session) *cobra.Command {
@@ -21,25 +21,17 @@ func newSectionsListCmd(s *session.Session) *cobra.Command {
 In a pipe, tabs separate the fields: name, priority, shared or exclusive, open tasks,
 all tasks, locked by, state, depends on. --quiet prints only the names.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
-			out, err := task.Sections(ctx, st, "")
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
+			list, err := allSections(ctx, st)
 			if err != nil {
 				return err
 			}
 			if s.Quiet && !s.JSON {
 				p := s.Printer()
-				for _, section := range out.Sections {
+				for _, section := range list {
 					p.Line("%s", section.Name)
 				}
 				return p.Flush()
-			}
-			list := make([]sectionInfo, len(out.Sections))
-			for i, section := range out.Sections {
-				list[i] = newSectionInfo(section)
 			}
 			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) {
 				p.Wide = p.Wide || s.Identity().Agent

@@ -35,7 +35,7 @@ func newSectionsPriorityCmd(s *session.Session) *cobra.Command {
 			}
 			r := task.SectionRequest{Name: args[0], Priority: &priority.value}
 			return setSection(ctx, s, r, func(p *term.Printer, section task.Section) {
-				p.Line("%s the priority of section %s to %s.", s.Did("Set", "Would set"), section.Name, priorityName(section.Priority))
+				p.Line("%s the priority of section %s to %s.", p.Did("Set", "Would set"), section.Name, priorityName(section.Priority))
 			})
 		}),
 	}

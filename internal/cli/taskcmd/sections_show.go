@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -18,11 +19,7 @@ func newSectionsShowCmd(s *session.Session) *cobra.Command {
 		Short:             "Show everything about one section",
 		Args:              oneSection,
 		ValidArgsFunction: sectionNames(s, 1),
-		RunE: s.Run(func(ctx context.Context, names []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, names []string) error {
 			out, err := task.Sections(ctx, st, names[0])
 			if err != nil {
 				return err

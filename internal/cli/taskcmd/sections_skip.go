@@ -24,9 +24,9 @@ func newSectionsSkipCmd(s *session.Session) *cobra.Command {
 			r := task.SectionRequest{Name: names[0], Skipped: &skipped}
 			return setSection(ctx, s, r, func(p *term.Printer, section task.Section) {
 				if off {
-					p.Line("%s section %s again.", s.Did("Opened", "Would open"), section.Name)
+					p.Line("%s section %s again.", p.Did("Opened", "Would open"), section.Name)
 				} else {
-					p.Line("%s section %s.", s.Did("Skipped", "Would skip"), section.Name)
+					p.Line("%s section %s.", p.Did("Skipped", "Would skip"), section.Name)
 				}
 			})
 		}),

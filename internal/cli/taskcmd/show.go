@@ -12,6 +12,7 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -23,17 +24,13 @@ func newTasksShowCmd(s *session.Session) *cobra.Command {
 beginning of its id, or its title.`,
 		Args:              oneTask,
 		ValidArgsFunction: firstTask(s),
-		RunE:              s.Run(func(ctx context.Context, refs []string) error { return showTask(ctx, s, refs[0]) }),
+		RunE:              s.RunStore(func(ctx context.Context, st *store.Store, refs []string) error { return showTask(ctx, s, st, refs[0]) }),
 	}
 	s.OfflineFlag(cmd)
 	return cmd
 }
 
-func showTask(ctx context.Context, s *session.Session, ref string) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
+func showTask(ctx context.Context, s *session.Session, st *store.Store, ref string) error {
 	i, err := task.Show(ctx, st, ref)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -25,11 +26,7 @@ In a pipe, tabs separate the fields: section (- for none, * for all), total, and
 number for each status: pending, in_progress, review, completed, failed, blocked,
 skipped.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error {
-			st, err := s.Store(ctx, false)
-			if err != nil {
-				return err
-			}
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
 			stats, err := task.Count(ctx, st)
 			if err != nil {
 				return err

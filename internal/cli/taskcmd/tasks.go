@@ -13,7 +13,7 @@ import (
 )
 
 func NewTasks(s *session.Session) *cobra.Command {
-	return s.Group("tasks", "Manage the list of tasks",
+	return session.Group("tasks", "Manage the list of tasks",
 		newTasksAddCmd(s), newTasksListCmd(s), newTasksShowCmd(s), newTasksUpdateCmd(s),
 		newTasksClaimCmd(s), newTasksUnclaimCmd(s), newTasksCompleteCmd(s), newTasksFailCmd(s),
 		newTasksBlockCmd(s), newTasksUnblockCmd(s), newTasksResetCmd(s), newTasksDependsCmd(s),

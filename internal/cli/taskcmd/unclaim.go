@@ -8,7 +8,7 @@ import (
 )
 
 func newTasksUnclaimCmd(s *session.Session) *cobra.Command {
-	o := &verbOptions{}
+	o := &verbOptions{verb: task.Unclaim, did: "Unclaimed", would: "Would unclaim"}
 	cmd := &cobra.Command{
 		Use:   "unclaim TASK...",
 		Short: "Release claimed tasks: pending again",
@@ -21,5 +21,5 @@ Exit codes:
 	}
 	o.reasonFlag(cmd, "the reason, for the history")
 	o.removeFlag(cmd)
-	return verbCmd(s, task.Unclaim, o, cmd, "Unclaimed", "Would unclaim", task.InProgress)
+	return verbCmd(s, o, cmd, task.InProgress)
 }

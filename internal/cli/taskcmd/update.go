@@ -103,13 +103,13 @@ func (o *tasksUpdateOptions) setStatus(ctx context.Context, s *session.Session, 
 		return o.begin(ctx, s, st, refs)
 	}
 	o.verb.reason = o.Reason
-	out, err := o.carryOut(ctx, s, st, cmd, status, refs)
+	out, err := o.carryOut(ctx, s, st, status, refs)
 	if err != nil {
 		return err
 	}
 	return s.Answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *term.Printer) {
 		for _, t := range out.Tasks {
-			printStatus(p, t, s.DryRun)
+			printStatus(p, t)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func (o *tasksUpdateOptions) begin(ctx context.Context, s *session.Session, st *
 	}
 	return s.Answer(newClaimData(out), func(p *term.Printer) {
 		for _, t := range out.Tasks {
-			printStatus(p, t, s.DryRun)
+			printStatus(p, t)
 			if !s.DryRun {
 				p.Line("Token %d, %s.", tokenOf(out.Grant, t.ID), view.Ends(p, out.Grant.ExpiresAt))
 			}
@@ -131,15 +131,15 @@ func (o *tasksUpdateOptions) begin(ctx context.Context, s *session.Session, st *
 	})
 }
 
-func printStatus(p *term.Printer, t task.Task, dry bool) {
+func printStatus(p *term.Printer, t task.Task) {
 	would := ""
-	if dry {
+	if p.Dry {
 		would = "would be "
 	}
 	p.Line(`Task "%s" status %supdated to %s.`, term.Short(t.Title, 120), would, string(t.Status))
 }
 
-func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, status task.Status, refs []string) (task.ChangeResult, error) {
+func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, st *store.Store, status task.Status, refs []string) (task.ChangeResult, error) {
 	verb, _ := task.VerbTo(status)
 	if status == task.Pending {
 		var err error
@@ -154,7 +154,8 @@ func (o *tasksUpdateOptions) carryOut(ctx context.Context, s *session.Session, s
 		}
 		return task.ResetTasks(ctx, st, task.ResetRequest{Tasks: refs, By: id.Owner, Reason: o.Reason, DryRun: s.DryRun})
 	}
-	return o.verb.do(ctx, s, st, cmd, verb, refs)
+	o.verb.verb = verb
+	return o.verb.do(ctx, s, st, refs)
 }
 
 // verbBack is what leads tasks back to pending. Should one of them change
@@ -182,7 +183,7 @@ func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session
 	if err != nil {
 		return err
 	}
-	if err := o.verb.fill(ctx, s, st, cmd, []string{ref}); err != nil {
+	if err := o.verb.fill(ctx, s, st, []string{ref}); err != nil {
 		return err
 	}
 	id, err := s.Caller()

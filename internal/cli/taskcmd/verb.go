@@ -14,6 +14,8 @@ import (
 // verbOptions are the flags of commands that end a claim.
 type verbOptions struct {
 	tokenFlag
+	verb            task.Verb
+	did, would      string // what it says, and with --dry-run
 	reason, summary string
 	commits, tests  []string
 	removeTree      bool
@@ -39,7 +41,7 @@ func (o *verbOptions) result() *task.Result {
 }
 
 // verbCmd makes a command of a verb.
-func verbCmd(s *session.Session, v task.Verb, o *verbOptions, cmd *cobra.Command, did, would string, from ...task.Status) *cobra.Command {
+func verbCmd(s *session.Session, o *verbOptions, cmd *cobra.Command, from ...task.Status) *cobra.Command {
 	cmd.Args = someTasks
 	cmd.ValidArgsFunction = taskIDs(s, from...)
 	cmd.RunE = s.Run(func(ctx context.Context, refs []string) error {
@@ -55,35 +57,35 @@ func verbCmd(s *session.Session, v task.Verb, o *verbOptions, cmd *cobra.Command
 			return err
 		}
 		if o.then.wanted() {
-			return o.doNext(ctx, s, st, cmd, v, refs, func() { removeWorktrees(ctx, s, paths) })
+			return o.doNext(ctx, s, st, refs, func() { removeWorktrees(ctx, s, paths) })
 		}
-		out, err := o.do(ctx, s, st, cmd, v, refs)
+		out, err := o.do(ctx, s, st, refs)
 		if err != nil {
 			return err
 		}
 		removeWorktrees(ctx, s, paths)
-		return changed(s, out, did, would)
+		return changed(s, out, o.did, o.would)
 	})
 	o.flags(cmd)
 	return cmd
 }
 
 // do carries out a verb on tasks, all of them or none.
-func (o *verbOptions) do(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (task.ChangeResult, error) {
-	r, err := o.request(ctx, s, st, cmd, v, refs)
+func (o *verbOptions) do(ctx context.Context, s *session.Session, st *store.Store, refs []string) (task.ChangeResult, error) {
+	r, err := o.request(ctx, s, st, refs)
 	if err != nil {
 		return task.ChangeResult{}, err
 	}
 	return task.ChangeStatus(ctx, st, r)
 }
 
-func (o *verbOptions) request(ctx context.Context, s *session.Session, st *store.Store, cmd *cobra.Command, v task.Verb, refs []string) (r task.StatusRequest, err error) {
-	if err := o.fill(ctx, s, st, cmd, refs); err != nil {
+func (o *verbOptions) request(ctx context.Context, s *session.Session, st *store.Store, refs []string) (r task.StatusRequest, err error) {
+	if err := o.fill(ctx, s, st, refs); err != nil {
 		return r, err
 	}
 	id, err := s.Caller()
 	return task.StatusRequest{
-		Verb: v, Tasks: refs, Owner: id.Owner, Token: o.token, Lease: o.lease, Reason: o.reason, Result: o.result(), DryRun: s.DryRun,
+		Verb: o.verb, Tasks: refs, Owner: id.Owner, Token: o.token, Lease: o.lease, Reason: o.reason, Result: o.result(), DryRun: s.DryRun,
 	}, err
 }
 
@@ -99,7 +101,7 @@ func changed(s *session.Session, out task.ChangeResult, did, would string) error
 }
 
 func changedText(s *session.Session, p *term.Printer, out task.ChangeResult, did, would string) {
-	verb := s.Did(did, would)
+	verb := p.Did(did, would)
 	after := ""
 	if out.Repeated {
 		after = " (it was already)"

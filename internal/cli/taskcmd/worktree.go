@@ -80,7 +80,7 @@ func (o *claimOptions) work(ctx context.Context, s *session.Session, st *store.S
 	}
 	made, err := makeWorktree(ctx, s.Dir, o.Worktree, first.ID)
 	if err != nil {
-		return nil, o.giveBack(ctx, s, st, out, err)
+		return nil, giveBack(ctx, st, out, err)
 	}
 	for _, t := range out.Tasks {
 		if _, err := task.SetWorktree(ctx, st, t.ID, out.Grant.Owner, made.Path); err != nil {
@@ -90,7 +90,7 @@ func (o *claimOptions) work(ctx context.Context, s *session.Session, st *store.S
 	return made, nil
 }
 
-func (o *claimOptions) giveBack(ctx context.Context, s *session.Session, st *store.Store, out task.ClaimResult, cause error) error {
+func giveBack(ctx context.Context, st *store.Store, out task.ClaimResult, cause error) error {
 	for _, k := range out.Grant.Keys {
 		if k.Reentrant {
 			return fmt.Errorf("%w; the claim stays", cause)

@@ -19,7 +19,16 @@ type Printer struct {
 	Colour bool
 	Wide   bool // a terminal: tables with a head and relative times
 	UTF8   bool // one that can draw lines
+	Dry    bool // nothing was changed: verbs say what would be
 	Now    time.Time
+}
+
+// Did is the verb of a change, or of what would be one.
+func (p *Printer) Did(did, would string) Text {
+	if p.Dry {
+		return Yellow.Of(would)
+	}
+	return Green.Of(did)
 }
 
 // Line adds one line. The arguments are cleaned, the format is not.

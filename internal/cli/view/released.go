@@ -19,13 +19,9 @@ func NewReleaseData(r lease.ReleaseResult) releaseData {
 	return releaseData{Released: append([]lease.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
 }
 
-func PrintReleased(p *term.Printer, did, would string, out lease.ReleaseResult, dry bool) {
-	verb := term.Green.Of(did)
-	if dry {
-		verb = term.Yellow.Of(would)
-	}
+func PrintReleased(p *term.Printer, did, would string, out lease.ReleaseResult) {
 	for _, r := range out.Released {
-		p.Line("%s %s (token %d, held by %s).", verb, r.Key, r.Token, term.Short(r.Owner, 120))
+		p.Line("%s %s (token %d, held by %s).", p.Did(did, would), r.Key, r.Token, term.Short(r.Owner, 120))
 	}
 	for _, k := range out.Free {
 		if slices.Contains(out.Never, k) {
