@@ -15,8 +15,6 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
-	"github.com/tasklock/tasklock/internal/cli/setupcmd"
-	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store/driver"
 	_ "github.com/tasklock/tasklock/store/sqlitestore"
 )
@@ -235,7 +233,7 @@ func checkDoctorJSON(t *testing.T, d *desk, code int) {
 	var answer struct {
 		Success bool
 		Data    struct{ Findings []session.Finding }
-		Error   *session.ErrorBody
+		Error   *struct{ Code, Message string }
 	}
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || got != code {
 		t.Fatalf("exit %d, %v:\n%s", got, err, out)
@@ -257,14 +255,4 @@ func TestDoctorNamedStore(t *testing.T) {
 	d.env["TASKLOCK_STORE"] = "sqlite:" + d.path("some/x.db")
 	d.want(0, "Made the store", "init")
 	d.want(0, "ok   store", "doctor")
-}
-
-func TestWorstFinding(t *testing.T) {
-	list := []session.Finding{{Level: session.LevelOK}, {Level: session.LevelFail, Exit: problem.Denied}, {Level: session.LevelWarn}, {Level: session.LevelFail, Exit: problem.Unsafe}, {Level: session.LevelFail, Exit: problem.Error}}
-	if w := setupcmd.WorstOf(list); w == nil || w.Exit != problem.Unsafe {
-		t.Errorf("%+v", w)
-	}
-	if w := setupcmd.WorstOf(list[:1]); w != nil {
-		t.Errorf("%+v", w)
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tasklock/tasklock/internal/cli/setupcmd"
 	"github.com/tasklock/tasklock/internal/problem"
 )
 
@@ -189,10 +188,10 @@ func TestFolderOfSomebodyElse(t *testing.T) {
 	for _, args := range [][]string{{"check", "a"}, {"acquire", "a"}, {"init"}} {
 		d.want(code, "belongs to user "+uid+", we are 65534; use a store of your own\nNext: tasklock doctor", args...)
 	}
-	d.want(code, "Next: "+setupcmd.OwnStore, "doctor")
+	d.want(code, "Next: "+problem.OwnStore, "doctor")
 
 	d.dir, d.env["HOME"] = "/", "/" // where we may make no folder
-	d.want(int(problem.Setup), "/ cannot be written (permission denied); name a store with --store\nNext: "+setupcmd.OwnStore, "acquire", "a")
+	d.want(int(problem.Setup), "/ cannot be written (permission denied); name a store with --store\nNext: "+problem.OwnStore, "acquire", "a")
 	d.want(int(problem.Setup), "/ cannot be written", "doctor")
 }
 

@@ -6,42 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/cli/config"
 	"github.com/tasklock/tasklock/internal/cli/session"
-	"github.com/tasklock/tasklock/internal/cli/setupcmd"
-	"github.com/tasklock/tasklock/internal/lease"
-	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
-
-// What the errors of the command itself mean; package problem has the others.
-func TestOwnProblems(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		exit problem.Exit
-		code string
-	}{
-		{&session.UsageError{Text: "x"}, 2, "INVALID_ARGUMENTS"},
-		{&config.Error{}, 3, "INVALID_CONFIG"},
-		{&session.DeniedError{}, 5, "PERMISSION_DENIED"},
-		{&session.SignalError{Signal: os.Interrupt}, 130, "INTERRUPTED"},
-		{&config.UntrustedError{}, 3, "UNTRUSTED_STORE"},
-		{&setupcmd.NoProjectError{}, 3, "NO_PLACE"},
-		{session.ErrIncomplete, 3, "INCOMPLETE_INSTALLATION"},
-		{session.WithNext(driver.ErrOlder, "x"), 3, "OLDER_FORMAT"},
-		{&setupcmd.DeniedBusy{Busy: &lease.BusyError{}}, 6, "TASK_LOCKED"},
-	} {
-		if got := problem.Of(fmt.Errorf("wrapped: %w", c.err), problem.Caller{}); got.Exit != c.exit || got.Code != c.code {
-			t.Errorf("%T %v: %v, want %d %s", c.err, c.err, got, c.exit, c.code)
-		}
-	}
-}
 
 // mainWith runs a command over a store that open opens.
 func mainWith(t *testing.T, open session.Opener, args ...string) (code int, stdout, stderr string) {

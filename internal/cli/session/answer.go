@@ -23,19 +23,19 @@ type envelope struct {
 	DryRun  bool       `json:"dryRun,omitempty"`
 	AsOf    *time.Time `json:"asOf,omitempty"` // with --offline: when that was true
 	Data    any        `json:"data,omitempty"`
-	Error   *ErrorBody `json:"error,omitempty"`
+	Error   *errorBody `json:"error,omitempty"`
 	Next    string     `json:"next,omitempty"`
 	Wait    string     `json:"wait,omitempty"` // beside Next, to a coding agent: how to wait instead
 }
 
-type ErrorBody struct {
+type errorBody struct {
 	Code    string         `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 }
 
-func bodyOf(p problem.Problem) *ErrorBody {
-	return &ErrorBody{Code: p.Code, Message: p.Message, Details: p.Details}
+func bodyOf(p problem.Problem) *errorBody {
+	return &errorBody{Code: p.Code, Message: p.Message, Details: p.Details}
 }
 
 // Answer is the one way to report a result: data for --json, text for people,

@@ -131,13 +131,13 @@ func configPath(s *session.Session) error {
 	})
 }
 
-// NoProjectError: there is no file for the settings of a project.
-type NoProjectError struct{ next string }
+// noProjectError: there is no file for the settings of a project.
+type noProjectError struct{ next string }
 
-func (e *NoProjectError) Problem(problem.Caller) problem.Problem {
+func (e *noProjectError) Problem(problem.Caller) problem.Problem {
 	return problem.Problem{Exit: problem.Setup, Code: "NO_PLACE", Next: e.next}
 }
 
-func (e *NoProjectError) Error() string {
+func (e *noProjectError) Error() string {
 	return "no repository or project here, so there is no file for its settings; use --user for your own settings, or make this folder a project: tasklock init"
 }

@@ -117,7 +117,7 @@ func fileFor(s *session.Session, p place.Place, key, text string, o *setOptions)
 		}
 		return file, true, config.NotLinked(file)
 	case p.Config() == "":
-		err = &NoProjectError{next: s.CommandLine("config", "set", "--user", key, text)}
+		err = &noProjectError{next: s.CommandLine("config", "set", "--user", key, text)}
 	default:
 		path, err = config.Editable(p.Config(), false, s.DryRun, s.Env)
 	}

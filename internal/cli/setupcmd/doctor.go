@@ -118,7 +118,7 @@ func (x *examination) owner() {
 
 // tell prints the findings. JSON carries all of them also when some fail.
 func tell(s *session.Session, list []session.Finding) error {
-	worst := WorstOf(list)
+	worst := worstOf(list)
 	data := map[string]any{"findings": list}
 	if worst == nil {
 		return s.Answer(data, func(p *term.Printer) { printFindings(p, list) })
@@ -140,8 +140,8 @@ func printFindings(p *term.Printer, list []session.Finding) {
 // gravity orders exit codes: what may have cost data first.
 var gravity = []problem.Exit{problem.Damaged, problem.Unsafe, problem.Setup, problem.Unknown, problem.Denied}
 
-// WorstOf is the finding that decides the exit code, nil if nothing fails.
-func WorstOf(list []session.Finding) *session.Finding {
+// worstOf is the finding that decides the exit code, nil if nothing fails.
+func worstOf(list []session.Finding) *session.Finding {
 	rank := func(f *session.Finding) int {
 		if i := slices.Index(gravity, f.Exit); i >= 0 {
 			return i

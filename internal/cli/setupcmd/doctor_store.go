@@ -40,7 +40,7 @@ func (x *examination) folder() bool {
 	case err != nil && repo.Absent(err):
 		x.none(fmt.Errorf("%w: no folder %s", driver.ErrMissing, dir))
 		if above := existing(dir); host.Writable(above) != nil {
-			x.readOnly(above, host.Writable(above), OwnStore)
+			x.readOnly(above, host.Writable(above), problem.OwnStore)
 		}
 		x.fileSystem(dir)
 		return false
@@ -82,9 +82,6 @@ func (x *examination) none(err error) {
 	x.Warn("store", remedy, "none yet at %s; the first lock makes it", config.WithoutPassword(x.url))
 }
 
-// OwnStore is what helps where nobody lets us in.
-const OwnStore = problem.OwnStore
-
 // noRoom is what a commit or two may need on a disk.
 const noRoom = 128 << 10
 
@@ -102,12 +99,12 @@ func (x *examination) permissions(dir string, fi fs.FileInfo) {
 	quoted := term.ShellQuote(dir)
 	switch {
 	case owned && uid != 0 && uid != os.Geteuid():
-		x.Fail("folder", OwnStore,
+		x.Fail("folder", problem.OwnStore,
 			fmt.Errorf("%w: %s belongs to user %d, we are %d; use a store of your own", driver.ErrUnsafe, dir, uid, os.Geteuid()))
 	case owned && mode&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0:
 		x.Fail("folder", "chmod go-w "+quoted, fmt.Errorf("%w: others may write in %s", driver.ErrUnsafe, dir))
 	case host.Writable(dir) != nil && owned && uid != os.Geteuid():
-		x.readOnly(dir, host.Writable(dir), OwnStore)
+		x.readOnly(dir, host.Writable(dir), problem.OwnStore)
 	case host.Writable(dir) != nil:
 		x.readOnly(dir, host.Writable(dir), "chmod u+rwx "+quoted)
 	case x.path != "" && repo.Exists(x.path) && host.Writable(x.path) != nil:
@@ -143,9 +140,9 @@ func (x *examination) fileSystem(dir string) {
 		x.OK("filesystem", "%s", name)
 	case x.cfg.AllowUnsafeFS():
 		by, _ := x.cfg.Origin("allowUnsafeFs")
-		x.Warn("filesystem", OwnStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, by)
+		x.Warn("filesystem", problem.OwnStore, "%s cannot be trusted with locks; allowed by %s, best effort", name, by)
 	default:
-		x.Fail("filesystem", OwnStore,
+		x.Fail("filesystem", problem.OwnStore,
 			fmt.Errorf("%w: %s is on %s, where locks between processes cannot be trusted; use a path on a local disk, or accept the risk with --allow-unsafe-fs",
 				driver.ErrUnsafe, dir, name))
 	}

@@ -44,8 +44,8 @@ func upgradeStore(ctx context.Context, s *session.Session, force bool) error {
 	r.UpgradeResult, err = s.NewStore(url, d).Upgrade(ctx, store.UpgradeRequest{Leave: leave, DryRun: s.DryRun})
 	var busy *lease.BusyError
 	if errors.As(err, &busy) {
-		return &DeniedBusy{
-			Busy: busy,
+		return &deniedBusy{
+			busy: busy,
 			text: fmt.Sprintf("%v; wait until they are done, or use --force: then holders with an older tasklock cannot renew, and each lock is free when its ttl ends", busy),
 			next: s.CommandLine("init", "--upgrade", "--force", "--dry-run"),
 		}

@@ -67,8 +67,8 @@ func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, 
 	var busy *lease.BusyError
 	switch {
 	case errors.As(err, &busy) && !o.force:
-		return &DeniedBusy{
-			Busy: busy, text: fmt.Sprintf("%v in %s; wait, or take the locks over too with --force", err, r.From),
+		return &deniedBusy{
+			busy: busy, text: fmt.Sprintf("%v in %s; wait, or take the locks over too with --force", err, r.From),
 			next: s.CommandLine("migrate", "--from", r.From, "--to", config.WithoutPassword(o.to), "--force", "--dry-run"),
 		}
 	case err != nil:
@@ -157,19 +157,19 @@ func readForeign(ctx context.Context, s *session.Session, system, place string) 
 	return legacy.AITasks(files, s.Now())
 }
 
-// DeniedBusy: somebody works where no command of ours can wait for them.
-type DeniedBusy struct {
-	Busy *lease.BusyError
+// deniedbusy: somebody works where no command of ours can wait for them.
+type deniedBusy struct {
+	busy *lease.BusyError
 	text string
 	next string
 }
 
-func (e *DeniedBusy) Error() string { return e.text }
+func (e *deniedBusy) Error() string { return e.text }
 
-func (e *DeniedBusy) Unwrap() error { return e.Busy }
+func (e *deniedBusy) Unwrap() error { return e.busy }
 
-func (e *DeniedBusy) Problem(c problem.Caller) problem.Problem {
-	p := problem.Of(e.Busy, c)
+func (e *deniedBusy) Problem(c problem.Caller) problem.Problem {
+	p := problem.Of(e.busy, c)
 	p.Message, p.Next = e.text, e.next
 	return p
 }
