@@ -1,5 +1,6 @@
 // Package agentcmd has what coding agents and git call, and what installs it:
-// hooks, the guard, the MCP server, the guide.
+// hooks, the guard, the MCP server, the guide. Each New function makes the command of its
+// name.
 package agentcmd
 
 import (

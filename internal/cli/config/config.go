@@ -370,6 +370,7 @@ func UserFile(env func(string) string) string {
 	return filepath.Join(dir, "tasklock", "config.yaml")
 }
 
+// TimesOf are how long leases in a store last where nobody says otherwise.
 func TimesOf(url string) lease.Times { return lease.TimesOf(driver.Scheme(url)) }
 
 // A command that runs under a lease may work in another folder, which has

@@ -23,6 +23,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
+// AttachFlag adds --attach.
 func (o *KeepOptions) AttachFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.attach, "attach", false, "hold and renew until the end of input")
 	cmd.Flags().BoolVar(&o.apart, "independent", false, "with --attach: the owner works on while this waits")
@@ -61,7 +62,7 @@ type Taken struct {
 // process.
 //
 // who names the blocking owner in one sentence.
-func Attach(ctx context.Context, s *session.Session, wait time.Duration, who func(*lease.HeldError) string, take takeFunc) error {
+func Attach(ctx context.Context, s *session.Session, wait time.Duration, who func(*lease.HeldError) string, take TakeFunc) error {
 	signal.Ignore(syscall.SIGPIPE) // the reader of our lines may die first: then release the keys
 	ctx, signals := session.NewListener(ctx)
 	defer signals.Stop()
@@ -89,11 +90,11 @@ func Attach(ctx context.Context, s *session.Session, wait time.Duration, who fun
 	return s.Event("released", view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "", out) })
 }
 
-// takeFunc acquires, and reports the wait.
-type takeFunc func(ctx context.Context, waiting func(lease.HeldError)) (*Taken, error)
+// TakeFunc acquires, and reports the wait.
+type TakeFunc func(ctx context.Context, waiting func(lease.HeldError)) (*Taken, error)
 
 // takeAndSay acquires and says so. If the client is gone before, it leaves the queue.
-func takeAndSay(ctx context.Context, s *session.Session, in *input, w *Wait, take takeFunc) (held *lease.Lease, err error) {
+func takeAndSay(ctx context.Context, s *session.Session, in *input, w *Wait, take TakeFunc) (held *lease.Lease, err error) {
 	client, leave := context.WithCancelCause(ctx)
 	var got *Taken
 	err = new(holder.Holder).Take(client, func(ctx context.Context) (_ *lease.Lease, err error) {

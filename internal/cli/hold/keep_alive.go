@@ -14,16 +14,16 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// keepAliveFlag names the process that a lease lives with: a pid, or "auto" for
+// ProcessFlag names the process that a lease lives with: a pid, or "auto" for
 // the coding agent that runs us.
-type keepAliveFlag struct {
+type ProcessFlag struct {
 	pid  int
 	auto bool
 }
 
-func (f *keepAliveFlag) Type() string { return "PID|auto" }
+func (f *ProcessFlag) Type() string { return "PID|auto" }
 
-func (f *keepAliveFlag) String() string {
+func (f *ProcessFlag) String() string {
 	switch {
 	case f.auto:
 		return "auto"
@@ -33,7 +33,7 @@ func (f *keepAliveFlag) String() string {
 	return ""
 }
 
-func (f *keepAliveFlag) Set(s string) error {
+func (f *ProcessFlag) Set(s string) error {
 	if f.auto = s == "auto"; f.auto {
 		return nil
 	}
@@ -45,8 +45,9 @@ func (f *keepAliveFlag) Set(s string) error {
 	return nil
 }
 
-func (f *keepAliveFlag) given() bool { return f.auto || f.pid != 0 }
+func (f *ProcessFlag) given() bool { return f.auto || f.pid != 0 }
 
+// KeepAliveFlag adds --keep-alive and --ends-with.
 func (o *KeepOptions) KeepAliveFlag(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.KeepAlive, "keep-alive", "renew while this process lives, release when it ends")
 	cmd.Flags().Var(&o.EndsWith, "ends-with", "release when this process ends; do not renew")
@@ -91,7 +92,7 @@ func (o *KeepOptions) process(s *session.Session) (host.Process, error) {
 	return host.Process{}, nil
 }
 
-func (f *keepAliveFlag) find(s *session.Session, name string) (host.Process, error) {
+func (f *ProcessFlag) find(s *session.Session, name string) (host.Process, error) {
 	pid := f.pid
 	if f.auto {
 		var err error

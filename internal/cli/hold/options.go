@@ -24,6 +24,7 @@ type TakeOptions struct {
 	Reason, Worktree   string
 }
 
+// Flags adds them to a command.
 func (o *TakeOptions) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.TTL = session.DurationFlag{Min: lease.MinTTL, Max: lease.MaxTTL, None: true}
@@ -99,8 +100,8 @@ func (o *TakeOptions) Again(ctx context.Context, s *session.Session, verb string
 // KeepOptions add who renews the lease, and until when.
 type KeepOptions struct {
 	TakeOptions
-	KeepAlive keepAliveFlag
-	EndsWith  keepAliveFlag
+	KeepAlive ProcessFlag
+	EndsWith  ProcessFlag
 	attach    bool
 	apart     bool // --independent
 }

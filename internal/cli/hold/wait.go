@@ -36,6 +36,7 @@ const (
 	plainEvery = time.Minute
 )
 
+// NewWait is a wait that has not begun.
 func NewWait(s *session.Session, wait time.Duration) *Wait {
 	return &Wait{s: s, wait: wait, Who: view.LockedText, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb"}
 }

@@ -1,4 +1,5 @@
-// Package jobcmd has the commands about jobs, and the scheduler.
+// Package jobcmd has the commands about jobs, and the scheduler. Each New
+// function makes the command of its name.
 package jobcmd
 
 import (

@@ -1,4 +1,5 @@
 // Package lockcmd has the commands that look at locks and clear them away.
+// Each New function makes the command of its name.
 package lockcmd
 
 import (

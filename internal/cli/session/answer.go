@@ -81,6 +81,7 @@ func (s *Session) Verdict(data any, is problem.Problem, text func(*term.Printer)
 	return errors.Join(p.Flush(), done)
 }
 
+// WriteJSON prints one line of JSON that is safe on a terminal.
 func (s *Session) WriteJSON(v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -156,6 +157,7 @@ func (s *Session) Warn(format string, args ...any) {
 	_ = p.Flush()
 }
 
+// Printer prints on stdout.
 func (s *Session) Printer() *term.Printer {
 	wide := term.IsTerminal(s.Stdout)
 	return &term.Printer{W: s.Stdout, Colour: s.Colour(s.Stdout), Wide: wide, UTF8: wide && s.utf8(), Dry: s.DryRun, Now: s.Now()}

@@ -83,6 +83,7 @@ func (s *Session) RunStore(run func(ctx context.Context, st *store.Store, args [
 
 // Argument checks; what they refuse is a usage error.
 
+// NoArgs refuses arguments.
 func NoArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef("takes no arguments, got %q", term.Short(args[0], 60))
@@ -90,6 +91,7 @@ func NoArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// OneKey wants exactly one.
 func OneKey(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return Usagef("takes one key, got %d", len(args))
@@ -97,6 +99,7 @@ func OneKey(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// SomeKeys wants one or more.
 func SomeKeys(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return Usagef("needs at least one key")
@@ -104,6 +107,7 @@ func SomeKeys(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// AtMostOneKey wants one or none.
 func AtMostOneKey(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return Usagef("takes at most one key, got %d", len(args))

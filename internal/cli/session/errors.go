@@ -37,6 +37,7 @@ func (e *UsageError) Problem(problem.Caller) problem.Problem {
 	return problem.Problem{Exit: problem.Usage, Code: "INVALID_ARGUMENTS", Next: strings.Join(strings.Fields("tasklock "+e.Help+" --help"), " ")}
 }
 
+// Usagef is a UsageError.
 func Usagef(format string, args ...any) error { return &UsageError{Text: fmt.Sprintf(format, args...)} }
 
 // DeniedError: the command could do it, but needs explicit consent.

@@ -11,17 +11,18 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// leaseEnv is the lease of this process by its environment, which run, the runner
+// LeaseVariables is the lease of this process by its environment, which run, the runner
 // and the scheduler set. See package runner.
-type leaseEnv struct {
+type LeaseVariables struct {
 	Keys   []string // one a line
 	names  []string // the requested name of each key
 	leases []string // one for each key, or one for all
 	Token  string   // the largest
 }
 
-func (s *Session) LeaseEnv() leaseEnv {
-	return leaseEnv{lines(s.Env("TASKLOCK_KEY")), lines(s.Env("TASKLOCK_NAME")), lines(s.Env("TASKLOCK_LEASE")), s.Env("TASKLOCK_TOKEN")}
+// LeaseEnv is what the environment says of the lease that the command runs under.
+func (s *Session) LeaseEnv() LeaseVariables {
+	return LeaseVariables{lines(s.Env("TASKLOCK_KEY")), lines(s.Env("TASKLOCK_NAME")), lines(s.Env("TASKLOCK_LEASE")), s.Env("TASKLOCK_TOKEN")}
 }
 
 func lines(s string) []string {
@@ -29,11 +30,11 @@ func lines(s string) []string {
 }
 
 // has reports whether the lease has all the keys.
-func (e leaseEnv) has(keys []string) bool {
+func (e LeaseVariables) has(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return e.index(k) < 0 })
 }
 
-func (e leaseEnv) index(key string) int {
+func (e LeaseVariables) index(key string) int {
 	name, err := lease.CheckKey(key)
 	if err != nil {
 		return -1
@@ -45,7 +46,7 @@ func (e leaseEnv) index(key string) int {
 }
 
 // Lease holds the keys; empty if they are in several.
-func (e leaseEnv) Lease(keys []string) string {
+func (e LeaseVariables) Lease(keys []string) string {
 	name := ""
 	for i, k := range keys {
 		of := ""
@@ -64,7 +65,7 @@ func (e leaseEnv) Lease(keys []string) string {
 }
 
 // Number is the token; 0 if there is none.
-func (e leaseEnv) Number() (int64, error) {
+func (e LeaseVariables) Number() (int64, error) {
 	if e.Token == "" {
 		return 0, nil
 	}
@@ -84,6 +85,7 @@ type FenceOptions struct {
 	FromEnv bool // nobody gave a flag
 }
 
+// Flags adds them to a command.
 func (o *FenceOptions) Flags(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&o.Token, "token", 0, "only if the lock has this token (also: TASKLOCK_TOKEN)")
 	cmd.Flags().StringVar(&o.Lease, "lease", "", "the name of a lease; with keys: only if it holds them (also: TASKLOCK_LEASE)")
@@ -127,6 +129,7 @@ type Target struct {
 	All bool
 }
 
+// Flags adds them to a command.
 func (t *Target) Flags(cmd *cobra.Command) {
 	t.FenceOptions.Flags(cmd)
 	cmd.Flags().BoolVar(&t.All, "all", false, "everything the owner holds")

@@ -33,10 +33,12 @@ type Findings struct {
 	List    []Finding
 }
 
+// OK notes that a check found nothing wrong.
 func (x *Findings) OK(check, format string, args ...any) {
 	x.List = append(x.List, Finding{Level: LevelOK, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
+// Warn notes what may cause trouble, and the command that helps.
 func (x *Findings) Warn(check, remedy, format string, args ...any) {
 	x.List = append(x.List, Finding{Level: LevelWarn, Check: check, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }

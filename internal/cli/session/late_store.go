@@ -24,7 +24,8 @@ type lateStore struct {
 	real driver.Store
 }
 
-func (s *Session) Late(url, why string, o *driver.OpenOptions, write bool) *lateStore {
+// Late is a store that is made with the first commit, if the command may write.
+func (s *Session) Late(url, why string, o *driver.OpenOptions, write bool) driver.Store {
 	return &lateStore{s: s, url: url, why: why, o: o, write: write}
 }
 

@@ -111,6 +111,7 @@ func (s *Session) Names() []string {
 	return []string{id.Owner, id.Proposed}
 }
 
+// IdentityInput is what the name of the caller is found from.
 func (s *Session) IdentityInput() identity.Input {
 	in := identity.Input{Flag: s.Owner, Env: s.Env}
 	if cfg, err := s.Config(); err == nil { // opening the store reports the error

@@ -83,6 +83,7 @@ type placeError struct {
 	url string
 }
 
+// OtherStore marks an error of the store that a URL names.
 func OtherStore(err error, url string) error { return &placeError{err, url} }
 
 func (e *placeError) Error() string { return e.err.Error() }

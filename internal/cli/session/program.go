@@ -27,7 +27,7 @@ func (incompleteError) Problem(problem.Caller) problem.Problem {
 type Opener func(ctx context.Context, url string, o *driver.OpenOptions) (driver.Store, error)
 
 // MCPRequest is what a server of the Model Context Protocol needs to know. It
-// is linked into tasklock-plus only, see App.MCP.
+// is linked into tasklock-plus only, see Program.MCP.
 type MCPRequest struct {
 	Store *store.Store
 	Owner string

@@ -38,6 +38,7 @@ type Listener struct {
 	done   <-chan struct{}
 }
 
+// NewListener returns a context that signals can end, and who listens for them.
 func NewListener(ctx context.Context) (context.Context, *Listener) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &Listener{cancel: cancel, ch: make(chan os.Signal, 1), done: ctx.Done()}
@@ -60,6 +61,7 @@ func (l *Listener) Listen() {
 	})
 }
 
+// Stop leaves the signals to the rest of the program.
 func (l *Listener) Stop() {
 	signal.Stop(l.ch)
 	l.cancel(context.Canceled)

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 )
 
+// ProgramVersion is what version prints.
 func (s *Session) ProgramVersion() string {
 	if s.Version != "" {
 		return s.Version

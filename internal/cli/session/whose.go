@@ -11,6 +11,7 @@ type Whose struct {
 	of   string
 }
 
+// Flags adds them to a command.
 func (w *Whose) Flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.mine, "mine", false, "only those of the caller and its children")
 	cmd.Flags().StringVar(&w.of, "of", "", "only those of this `OWNER` and its children")

@@ -1,5 +1,5 @@
 // Package setupcmd has the commands that make, move, examine and configure
-// stores.
+// stores. Each New function makes the command of its name.
 package setupcmd
 
 import (

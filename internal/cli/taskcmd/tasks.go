@@ -1,4 +1,5 @@
 // Package taskcmd has the commands about tasks, sections, ids and runners.
+// Each New function makes the command of its name.
 package taskcmd
 
 import (

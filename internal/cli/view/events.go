@@ -7,6 +7,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
+// PrintEvents prints a table of the history.
 func PrintEvents(p *term.Printer, events []lease.Event) {
 	var rows [][]term.Text
 	for _, e := range events {
@@ -15,6 +16,7 @@ func PrintEvents(p *term.Printer, events []lease.Event) {
 	p.Table([]string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
 }
 
+// EventRow is one line of the history.
 func EventRow(e lease.Event) []term.Text {
 	look := term.Normal
 	switch e.Event {

@@ -18,6 +18,7 @@ func LockedText(h *lease.HeldError) string {
 	return LockedAs(named(h.Key), h)
 }
 
+// LockedAs is LockedText under a name that the caller chooses.
 func LockedAs(what string, h *lease.HeldError) string {
 	if h.Owner == "" {
 		return fmt.Sprintf("%s is free, but %s", what, ahead(h))

@@ -7,6 +7,7 @@ import (
 	"github.com/tasklock/tasklock/schedule"
 )
 
+// Some lists keys, and counts those that are not shown.
 func Some(keys []string, more int, unknown bool) string {
 	text := strings.Join(keys, ", ")
 	switch {

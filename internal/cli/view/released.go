@@ -7,18 +7,20 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// releaseData is a release with every field present.
-type releaseData struct {
+// ReleaseData is a release with every field present.
+type ReleaseData struct {
 	Released []lease.Released `json:"released"`
 	Free     []string         `json:"free"`
 	Never    []string         `json:"never,omitempty"` // of these: never held by the caller
 	Left     []string         `json:"left,omitempty"`  // free when their users end
 }
 
-func NewReleaseData(r lease.ReleaseResult) releaseData {
-	return releaseData{Released: append([]lease.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
+// NewReleaseData makes every field of a release present.
+func NewReleaseData(r lease.ReleaseResult) ReleaseData {
+	return ReleaseData{Released: append([]lease.Released{}, r.Released...), Free: append([]string{}, r.Free...), Never: r.Never, Left: r.Left}
 }
 
+// PrintReleased says what was released, and what was free already.
 func PrintReleased(p *term.Printer, did, would string, out lease.ReleaseResult) {
 	for _, r := range out.Released {
 		p.Line("%s %s (token %d, held by %s).", p.Did(did, would), r.Key, r.Token, term.Short(r.Owner, 120))
