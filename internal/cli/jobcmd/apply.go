@@ -14,11 +14,7 @@ import (
 
 // applyJobs carries out an add or apply and shows what changed.
 func applyJobs(ctx context.Context, s *session.Session, r schedule.ApplyRequest) error {
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, true)
+	id, st, err := s.Act(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,7 @@ func jobCmd(s *session.Session, name, brief, long string, do func(context.Contex
 	cmd := &cobra.Command{
 		Use: name + " NAME", Short: brief, Long: long, Args: oneJob, ValidArgsFunction: jobNames(s),
 		RunE: s.Run(func(ctx context.Context, args []string) error {
-			id, err := s.Caller()
-			if err != nil {
-				return err
-			}
-			st, err := s.Store(ctx, false)
+			id, st, err := s.Act(ctx, false)
 			if err != nil {
 				return err
 			}

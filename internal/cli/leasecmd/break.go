@@ -45,11 +45,7 @@ func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []strin
 	if o.reason == "" {
 		return session.Usagef("needs --reason: it is kept in the history")
 	}
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, false)
+	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -40,15 +40,11 @@ Exit codes:
 
 // renew serves heartbeat and update.
 func renew(ctx context.Context, s *session.Session, r lease.RenewRequest, did, would string) error {
-	id, err := s.Caller()
+	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err
 	}
 	r.Owner, r.DryRun = id.Owner, s.DryRun
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
 	out, err := lease.Renew(ctx, st, r)
 	if err != nil {
 		return err

@@ -56,11 +56,7 @@ func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []str
 	case o.force && o.Lease != "" && !o.FromEnv:
 		return session.Usagef("--force ends the lock of any holder: it does not go with --lease")
 	}
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, false)
+	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -30,11 +30,7 @@ the session acquired before goes on: the key is free when the run ends.`,
 }
 
 func endSession(ctx context.Context, s *session.Session, of string) error {
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, false)
+	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -126,6 +126,17 @@ func (s *Session) Caller() (identity.Identity, error) {
 	return id, lease.CheckOwner(id.Owner)
 }
 
+// Act is the caller and the store, for a command that changes something in its
+// name.
+func (s *Session) Act(ctx context.Context, write bool) (identity.Identity, *store.Store, error) {
+	id, err := s.Caller()
+	if err != nil {
+		return id, nil, err
+	}
+	st, err := s.Store(ctx, write)
+	return id, st, err
+}
+
 // Holder is Caller for commands that leave a lock behind: it warns about a name
 // that does not last.
 func (s *Session) Holder() (identity.Identity, error) {

@@ -26,11 +26,7 @@ Exit codes:
 			if closed == (len(refs) > 0) {
 				return session.Usagef("needs tasks or --closed, and not both")
 			}
-			id, err := s.Caller()
-			if err != nil {
-				return err
-			}
-			st, err := s.Store(ctx, false)
+			id, st, err := s.Act(ctx, false)
 			if err != nil {
 				return err
 			}

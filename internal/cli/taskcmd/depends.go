@@ -43,11 +43,7 @@ Exit codes:
 		if drawn {
 			return drawTask(ctx, s, refs[0])
 		}
-		id, err := s.Caller()
-		if err != nil {
-			return err
-		}
-		st, err := s.Store(ctx, false)
+		id, st, err := s.Act(ctx, false)
 		if err != nil {
 			return err
 		}

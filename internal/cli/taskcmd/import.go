@@ -50,11 +50,7 @@ func importTasks(ctx context.Context, s *session.Session, name, format string) e
 	if err != nil {
 		return err
 	}
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, true)
+	id, st, err := s.Act(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -36,11 +36,7 @@ Exit codes:
 		},
 		ValidArgsFunction: taskIDs(s),
 		RunE: s.Run(func(ctx context.Context, refs []string) error {
-			id, err := s.Caller()
-			if err != nil {
-				return err
-			}
-			st, err := s.Store(ctx, false)
+			id, st, err := s.Act(ctx, false)
 			if err != nil {
 				return err
 			}

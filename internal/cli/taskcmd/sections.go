@@ -77,11 +77,7 @@ func (s sectionInfo) state() string {
 
 // setSection makes or changes a section, and says so.
 func setSection(ctx context.Context, s *session.Session, r task.SectionRequest, text func(*term.Printer, task.Section)) error {
-	id, err := s.Caller()
-	if err != nil {
-		return err
-	}
-	st, err := s.Store(ctx, r.New)
+	id, st, err := s.Act(ctx, r.New)
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,7 @@ func newSectionsDeleteCmd(s *session.Session) *cobra.Command {
 		Args:              oneSection,
 		ValidArgsFunction: sectionNames(s, 1),
 		RunE: s.Run(func(ctx context.Context, names []string) error {
-			id, err := s.Caller()
-			if err != nil {
-				return err
-			}
-			st, err := s.Store(ctx, false)
+			id, st, err := s.Act(ctx, false)
 			if err != nil {
 				return err
 			}

@@ -220,15 +220,11 @@ func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *
 		text = strings.TrimRight(text, "\n")
 		r.Description = &text
 	}
-	id, err := s.Caller()
+	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err
 	}
 	r.Owner = id.Owner
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
 	t, err := task.Edit(ctx, st, r)
 	if err != nil {
 		return err
