@@ -40,12 +40,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 	if len(args) > 0 && args[0] == session.GuardianVerb {
 		return runner.GuardianMain(args[1:])
 	}
-	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }) {
-		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
-	}
-	if len(args) > 1 && args[0] == "help" { // whose own answer to an unknown command is empty
-		args = append(slices.Clone(args[1:]), "--help")
-	}
+	args = spelledOut(args)
 	s := session.New(process, program, args)
 	root := root(s, args)
 	root.SetArgs(args)
@@ -54,28 +49,43 @@ func Main(args []string, process session.Process, program session.Program) (code
 		cmd, err = root.ExecuteContextC(context.Background())
 	}
 	defer s.SignOfLife()
+	return int(exitOf(s, session.CommandName(cmd), args, err))
+}
+
+// spelledOut turns --version and "help COMMAND" into what they are short for.
+func spelledOut(args []string) []string {
+	if i := slices.Index(args, "--version"); i >= 0 && !slices.ContainsFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }) {
+		args = append([]string{"version"}, slices.Delete(slices.Clone(args), i, i+1)...)
+	}
+	if len(args) > 1 && args[0] == "help" { // whose own answer to an unknown command is empty
+		args = append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}
+
+// exitOf is the exit code of a command, after its error was printed.
+func exitOf(s *session.Session, command string, args []string, err error) problem.Exit {
 	if err == nil {
-		return int(problem.OK)
+		return problem.OK
 	}
 	if done := session.ExitError(0); errors.As(err, &done) {
-		return int(done)
+		return problem.Exit(done)
 	}
-	usage := new(session.UsageError)
 	if s.Command == "" { // nothing has run: the command line is wrong
-		s.Command = session.CommandName(cmd)
+		s.Command = command
 		err = &session.UsageError{Text: inOurWords(err.Error())}
 	}
-	if errors.As(err, &usage) {
+	if usage := new(session.UsageError); errors.As(err, &usage) {
 		s.JSON = s.JSON || s.WantsJSON(args) // flags after the bad one were not read
 		if usage.Help == "" {
-			usage.Help = strings.TrimSpace(session.CommandName(cmd))
+			usage.Help = strings.TrimSpace(command)
 		}
 	}
-	code = int(s.Refuse(err))
-	if session.CommandName(cmd) == "hook" && code == int(problem.Usage) {
-		code = int(problem.Error) // 2 denies an action, and nothing has judged one
+	exit := s.Refuse(err)
+	if command == "hook" && exit == problem.Usage {
+		return problem.Error // 2 denies an action, and nothing has judged one
 	}
-	return code
+	return exit
 }
 
 // helpForNothing refuses to explain an unknown command: the help of its group
@@ -129,23 +139,24 @@ func root(s *session.Session, args []string) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")
-	for _, c := range wanted(commands(), args) {
-		cmd := c.make(s)
-		cmd.GroupID = c.group
+	for _, e := range wanted(commands(), args) {
+		cmd := e.make(s)
+		cmd.GroupID = e.group
 		root.AddCommand(cmd)
 	}
 	return root
 }
 
-// A verb is a command that has not been made yet.
-type verb struct {
+// An entry is a command that has not been made yet.
+type entry struct {
 	group string
 	names []string
 	make  func(*session.Session) *cobra.Command
 }
 
-func commands() []verb {
-	return []verb{
+// commands is the table of all of them.
+func commands() []entry {
+	return []entry{
 		{"locks", []string{"acquire"}, leasecmd.NewAcquire},
 		{"locks", []string{"release"}, leasecmd.NewRelease},
 		{"locks", []string{"heartbeat", "renew"}, leasecmd.NewHeartbeat},
@@ -185,11 +196,11 @@ func commands() []verb {
 	}
 }
 
-// wanted is the one command that args begin with: making all of them takes longer
-// than many of them run. If args begin otherwise, it is all.
-func wanted(all []verb, args []string) []verb {
-	for i, v := range all {
-		if len(args) > 0 && slices.Contains(v.names, args[0]) {
+// wanted is the one command that args begin with: making all of them takes
+// longer than many of them run. If args begin otherwise, it is all.
+func wanted(all []entry, args []string) []entry {
+	for i, e := range all {
+		if len(args) > 0 && slices.Contains(e.names, args[0]) {
 			return all[i : i+1]
 		}
 	}

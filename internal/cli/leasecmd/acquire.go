@@ -65,7 +65,7 @@ Exit codes:
   tasklock acquire 'path:src/api/**' --reason "new endpoints"
   tasklock acquire fix-bug --force --reason "bob is on holiday"
   TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
-		Args: session.SomeKeys,
+		Args: session.AtLeastOne("key"),
 		RunE: s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}
 	o.Flags(cmd)

@@ -26,7 +26,7 @@ func NewBreak(s *session.Session) *cobra.Command {
 Their tokens end too: the store refuses what their holders write from now on. The
 history keeps who did it and why.`,
 		Example:           `  tasklock break fix-bug --reason "agent hangs, see chat"`,
-		Args:              session.SomeKeys,
+		Args:              session.AtLeastOne("key"),
 		ValidArgsFunction: s.HeldKeys(),
 	}
 	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {

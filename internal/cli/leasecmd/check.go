@@ -33,7 +33,7 @@ Exit codes:
   7  with --token or --mine: not in force`,
 		Example: `  tasklock check fix-bug || echo free
   tasklock check fix-bug --token "$TOKEN" && git push`,
-		Args:              session.OneKey,
+		Args:              session.One("key"),
 		ValidArgsFunction: s.HeldKeys(),
 	}
 	cmd.RunE = s.RunKeys(func(ctx context.Context, keys []string) error {

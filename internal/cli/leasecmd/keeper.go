@@ -23,7 +23,7 @@ func NewKeeper(s *session.Session) *cobra.Command {
 		Use:    "keeper LEASE",
 		Short:  "Renew a lease while a process lives",
 		Hidden: true,
-		Args:   session.OneKey,
+		Args:   session.One("key"),
 		RunE: s.Run(func(ctx context.Context, args []string) error {
 			now, err := host.Find(p.PID)
 			if err == nil && now.Start == p.Start {

@@ -25,7 +25,7 @@ func NewWait(s *session.Session) *cobra.Command {
 		Long: `Wait until all keys are free, without taking them or joining a queue: another worker
 may hold a key again when the command ends. To get a key, use acquire.`,
 		Example:           `  tasklock wait section:Backend --wait 2h && make release`,
-		Args:              session.SomeKeys,
+		Args:              session.AtLeastOne("key"),
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}

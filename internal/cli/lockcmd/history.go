@@ -24,7 +24,7 @@ func NewHistory(s *session.Session) *cobra.Command {
 		Long: `Show who acquired, released, took over, broke or cleaned up what, and why, oldest
 first. With KEY, show only that key; --mine and --of OWNER show only one owner and
 its children.`,
-		Args:              session.AtMostOneKey,
+		Args:              session.AtMostOne("key"),
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}

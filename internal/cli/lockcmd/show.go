@@ -18,7 +18,7 @@ func NewShow(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show KEY",
 		Short:             "Show one key: its lock, who works under it and who waits",
-		Args:              session.OneKey,
+		Args:              session.One("key"),
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return show(ctx, s, keys[0]) }),
 	}

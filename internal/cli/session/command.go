@@ -91,28 +91,34 @@ func NoArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// OneKey wants exactly one.
-func OneKey(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return Usagef("takes one key, got %d", len(args))
+// One wants exactly one argument; advice is for who gave another number.
+func One(what string, advice ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return Usagef("%s", strings.Join(append([]string{fmt.Sprintf("takes one %s, got %d", what, len(args))}, advice...), "; "))
+		}
+		return nil
 	}
-	return nil
 }
 
-// SomeKeys wants one or more.
-func SomeKeys(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return Usagef("needs at least one key")
+// AtLeastOne wants one argument or more.
+func AtLeastOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("needs at least one %s", what)
+		}
+		return nil
 	}
-	return nil
 }
 
-// AtMostOneKey wants one or none.
-func AtMostOneKey(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return Usagef("takes at most one key, got %d", len(args))
+// AtMostOne wants one argument or none.
+func AtMostOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return Usagef("takes at most one %s, got %d", what, len(args))
+		}
+		return nil
 	}
-	return nil
 }
 
 // GuardianVerb starts the guardian of run: a second tasklock, see package runner.

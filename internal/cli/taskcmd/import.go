@@ -30,12 +30,7 @@ In Markdown every line like "- [ ] title #label" is a task and every heading a
 section; a ticked task is completed. Other lines are ignored.`,
 		Example: `  tasklock tasks import plan.md --dry-run
   tasklock tasks export | ssh other tasklock tasks import -`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return session.Usagef("takes one file, got %d", len(args))
-			}
-			return nil
-		},
+		Args: session.One("file"),
 		RunE: s.Run(func(ctx context.Context, args []string) error { return importTasks(ctx, s, args[0], format) }),
 	}
 	cmd.Flags().StringVar(&format, "format", "", "json or markdown")

@@ -17,12 +17,7 @@ func newRunnerStopCmd(s *session.Session) *cobra.Command {
 		Short: "Ask a runner, or all of them, to stop",
 		Long: `Ask a runner to stop, wherever it runs; without a name, ask all. If its command ends
 within --grace, the task is completed; otherwise it becomes pending again.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return session.Usagef("takes at most one name, got %d", len(args))
-			}
-			return nil
-		},
+		Args:              session.AtMostOne("name"),
 		ValidArgsFunction: runnerNames(s),
 		RunE: s.RunStore(func(ctx context.Context, st *store.Store, args []string) error {
 			r := worker.StopRequest{By: s.Identity().Owner, DryRun: s.DryRun}

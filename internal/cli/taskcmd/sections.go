@@ -18,12 +18,7 @@ func NewSections(s *session.Session) *cobra.Command {
 		newSectionsPriorityCmd(s), newSectionsSkipCmd(s), newSectionsDeleteCmd(s))
 }
 
-func oneSection(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return session.Usagef("takes one section, got %d; a name with spaces needs quotes", len(args))
-	}
-	return nil
-}
+var oneSection = session.One("section", "a name with spaces needs quotes")
 
 // sectionData is a section with every field present.
 type sectionData struct {

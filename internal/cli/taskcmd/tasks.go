@@ -25,19 +25,9 @@ func NewTasks(s *session.Session) *cobra.Command {
 // Argument checks. A task is named by its id, the beginning of its id, or its
 // title.
 
-func oneTask(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return session.Usagef("takes one task, got %d; a title with spaces needs quotes", len(args))
-	}
-	return nil
-}
+var oneTask = session.One("task", "a title with spaces needs quotes")
 
-func someTasks(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return session.Usagef("needs at least one task: its id, or its title in quotes")
-	}
-	return nil
-}
+var someTasks = session.AtLeastOne("task: its id, or its title in quotes")
 
 // taskData is a task with every field present, also those it does not have.
 type taskData struct {
