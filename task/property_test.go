@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,15 @@ import (
 // simple model: the same answers, the same state, and records that make sense
 // after every commit.
 func TestProperties(t *testing.T) {
-	sequences := "1000"
-	if testing.Short() || long.Racy {
-		sequences = "100"
+	sequences := 300
+	switch {
+	case long.Asked():
+		sequences = long.Count(20_000)
+	case testing.Short() || long.Racy:
+		sequences = 100
 	}
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set(sequences); err != nil {
+		if err := f.Value.Set(strconv.Itoa(sequences)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 const (
 	seqSteps = 200
-	seqSeeds = 200
+	seqSeeds = 100
 	seqLong  = 6 * time.Minute
 	seqRerun = 10 // one sequence in so many runs each transaction twice
 )
