@@ -25,7 +25,7 @@ func (o *Options) command(args []string) *exec.Cmd {
 type attendant struct {
 	cmd     *exec.Cmd
 	orders  chan order
-	said    chan report
+	sent    chan report
 	pid     atomic.Int64
 	stopped chan struct{} // closed by close
 	ended   chan struct{} // closed when the goroutine has ended
@@ -37,7 +37,7 @@ func newAttendant(o *Options) *attendant {
 		args = []string{""}
 	}
 	a := &attendant{
-		cmd: o.command(args), orders: make(chan order, 16), said: make(chan report, 4),
+		cmd: o.command(args), orders: make(chan order, 16), sent: make(chan report, 4),
 		stopped: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go a.attend()
@@ -46,7 +46,7 @@ func newAttendant(o *Options) *attendant {
 
 func (a *attendant) attend() {
 	defer close(a.ended)
-	defer close(a.said)
+	defer close(a.sent)
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,11 +63,11 @@ func (a *attendant) attend() {
 	a.cmd.Dir, a.cmd.Env = first.Start.Dir, first.Start.Env
 	a.cmd.SysProcAttr = leaderAttr()
 	if err := a.cmd.Start(); err != nil {
-		a.said <- failure(err)
+		a.sent <- failure(err)
 		return
 	}
 	a.pid.Store(int64(a.cmd.Process.Pid))
-	a.said <- report{Started: a.cmd.Process.Pid}
+	a.sent <- report{Started: a.cmd.Process.Pid}
 	exits := make(chan exit, 1)
 	go func() {
 		state, err := a.cmd.Process.Wait()
@@ -75,7 +75,7 @@ func (a *attendant) attend() {
 	}()
 	s := supervisor{
 		orders: a.orders, exits: exits, grace: first.Start.Grace,
-		report: func(r report) { a.said <- r },
+		report: func(r report) { a.sent <- r },
 		signal: a.signal,
 		busy:   func() bool { return groupBusy(a.group(), 0) },
 		family: &family{group: a.group(), command: a.group()},
@@ -96,7 +96,7 @@ func (a *attendant) order(o order) error {
 	return nil
 }
 
-func (a *attendant) reports() <-chan report { return a.said }
+func (a *attendant) reports() <-chan report { return a.sent }
 
 func (a *attendant) signal(sig syscall.Signal) {
 	if a.group() != 0 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -28,9 +27,9 @@ const (
 
 // guardian is the keeper in a process of its own, seen from the wrapper.
 type guardian struct {
-	cmd    *exec.Cmd
-	orders *os.File
-	said   chan report
+	cmd      *exec.Cmd
+	orders   *os.File
+	received chan report
 }
 
 func startGuardian(o *Options) (*guardian, error) {
@@ -47,7 +46,7 @@ func startGuardian(o *Options) (*guardian, error) {
 	defer reportW.Close()
 	cmd := o.command(append(slices.Clone(o.Guardian), protocol))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	kept := hand(cmd, orderR, reportW)
+	kept := passFiles(cmd, orderR, reportW)
 	err = cmd.Start()
 	for _, f := range kept {
 		f.Close()
@@ -57,28 +56,31 @@ func startGuardian(o *Options) (*guardian, error) {
 		reportR.Close()
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	g := &guardian{cmd: cmd, orders: orderW, said: make(chan report)}
+	g := &guardian{cmd: cmd, orders: orderW, received: make(chan report)}
 	o.logf("guardian is process %d", cmd.Process.Pid)
-	go func() {
-		defer close(g.said)
-		defer reportR.Close()
-		in := json.NewDecoder(reportR)
-		for {
-			var r report
-			if in.Decode(&r) != nil {
-				return
-			}
-			g.said <- r
-		}
-	}()
+	go receive(reportR, g.received)
 	return g, nil
 }
 
-// hand gives files to a process, at the numbers it appends to its arguments.
+// receive passes on what comes through a pipe, and closes to when it ends.
+func receive[T any](pipe *os.File, to chan<- T) {
+	defer close(to)
+	defer pipe.Close()
+	in := json.NewDecoder(pipe)
+	for {
+		var message T
+		if in.Decode(&message) != nil {
+			return
+		}
+		to <- message
+	}
+}
+
+// passFiles gives files to a process, at the numbers it appends to its arguments.
 // They are free ones: a descriptor that we were given, to pass on to whatever
 // we start, keeps its number. kept are copies of those, to be closed after the
 // start.
-func hand(cmd *exec.Cmd, files ...*os.File) (kept []*os.File) {
+func passFiles(cmd *exec.Cmd, files ...*os.File) (kept []*os.File) {
 	for fd := 3; len(files) > 0; fd++ {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			if same, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -96,7 +98,7 @@ func hand(cmd *exec.Cmd, files ...*os.File) (kept []*os.File) {
 }
 
 func (g *guardian) group() int             { return g.cmd.Process.Pid }
-func (g *guardian) reports() <-chan report { return g.said }
+func (g *guardian) reports() <-chan report { return g.received }
 
 // order writes without waiting for a guardian that is stopped. What is short
 // is written whole or not at all.
@@ -123,7 +125,7 @@ func (g *guardian) signal(sig syscall.Signal) { signalGroup(g.group(), nil, sig)
 func (g *guardian) close() {
 	g.orders.Close()
 	g.signal(syscall.SIGKILL)
-	for range g.said {
+	for range g.received {
 	}
 	_ = g.cmd.Wait() // what matters of its end is in its reports
 	awaitGroup(g.group())
@@ -175,22 +177,12 @@ func openPipe(number string) []*os.File {
 	return []*os.File{os.NewFile(uintptr(fd), "pipe")}
 }
 
-// watchOver is the guardian's life: one command, then the end.
+// watchOver is all that a guardian does: it supervises one command, and ends.
 func watchOver(in, out *os.File) {
 	surviveSignals()
 	adoptOrphans()
 	orders := make(chan order)
-	go func() {
-		defer close(orders)
-		dec := json.NewDecoder(in)
-		for {
-			var o order
-			if dec.Decode(&o) != nil {
-				return
-			}
-			orders <- o
-		}
-	}()
+	go receive(in, orders)
 	first, ok := <-orders
 	if !ok || first.Start == nil {
 		return
@@ -241,10 +233,7 @@ func surviveSignals() {
 	}
 }
 
-var survived = []os.Signal{
-	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-	syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
-}
+var survived = slices.Concat(forwarded, []os.Signal{syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU})
 
 // reap waits for the command and for the orphans that became the guardian's,
 // and closes childless when there are none. If the group has the terminal,
@@ -268,28 +257,4 @@ func reap(pid, pgid int, foreground bool, exits chan<- exit, childless chan<- st
 			exits <- exit{Code: ws.ExitStatus()}
 		}
 	}
-}
-
-// failure describes why a command did not start.
-func failure(err error) report {
-	r := report{Failed: err.Error()}
-	var pe *fs.PathError
-	var no syscall.Errno
-	if errors.As(err, &pe) {
-		r.Failed = pe.Err.Error()
-	}
-	if errors.As(err, &no) {
-		r.Errno = int(no)
-	}
-	return r
-}
-
-func exitOf(state *os.ProcessState, err error) exit {
-	if err != nil {
-		return exit{Code: 1}
-	}
-	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return exit{Signal: int(ws.Signal())}
-	}
-	return exit{Code: state.ExitCode()}
 }

@@ -54,7 +54,7 @@ type Options struct {
 	// starts and has the terminal.
 	Holding func(Grant)
 
-	// Log is told about each step, for people. May be nil.
+	// Log gets each step, for people. May be nil.
 	Log func(format string, args ...any)
 }
 
@@ -65,7 +65,7 @@ type Claim struct {
 	Env   []string // added to the command's
 
 	// Command and Dir, if set, take the place of those in Options, which may
-	// then have none. One that cannot be started is told to Finish.
+	// then have none. Finish gets the error of one that cannot start.
 	Command []string
 	Dir     string
 
@@ -153,8 +153,8 @@ func (r Result) failed(err error) Result {
 	return r
 }
 
-// keeper starts whoever looks after the command: the guardian, or a goroutine
-// that takes its place.
+// keeper starts the guardian of the command, or a goroutine that takes its
+// place.
 func (o *Options) keeper() (keeper, error) {
 	if len(o.Guardian) > 0 && hasGuardian {
 		return startGuardian(o)
@@ -193,7 +193,7 @@ func (s *session) acquire(ctx context.Context, st *store.Store) error {
 		r.Process = host.Self()
 	}
 	r.Group = s.keeper.group()
-	err := s.claimed(hold, st, r)
+	err := s.claim(hold, st, r)
 	close(granted)
 	<-done
 	unlink()
@@ -214,8 +214,8 @@ func (s *session) acquire(ctx context.Context, st *store.Store) error {
 	return nil
 }
 
-// claimed takes the lease, by the options' own way if they have one.
-func (s *session) claimed(ctx context.Context, st *store.Store, r lease.AcquireRequest) (err error) {
+// claim takes the lease, by the options' own way if they have one.
+func (s *session) claim(ctx context.Context, st *store.Store, r lease.AcquireRequest) (err error) {
 	if s.o.Claim == nil {
 		s.lease, err = lease.Hold(ctx, st, r)
 		return err
@@ -224,13 +224,13 @@ func (s *session) claimed(ctx context.Context, st *store.Store, r lease.AcquireR
 	if err != nil {
 		return err
 	}
-	s.lease, s.env, s.giveBack = c.Lease, c.Env, c.Finish
+	s.lease, s.env, s.finishClaim = c.Lease, c.Env, c.Finish
 	if c.Args != nil {
 		s.o.Command = append([]string{s.o.Command[0]}, c.Args...)
 	}
 	if c.Command != nil {
 		s.o.Command, s.o.Dir = c.Command, cmp.Or(c.Dir, s.o.Dir)
-		s.path, s.unfit = s.o.find()
+		s.path, s.cannotStart = s.o.find()
 	}
 	return nil
 }

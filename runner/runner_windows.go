@@ -45,22 +45,6 @@ type family struct{ group, command, leader int }
 func (*family) signal(syscall.Signal) {}
 func (*family) busy() bool            { return false }
 
-func failure(err error) report {
-	r := report{Failed: err.Error()}
-	var no syscall.Errno
-	if errors.As(err, &no) {
-		r.Errno = int(no)
-	}
-	return r
-}
-
-func exitOf(state *os.ProcessState, err error) exit {
-	if err != nil {
-		return exit{Code: 1}
-	}
-	return exit{Code: state.ExitCode()}
-}
-
 type terminal struct{}
 
 func openTerminal(io.Reader) *terminal { return nil }

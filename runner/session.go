@@ -14,21 +14,21 @@ import (
 
 // session is one command under one lease, seen from the wrapper.
 type session struct {
-	o      Options
-	path   string
-	unfit  error // why the command of the claim cannot be started
-	keeper keeper
-	lease  *lease.Lease
-	cancel context.CancelCauseFunc // of the lease's context
+	o           Options
+	path        string
+	cannotStart error // why the command of the claim cannot be started
+	keeper      keeper
+	lease       *lease.Lease
+	cancel      context.CancelCauseFunc // of the lease's context
 
-	env      []string // from the claim
-	giveBack func(context.Context, Result, error) error
+	env         []string // from the claim
+	finishClaim func(context.Context, Result, error) error
 
 	signals  chan os.Signal
 	terminal *terminal
 
 	trusted  host.Moment      // the last moment at which the lease was relied on
-	stopping bool             // the command was told to end
+	stopping bool             // the command has to end
 	backup   <-chan time.Time // the supervisor did not obey: kill
 	started  bool
 	pid      int  // of the command
@@ -43,7 +43,7 @@ type session struct {
 type window struct {
 	grace time.Duration // between TERM and KILL
 	spare time.Duration // for the steps in between
-	look  time.Duration // how often the supervisor is told how long it may rely on the lease
+	look  time.Duration // how often the supervisor hears how long it may rely on the lease
 }
 
 func (s *session) window() window {
@@ -72,10 +72,10 @@ func (s *session) work(ctx context.Context) {
 		case r, ok := <-s.keeper.reports():
 			if !ok {
 				s.keeper.close()
-				s.orphaned()
+				s.noteSupervisorGone()
 				return
 			}
-			s.note(r)
+			s.noteReport(r)
 		case sig := <-s.heard():
 			s.forward(sig)
 		case <-done:
@@ -84,9 +84,9 @@ func (s *session) work(ctx context.Context) {
 			s.stop("cancelled", s.window().grace)
 		case <-lost:
 			lost = nil
-			s.lose(context.Cause(s.lease.Context()))
+			s.endLost(context.Cause(s.lease.Context()))
 		case <-look.C:
-			s.vouch()
+			s.passOnTrust()
 		case <-s.backup:
 			s.o.logf("killing the group")
 			s.family().signal(syscall.SIGKILL)
@@ -100,15 +100,15 @@ func (s *session) start() {
 	s.trusted = host.Now()
 	switch err := s.lease.Err(); {
 	case errors.Is(err, lease.ErrLost):
-		s.lose(err)
+		s.endLost(err)
 		return
-	case err != nil || s.unfit != nil: // the wait was ended in the moment of the grant
-		s.res = s.res.failed(s.fail(cmp.Or(err, s.unfit)))
+	case err != nil || s.cannotStart != nil: // the wait was ended in the moment of the grant
+		s.res = s.res.failed(s.fail(cmp.Or(err, s.cannotStart)))
 		s.stop("not started", 0)
 		return
 	}
 	foreground := s.terminal.give(s.keeper.group())
-	s.tell(order{At: s.trusted, Trust: s.lease.Left(), Grace: w.grace, Start: &spec{
+	s.order(order{At: s.trusted, Trust: s.lease.Left(), Grace: w.grace, Start: &spec{
 		Path: s.path, Args: s.o.Command, Dir: s.o.Dir, Env: environment(s.o.Env, s.o.Acquire.Keys, s.res.Grant, s.env),
 		Grace: w.grace, Foreground: foreground,
 	}})
@@ -122,36 +122,36 @@ func (s *session) heard() <-chan os.Signal {
 	return s.signals
 }
 
-// tell gives an order. One that does not arrive needs no answer: either the
+// order gives an order. One that does not arrive needs no answer: either the
 // supervisor has ended, which its reports will say, or its deadline comes.
-func (s *session) tell(o order) {
+func (s *session) order(o order) {
 	if err := s.keeper.order(o); err != nil {
 		s.o.logf("order to the guardian: %v", err)
 	}
 }
 
-// vouch looks at the lease and passes on how long it may be relied on. The moment
+// passOnTrust looks at the lease and passes on how long it may be relied on. The moment
 // is taken before the look: whatever happens in between, a pause above all,
 // errs to safety.
-func (s *session) vouch() {
+func (s *session) passOnTrust() {
 	at := host.Now()
 	if err := s.lease.Err(); errors.Is(err, lease.ErrLost) {
-		s.lose(err)
+		s.endLost(err)
 		return
 	}
 	s.trusted = at
 	if s.started {
-		s.tell(order{At: at, Trust: s.lease.Left(), Grace: s.window().grace})
+		s.order(order{At: at, Trust: s.lease.Left(), Grace: s.window().grace})
 	}
 }
 
-// lose ends the command because the lease is lost. The more time has passed
+// endLost ends the command because the lease is lost. The more time has passed
 // since the lease was last relied on, the less grace is left.
-func (s *session) lose(err error) {
+func (s *session) endLost(err error) {
 	if s.res.Lost != nil || !errors.Is(err, lease.ErrLost) {
 		return
 	}
-	s.lost(err)
+	s.noteLoss(err)
 	w := s.window()
 	late := host.Now().Since(s.trusted)
 	s.stop("lease lost", max(0, min(w.grace, w.grace+2*w.spare-late)))
@@ -161,7 +161,7 @@ func (s *session) lose(err error) {
 func (s *session) stop(why string, grace time.Duration) {
 	s.o.logf("%s: TERM, and KILL in %s", why, grace)
 	s.stopping = true
-	s.tell(order{At: host.Now(), Stop: true, Grace: grace})
+	s.order(order{At: host.Now(), Stop: true, Grace: grace})
 	s.backup = time.After(grace + s.window().spare)
 }
 
@@ -174,8 +174,8 @@ func (s *session) family() *family {
 	return f
 }
 
-// note takes in a report.
-func (s *session) note(r report) {
+// noteReport takes in a report.
+func (s *session) noteReport(r report) {
 	switch {
 	case r.Started != 0:
 		s.started, s.pid = true, r.Started
@@ -190,7 +190,7 @@ func (s *session) note(r report) {
 		s.res = s.res.failed(s.fail(startError(s.o.Command[0], err)))
 	case r.Overdue:
 		if s.res.Lost == nil && !s.stopping {
-			s.lost(s.lease.Overdue())
+			s.noteLoss(s.lease.Overdue())
 		}
 		s.stopping = true
 	case r.Exit != nil:
@@ -203,9 +203,9 @@ func (s *session) note(r report) {
 	}
 }
 
-// orphaned draws the conclusion from a supervisor that is gone, and with it
+// noteSupervisorGone draws the conclusion from a supervisor that is gone, and with it
 // the whole group. One that had to use KILL could not report what it did.
-func (s *session) orphaned() {
+func (s *session) noteSupervisorGone() {
 	if s.ended {
 		return
 	}
@@ -214,7 +214,7 @@ func (s *session) orphaned() {
 	}
 	if !s.stopping {
 		if err := s.lease.Err(); errors.Is(err, lease.ErrLost) {
-			s.lost(err)
+			s.noteLoss(err)
 			return
 		}
 		s.fail(ErrGuardian)
@@ -233,14 +233,14 @@ func (s *session) fail(err error) error {
 func (s *session) finish(ctx context.Context) (Result, error) {
 	defer s.cancel(nil)
 	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lease.ErrLost) {
-		s.lost(cause)
+		s.noteLoss(cause)
 		return s.res, s.err // its heartbeat has ended and there is nothing to give back
 	}
 	patience := min(s.lease.TTL(), releaseTime)
 	if s.res.Lost != nil { // out of time, and so perhaps is the store: only make sure that the heartbeat ends
 		patience = s.window().spare
 	}
-	// Not owned once patience is over: a store that hangs cannot be told to stop.
+	// Nobody waits for it once patience is over: a store that hangs cannot be stopped.
 	done := make(chan error, 1)
 	res, failed := s.res, s.err
 	go func() { done <- s.release(context.WithoutCancel(ctx), res, failed) }()
@@ -256,10 +256,10 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 }
 
 func (s *session) release(ctx context.Context, res Result, err error) error {
-	if s.giveBack == nil {
+	if s.finishClaim == nil {
 		return s.lease.Release(ctx)
 	}
-	return s.lease.ReleaseWith(ctx, func(ctx context.Context) error { return s.giveBack(ctx, res, err) })
+	return s.lease.ReleaseWith(ctx, func(ctx context.Context) error { return s.finishClaim(ctx, res, err) })
 }
 
 // releaseTime bounds how long an unreachable store keeps us after the command.
@@ -270,14 +270,14 @@ func (s *session) released(err error) {
 	case err == nil:
 		s.o.logf("released")
 	case errors.Is(err, lease.ErrLost):
-		s.lost(err)
+		s.noteLoss(err)
 	default:
 		s.fail(err)
 	}
 }
 
-// lost keeps the first reason why the lease is lost.
-func (s *session) lost(err error) {
+// noteLoss keeps the first reason why the lease is lost.
+func (s *session) noteLoss(err error) {
 	if s.res.Lost == nil {
 		s.res.Lost = err
 	}

@@ -1,19 +1,22 @@
 package runner
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
 )
 
-// order is what the wrapper tells the supervisor of the command.
+// order is a message from the wrapper to the supervisor of the command.
 type order struct {
 	At    host.Moment   `json:"at"`
 	Start *spec         `json:"start,omitempty"` // together with Trust: no command without a deadline
 	Stop  bool          `json:"stop,omitempty"`  // TERM, Grace, KILL
-	Trust time.Duration `json:"trust,omitempty"` // the lease may be relied on for so long after At,
-	Grace time.Duration `json:"grace,omitempty"` // and the end may take so long
+	Trust time.Duration `json:"trust,omitempty"` // how long after At the lease may be relied on,
+	Grace time.Duration `json:"grace,omitempty"` // and how long the end may take
 }
 
 // spec is the command to start.
@@ -26,11 +29,11 @@ type spec struct {
 	Foreground bool          `json:"foreground,omitempty"` // it has the terminal
 }
 
-// report is what the supervisor tells the wrapper. One field is set.
+// report is a message from the supervisor to the wrapper. One field is set.
 type report struct {
 	Started int    `json:"started,omitempty"` // pid
 	Failed  string `json:"failed,omitempty"`  // why it could not be started
-	Errno   int    `json:"errno,omitempty"`   // with Failed, where the system said so
+	Errno   int    `json:"errno,omitempty"`   // with Failed, if the system gave a number
 	Overdue bool   `json:"overdue,omitempty"` // no word from the wrapper in time
 	Exit    *exit  `json:"exit,omitempty"`
 }
@@ -68,10 +71,10 @@ type supervisor struct {
 	family *family       // what has left the group, but not the command
 	grace  time.Duration // for what the command leaves behind
 
-	watch watch
-	told  bool // that it is overdue
-	ended bool
-	whole bool // the family must end, and not only what is left in the group
+	watch       watch
+	reported    bool // that it is overdue
+	ended       bool
+	wholeFamily bool // the family must end, and not only what is left in the group
 }
 
 // orphanGrace is what a command gets whose wrapper was killed.
@@ -107,8 +110,8 @@ func (s *supervisor) act() time.Duration {
 	if s.ended && do != doNothing && !s.working() {
 		return 0
 	}
-	if s.watch.overdue && !s.told {
-		s.told, s.whole = true, true
+	if s.watch.overdue && !s.reported {
+		s.reported, s.wholeFamily = true, true
 		s.report(report{Overdue: true})
 	}
 	switch do {
@@ -123,17 +126,17 @@ func (s *supervisor) act() time.Duration {
 // send goes to the family first: once a parent has ended, its children are not
 // to be found by it.
 func (s *supervisor) send(sig syscall.Signal) {
-	if s.whole {
+	if s.wholeFamily {
 		s.family.signal(sig)
 	}
 	s.signal(sig)
 }
 
 // working reports whether something that must end still runs.
-func (s *supervisor) working() bool { return s.busy() || s.whole && s.family.busy() }
+func (s *supervisor) working() bool { return s.busy() || s.wholeFamily && s.family.busy() }
 
 func (s *supervisor) obey(o order, ok bool) {
-	s.whole = s.whole || !ok || o.Stop
+	s.wholeFamily = s.wholeFamily || !ok || o.Stop
 	switch {
 	case !ok:
 		s.orders = nil
@@ -143,4 +146,28 @@ func (s *supervisor) obey(o order, ok bool) {
 	default:
 		s.watch.trust(o.At, o.Trust, o.Grace)
 	}
+}
+
+// failure describes why a command did not start.
+func failure(err error) report {
+	r := report{Failed: err.Error()}
+	var pe *fs.PathError
+	var no syscall.Errno
+	if errors.As(err, &pe) {
+		r.Failed = pe.Err.Error()
+	}
+	if errors.As(err, &no) {
+		r.Errno = int(no)
+	}
+	return r
+}
+
+func exitOf(state *os.ProcessState, err error) exit {
+	if err != nil {
+		return exit{Code: 1}
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return exit{Signal: int(ws.Signal())}
+	}
+	return exit{Code: state.ExitCode()}
 }

@@ -16,13 +16,13 @@ const (
 )
 
 // watch decides when a group of processes must end. It knows two deadlines:
-// how long the lease may be relied on, which moves with every sign of life,
+// how long the lease may be relied on, which moves with every heartbeat,
 // and the order to stop, which only comes nearer.
 type watch struct {
 	trusted deadline
 	stopped deadline
 	termed  bool
-	overdue bool // the lease could not be relied on any more, and nobody said so
+	overdue bool // the lease could not be relied on any more, and no order came
 }
 
 // deadline: TERM at at+left, KILL at at+left+grace.

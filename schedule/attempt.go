@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// attempt claims a candidate that was taken, and says what came of it.
+// attempt claims a reserved candidate, and logs the result.
 func (p *pod) attempt(ctx context.Context, c candidate, r lease.AcquireRequest) (claimed, error) {
 	if p.restLeft() > 0 {
 		p.unreserve(c)
@@ -40,10 +40,10 @@ func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 		p.logPlan(s.p, c.job)
 	case errors.Is(err, errBlocked):
 		p.mu.Lock()
-		told := p.blocked[c.job].at.Equal(c.at)
+		logged := p.blocked[c.job].at.Equal(c.at)
 		p.blocked[c.job] = c
 		p.mu.Unlock()
-		if !told {
+		if !logged {
 			p.say(e, "Waiting with %s - the run before it has not ended", fireLabel(c.job, c.at))
 		}
 		p.wake()
@@ -51,7 +51,7 @@ func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 		p.say(e, "Skipping %s - already running on another pod", fireLabel(c.job, c.at))
 	case p.Soft.Err() != nil:
 		return true
-	case store.Transient(err) && !(p.o.Once && driver.Refusal(err)): // whoever runs it once wants to know of that
+	case store.Transient(err) && !(p.o.Once && driver.Refusal(err)): // Once reports a refusal
 		p.storeFailed(from, err, false)
 		return true
 	default:

@@ -24,7 +24,7 @@ type firedError struct{ at time.Time }
 
 func (e *firedError) Error() string { return "fired before: " + timeKey(e.at) }
 
-// otherPlan stops an acquisition for which there is no reason any more.
+// otherPlan stops an acquisition that the rules no longer ask for.
 type otherPlan struct{ p plan }
 
 func (*otherPlan) Error() string { return "nothing to claim under that key" }

@@ -42,7 +42,7 @@ func damaged(name, mend string, err error) error {
 	return &DamagedError{Job: name, Mend: mend, Err: err}
 }
 
-// dueList is what is due, and the jobs of which that cannot be told.
+// dueList is what is due, and the jobs whose record cannot be read.
 type dueList struct {
 	list    []store.Entry[dueRecord]
 	damaged []*DamagedError

@@ -9,10 +9,10 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// dispatcher hands candidates to those who run them. A slot is a command that has
-// not been chosen yet: its guardian is started already, so that a claim can
-// name it from its first moment and the losers of a race have started nothing
-// for it. Slots stay for a while when they are idle.
+// dispatcher hands candidates to handlers and slots. A slot waits for a job with
+// a guardian that is started already, so that a claim names the guardian from its
+// first moment, and a pod that loses the race for a fire time has started nothing
+// for it. An idle slot stays for a while.
 type dispatcher struct {
 	queue chan candidate // for slots
 
@@ -29,7 +29,7 @@ type dispatcher struct {
 	crowded  bool               // one had to wait for another to end
 	runs     map[string]bool    // leases of what runs here
 	endSleep context.CancelFunc // ends the sleep of the loop
-	woken    bool               // it shall not even begin
+	woken    bool               // do not even begin it
 }
 
 // failure is why a job could not be claimed, as it was at a revision. It is
@@ -80,15 +80,15 @@ func (c *dispatcher) runBegan(lease string) {
 	c.runs[lease] = true
 }
 
-// runEnded is told when a run has ended, and whether its slot is free again.
-func (p *pod) runEnded(t *run, slot bool) {
+// runEnded notes that a run has ended, and whether its slot is free again.
+func (p *pod) runEnded(r *run, slot bool) {
 	p.mu.Lock()
-	delete(p.runs, t.fire.Lease)
+	delete(p.runs, r.fire.Lease)
 	if slot {
 		p.idle++
 	}
 	p.mu.Unlock()
-	if t.unfinished { // nobody looked at its lock while it was ours
+	if r.unfinished { // nobody looked at its lock while it was ours
 		p.wake()
 	}
 	p.wakeIfOnce()
@@ -187,7 +187,7 @@ func (p *pod) endHandling() {
 	}
 }
 
-// reserve marks a job as being looked after.
+// reserve marks a job as queued or being claimed, unless it is.
 func (p *pod) reserve(c candidate) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *pod) reserve(c candidate) bool {
 	return true
 }
 
-// unreserve ends that.
+// unreserve takes the mark off.
 func (p *pod) unreserve(c candidate) {
 	p.mu.Lock()
 	delete(p.reserved, c.job)

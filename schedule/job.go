@@ -62,9 +62,9 @@ type Job struct {
 	Dir     string            `json:"dir,omitempty"`     // default: that of the scheduler
 	Env     map[string]string `json:"env,omitempty"`
 
-	TTL         time.Duration `json:"-"` // a pod that is silent for so long has died; default 5m
+	TTL         time.Duration `json:"-"` // a pod is dead after this long without a heartbeat; default 5m
 	MaxRun      time.Duration `json:"-"` // a command that runs longer is stopped; default: no bound
-	Jitter      time.Duration `json:"-"` // starts are spread over so long, at most until the next fire time
+	Jitter      time.Duration `json:"-"` // spreads the starts, at most until the next fire time
 	Misfire     Misfire       `json:"misfire"`
 	Overlap     Overlap       `json:"overlap"`
 	OnCrash     OnCrash       `json:"onCrash"`

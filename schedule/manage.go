@@ -187,7 +187,7 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 	return out, err
 }
 
-// firstFree is the first millisecond from at on that is no fire time of the job yet.
+// firstFree is the first millisecond from at on that is not yet a fire time of the job.
 func (d dueRecord) firstFree(tx *store.Tx, at time.Time) (time.Time, error) {
 	for ; ; at = at.Add(time.Millisecond) {
 		if d.At != nil && d.At.Equal(at) || slices.ContainsFunc(d.Triggers, func(t trigger) bool { return t.At.Equal(at) }) {

@@ -37,97 +37,97 @@ type run struct {
 func (p *pod) runNext() (retire bool, err error) {
 	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
-	t := &run{p: p, abort: abort}
+	r := &run{p: p, abort: abort}
 	cmds := p.o.Commands
 	res, err := runner.Run(ctx, p.st, runner.Options{
 		Acquire: lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler"},
-		Claim:   t.claim,
-		Dir:     cmds.Dir, Env: cmds.Env, Stdout: t.out.stream(cmds.Stdout), Stderr: t.out.stream(cmds.Stderr),
+		Claim:   r.claim,
+		Dir:     cmds.Dir, Env: cmds.Env, Stdout: r.out.stream(cmds.Stdout), Stderr: r.out.stream(cmds.Stderr),
 		Guardian: cmds.Guardian,
 	})
-	if t.lease == nil {
+	if r.lease == nil {
 		return errors.Is(err, errRetired), err
 	}
-	t.end(res, err)
-	p.runEnded(t, true)
+	r.end(res, err)
+	p.runEnded(r, true)
 	return false, nil
 }
 
-func (t *run) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
-	c, err := t.p.nextClaim(ctx, r)
+func (r *run) claim(ctx context.Context, req lease.AcquireRequest) (runner.Claim, error) {
+	c, err := r.p.nextClaim(ctx, req)
 	if err != nil {
 		return runner.Claim{}, err
 	}
-	t.begin(c)
+	r.begin(c)
 	return runner.Claim{
-		Lease: c.lease, Command: c.job.Command, Dir: c.job.Dir, Env: t.env(),
+		Lease: c.lease, Command: c.job.Command, Dir: c.job.Dir, Env: r.env(),
 		Finish: func(ctx context.Context, res runner.Result, err error) error {
-			return t.finish(ctx, t.outcome(res.ExitCode, err))
+			return r.finish(ctx, r.outcome(res.ExitCode, err))
 		},
 	}, nil
 }
 
 // begin notes the claim, logs it and starts the clock of MaxRun.
-func (t *run) begin(c claimed) {
-	t.claimed, t.began = c, time.Now()
-	t.out.begin(c.fire.Job)
+func (r *run) begin(c claimed) {
+	r.claimed, r.began = c, time.Now()
+	r.out.begin(c.fire.Job)
 	for _, o := range c.lease.Grant().TookOver {
-		t.say(LevelWarn, "took over", "The pod before has ended: %s (%s)", podOf(o.Owner), o.Why)
+		r.say(LevelWarn, "took over", "The pod before has ended: %s (%s)", podOf(o.Owner), o.Why)
 	}
-	t.say(LevelInfo, "acquired", "Acquired lock for job: %s", t.label())
-	t.say(LevelInfo, "running", "Running scheduled job: %s%s", c.fire.Job, t.attemptNote())
+	r.say(LevelInfo, "acquired", "Acquired lock for job: %s", r.label())
+	r.say(LevelInfo, "running", "Running scheduled job: %s%s", c.fire.Job, r.attemptNote())
 	if d := c.job.MaxRun; d > 0 {
-		t.limit = time.AfterFunc(d, func() { t.abort(errMaxRun) })
+		r.limit = time.AfterFunc(d, func() { r.abort(errMaxRun) })
 	}
 }
 
-func (t *run) attemptNote() string {
-	if t.fire.Attempt > 1 {
-		return fmt.Sprintf(" (attempt %d of %d)", t.fire.Attempt, t.job.MaxAttempts)
+func (r *run) attemptNote() string {
+	if r.fire.Attempt > 1 {
+		return fmt.Sprintf(" (attempt %d of %d)", r.fire.Attempt, r.job.MaxAttempts)
 	}
 	return ""
 }
 
-func (t *run) label() string { return fireLabel(t.fire.Job, t.fire.At) }
+func (r *run) label() string { return fireLabel(r.fire.Job, r.fire.At) }
 
-func (t *run) entry(level Level, event string) LogEntry {
-	f := t.fire
+func (r *run) entry(level Level, event string) LogEntry {
+	f := r.fire
 	return LogEntry{Level: level, Event: event, Job: f.Job, FireTime: &f.At, RunID: f.RunID, Attempt: f.Attempt, Token: f.Token}
 }
 
-func (t *run) say(level Level, event, format string, args ...any) {
-	t.p.say(t.entry(level, event), format, args...)
+func (r *run) say(level Level, event, format string, args ...any) {
+	r.p.say(r.entry(level, event), format, args...)
 }
 
 // env is what the command finds in its environment.
-func (t *run) env() []string {
+func (r *run) env() []string {
 	var env []string
-	for name, value := range t.job.Env {
+	for name, value := range r.job.Env {
 		env = append(env, name+"="+value)
 	}
 	return append(env,
-		"TASKLOCK_KEY="+t.key,
-		"TASKLOCK_TOKEN="+strconv.FormatInt(t.fire.Token, 10),
-		"TASKLOCK_JOB="+t.fire.Job,
-		"TASKLOCK_RUN_ID="+t.fire.RunID,
-		"TASKLOCK_FIRE_TIME="+t.fire.At.UTC().Format(time.RFC3339Nano),
-		"TASKLOCK_ATTEMPT="+strconv.Itoa(t.fire.Attempt),
+		"TASKLOCK_KEY="+r.key,
+		"TASKLOCK_TOKEN="+strconv.FormatInt(r.fire.Token, 10),
+		"TASKLOCK_JOB="+r.fire.Job,
+		"TASKLOCK_RUN_ID="+r.fire.RunID,
+		"TASKLOCK_FIRE_TIME="+r.fire.At.UTC().Format(time.RFC3339Nano),
+		"TASKLOCK_ATTEMPT="+strconv.Itoa(r.fire.Attempt),
 	)
 }
 
 // outcome is how the fire time ends, by the end of its command or handler.
-func (t *run) outcome(code int, err error) ending {
-	e := ending{output: t.out.String()}
+func (r *run) outcome(code int, err error) ending {
+	e := ending{output: r.out.String()}
 	if code >= 0 {
 		e.exit = &code
 	}
-	again := t.job.OnCrash == CrashRetry && t.fire.Attempt < t.job.MaxAttempts
+	again := r.job.OnCrash == CrashRetry && r.fire.Attempt < r.job.MaxAttempts
 	var start *runner.StartError
 	switch {
 	case errors.Is(err, errStopped):
 		e.state, e.why, e.again = Lost, "stopped: "+errStopped.Error(), again
 	case errors.Is(err, errMaxRun):
-		e.state, e.why = Failed, fmt.Sprintf("%v %s", errMaxRun, t.job.MaxRun)
+		e.state, e.why = Failed, fmt.Sprintf("%v %s", errMaxRun, r.job.MaxRun)
 	case errors.Is(err, lease.ErrLost):
 		e.state, e.why, e.again = Lost, err.Error(), again
 	case errors.As(err, &start):
@@ -143,61 +143,61 @@ func (t *run) outcome(code int, err error) ending {
 }
 
 // finish writes how the run ended, which releases the lock.
-func (t *run) finish(ctx context.Context, e ending) error {
-	_, err := finish(ctx, t.p.st, t.claimed, e)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.tried, t.err = true, err
+func (r *run) finish(ctx context.Context, e ending) error {
+	_, err := finish(ctx, r.p.st, r.claimed, e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried, r.err = true, err
 	return err
 }
 
 // end makes sure that the end is written. If finish could not, the token decides
 // whether it still counts.
-func (t *run) end(res runner.Result, err error) {
-	if t.limit != nil {
-		t.limit.Stop()
+func (r *run) end(res runner.Result, err error) {
+	if r.limit != nil {
+		r.limit.Stop()
 	}
-	t.out.flush()
-	t.mu.Lock()
-	tried, failed := t.tried, t.err
-	t.mu.Unlock()
-	e := t.outcome(res.ExitCode, err)
+	r.out.flush()
+	r.mu.Lock()
+	tried, failed := r.tried, r.err
+	r.mu.Unlock()
+	e := r.outcome(res.ExitCode, err)
 	if !tried {
 		failed = store.ErrUnknown
 	}
-	ctx := context.WithoutCancel(t.p.Hard)
-	for ended := time.Now(); store.Transient(failed) && time.Since(ended) < t.job.TTL && t.p.Hard.Err() == nil; {
-		if _, failed = finish(ctx, t.p.st, t.claimed, e); store.Transient(failed) {
-			t.say(LevelWarn, "trouble", "The store cannot be used, trying again: %v", failed)
+	ctx := context.WithoutCancel(r.p.Hard)
+	for ended := time.Now(); store.Transient(failed) && time.Since(ended) < r.job.TTL && r.p.Hard.Err() == nil; {
+		if _, failed = finish(ctx, r.p.st, r.claimed, e); store.Transient(failed) {
+			r.say(LevelWarn, "trouble", "The store cannot be used, trying again: %v", failed)
 			select {
 			case <-time.After(again):
-			case <-t.p.Hard.Done():
+			case <-r.p.Hard.Done():
 			}
 		}
 	}
-	t.unfinished = e.again || failed != nil
-	t.report(e, failed)
+	r.unfinished = e.again || failed != nil
+	r.report(e, failed)
 }
 
-func (t *run) report(e ending, err error) {
-	ran := time.Since(t.began)
+func (r *run) report(e ending, err error) {
+	ran := time.Since(r.began)
 	say := func(level Level, event, format string, args ...any) {
-		entry := t.entry(level, event)
+		entry := r.entry(level, event)
 		entry.Exit, entry.Seconds = e.exit, ran.Seconds()
-		t.p.say(entry, format, args...)
+		r.p.say(entry, format, args...)
 	}
 	switch {
 	case err != nil:
-		say(LevelWarn, "refused", "The end of %s could not be written: %v", t.label(), err)
+		say(LevelWarn, "refused", "The end of %s could not be written: %v", r.label(), err)
 		return
 	case e.again:
-		say(LevelWarn, "stopped", "Stopped %s; another pod goes on with it", t.label())
+		say(LevelWarn, "stopped", "Stopped %s; another pod goes on with it", r.label())
 	case e.state == Done:
-		say(LevelInfo, "done", "Completed scheduled job: %s in %s", t.fire.Job, ran.Round(time.Millisecond))
+		say(LevelInfo, "done", "Completed scheduled job: %s in %s", r.fire.Job, ran.Round(time.Millisecond))
 	default:
-		say(LevelWarn, string(e.state), "Scheduled job %s: %s: %s", e.state, t.label(), e.why)
+		say(LevelWarn, string(e.state), "Scheduled job %s: %s: %s", e.state, r.label(), e.why)
 	}
-	say(LevelDebug, "released", "Released lock for job: %s", t.label())
+	say(LevelDebug, "released", "Released lock for job: %s", r.label())
 }
 
 // handle claims a fire time for a handler and calls it.
@@ -210,9 +210,9 @@ func (p *pod) handle(c candidate) {
 	if err != nil {
 		return
 	}
-	t := &run{p: p, abort: abort}
-	t.begin(got)
-	err = t.call(got.lease.Context())
+	r := &run{p: p, abort: abort}
+	r.begin(got)
+	err = r.call(got.lease.Context())
 	if cause := context.Cause(got.lease.Context()); cause != nil {
 		err = cause
 	}
@@ -220,17 +220,17 @@ func (p *pod) handle(c candidate) {
 	if err != nil {
 		code = -1
 	}
-	_ = got.lease.ReleaseWith(ctx, func(ctx context.Context) error { return t.finish(ctx, t.outcome(code, err)) }) // end has the error
-	t.end(runner.Result{ExitCode: code}, err)
-	p.runEnded(t, false)
+	_ = got.lease.ReleaseWith(ctx, func(ctx context.Context) error { return r.finish(ctx, r.outcome(code, err)) }) // end has the error
+	r.end(runner.Result{ExitCode: code}, err)
+	p.runEnded(r, false)
 }
 
 // call runs the handler; one that panics has failed.
-func (t *run) call(ctx context.Context) (err error) {
+func (r *run) call(ctx context.Context) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+		if bug := recover(); bug != nil {
+			err = fmt.Errorf("panic: %v", bug)
 		}
 	}()
-	return t.p.handlers[t.fire.Job](ctx, t.fire)
+	return r.p.handlers[r.fire.Job](ctx, r.fire)
 }

@@ -52,7 +52,7 @@ type Options struct {
 	// Commands runs the jobs that have a command. Nil: only handlers.
 	Commands *Commands
 
-	Log func(LogEntry) // is told about each step, one at a time; may be nil
+	Log func(LogEntry) // gets each step, one at a time; may be nil
 }
 
 // Commands is how to run them.

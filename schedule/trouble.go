@@ -23,7 +23,7 @@ const (
 	podRest = 3 * time.Second  // at most, between two attempts at a store; a second more by chance
 	jobRest = 12 * time.Second // at a job that cannot be claimed for a reason of its own
 
-	// A pod that could not try in time because it rested has so long for it.
+	// How late a pod may be that rested while the store came back.
 	restExcuse = 5 * time.Second
 
 	troubleKept = 10 * time.Minute // it may still be why a fire time was missed

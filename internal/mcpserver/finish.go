@@ -30,7 +30,7 @@ func (s *Server) release(ctx context.Context, _ *call, in releaseArgs) (Result, 
 	if err != nil {
 		r = s.failure(err)
 	}
-	s.end(h, r)
+	s.noteEnd(h, r)
 	return r, nil
 }
 
@@ -54,9 +54,9 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	case h.ended != nil:
 		return *h.ended, nil
 	case h.task == "" || h.lease == nil:
-		return Result{}, &handleError{"this is no claim: complete goes with the lease that claim returned"}
+		return Result{}, &handleError{"this is not a claim: complete needs the lease that claim returned"}
 	}
-	d := task.StatusRequest{Verb: verb, Tasks: []string{h.task}, Owner: h.lease.Owner(), Token: granted(h).Token}
+	d := task.StatusRequest{Verb: verb, Tasks: []string{h.task}, Owner: h.lease.Owner(), Token: grantedResult(h).Token}
 	if in.Summary != "" || len(in.Commits)+len(in.Tests) > 0 {
 		d.Result = &task.Result{Summary: in.Summary, Commits: in.Commits, Tests: in.Tests}
 	}
@@ -77,7 +77,7 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	case err != nil:
 		return Result{}, err
 	default:
-		r.Task, _ = name(out.Tasks[0].ID)
+		r.Task, _ = plainName(out.Tasks[0].ID)
 		if r.State = string(out.Tasks[0].Status); verb == task.Complete {
 			r.State = completed
 		}
@@ -86,33 +86,33 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 		_, err := lease.Release(ctx, s.o.Store, lease.ReleaseRequest{Owner: h.lease.Owner(), All: true})
 		return err
 	})
-	s.end(h, r)
+	s.noteEnd(h, r)
 	return r, nil
 }
 
 // doNext completes the task of a handle and claims the next one, both or neither.
 func (s *Server) doNext(ctx context.Context, c *call, h *handle, d task.StatusRequest) (task.ChangeResult, Result, error) {
 	n := newHandle(nil, nil)
-	n.only = h.only
+	n.section = h.section
 	var out task.ChangeResult
 	var next *task.NextResult
 	var refused error
 	err := s.holder.Take(ctx, func(ctx context.Context) (l *lease.Lease, _ error) {
-		out, next, l, refused = task.ChangeAndHoldNext(ctx, s.o.Store, d, task.NextRequest{Section: n.only, WithSection: true, Acquire: s.request(c, n)})
+		out, next, l, refused = task.ChangeAndHoldNext(ctx, s.o.Store, d, task.NextRequest{Section: n.section, WithSection: true, Acquire: s.request(c, n)})
 		return l, refused
-	}, func(l *lease.Lease) error { return s.granted(n, taken{l, &next.Task}) })
+	}, func(l *lease.Lease) error { return s.noteGrant(n, taken{l, &next.Task}) })
 	switch {
 	case refused != nil || next == nil:
 		return out, Result{Next: "nothing is ready: call claim with wait_seconds 45, or stop"}, refused
 	case err != nil: // nobody is there to receive it; the completion stands
 		return out, Result{Next: "call claim for the next task"}, nil
 	}
-	claimed := granted(n)
+	claimed := grantedResult(n)
 	return out, Result{Claimed: &claimed}, nil
 }
 
-// end remembers how a handle ended.
-func (s *Server) end(h *handle, r Result) {
+// noteEnd remembers how a handle ended.
+func (s *Server) noteEnd(h *handle, r Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.ended, h.used = &r, time.Now()

@@ -170,7 +170,7 @@ func TestRubbish(t *testing.T) {
 		`{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}`, strings.Repeat("x", 9<<20),
 	} {
 		send(line)
-		if text := <-notes; !strings.Contains(text, "no message") {
+		if text := <-notes; !strings.Contains(text, "not a message") {
 			t.Errorf("%.40q: %s", line, text)
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, o HTTPOptions) e
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		s.stop() // calls that wait
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		defer cancel()
 		if srv.Shutdown(end) != nil {
 			_ = srv.Close()

@@ -15,9 +15,9 @@ import (
 const maxLine = 8 << 20
 
 // lines are the messages of a client, one in a line. The protocol's own reader
-// ends at the first that it cannot read, and with it would end all that the
-// server holds; so those are answered here, and are never seen by it. What has
-// no id cannot be answered: clients do not expect an answer to nothing.
+// ends at the first line that it cannot read, and the server would end with it and
+// release every lease; so this type answers those lines itself. It leaves out a
+// line without an id, because no client waits for its answer.
 type lines struct {
 	io.Closer
 	in   *bufio.Reader
@@ -67,7 +67,7 @@ func (l *lines) line() (line []byte, err error) {
 	}
 }
 
-// unreadable says why a line is no message, nil if it is one, or is empty.
+// unreadable says why a line is not a message. It is nil for a message and for an empty line.
 func unreadable(line []byte, err error) *jsonrpc.Error {
 	code := int64(jsonrpc.CodeInvalidRequest)
 	var batch []json.RawMessage
@@ -76,7 +76,7 @@ func unreadable(line []byte, err error) *jsonrpc.Error {
 	case len(line) == 0:
 		return nil
 	case !json.Valid(line):
-		code, err = jsonrpc.CodeParseError, errors.New("the line is no JSON")
+		code, err = jsonrpc.CodeParseError, errors.New("the line is not JSON")
 	case json.Unmarshal(line, &batch) == nil && len(batch) > 0:
 		err = nil
 		for _, one := range batch {
@@ -92,7 +92,7 @@ func unreadable(line []byte, err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
-// refuse answers a line that is no message, if its id can be told.
+// refuse answers a line that is not a message, if it has an id.
 func (l *lines) refuse(line []byte, why *jsonrpc.Error) error {
 	var about struct {
 		ID any `json:"id"`
@@ -101,7 +101,7 @@ func (l *lines) refuse(line []byte, why *jsonrpc.Error) error {
 	switch about.ID.(type) {
 	case string, float64:
 	default:
-		l.note("left out what is no message of the protocol: " + why.Message)
+		l.note("left out a line that is not a message of the protocol: " + why.Message)
 		return nil
 	}
 	answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": about.ID, "error": why})
@@ -111,13 +111,13 @@ func (l *lines) refuse(line []byte, why *jsonrpc.Error) error {
 	return err
 }
 
-// oneByOne lets two write whole lines to one pipe.
-type oneByOne struct {
+// lineWriter lets two write whole lines to one pipe.
+type lineWriter struct {
 	io.WriteCloser
 	mu sync.Mutex
 }
 
-func (w *oneByOne) Write(b []byte) (int, error) {
+func (w *lineWriter) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.WriteCloser.Write(b)

@@ -68,10 +68,10 @@ func taskLine(t task.Info) Line {
 	if t.Ready {
 		line.State = "ready"
 	}
-	line.Task, _ = name(t.ID)
-	line.Section, _ = name(t.Section)
+	line.Task, _ = plainName(t.ID)
+	line.Section, _ = plainName(t.Section)
 	if t.Lock != nil && t.Lock.State == lease.Held {
-		line.Holder, _ = name(t.Lock.Owner)
+		line.Holder, _ = plainName(t.Lock.Owner)
 	}
 	return line
 }
@@ -91,7 +91,7 @@ func (s *Server) show(ctx context.Context, ref string) (Result, error) {
 	if len(t.WaitsFor) > 0 {
 		r.Message = "waits for other tasks"
 		for _, id := range t.WaitsFor[:min(maxLines, len(t.WaitsFor))] {
-			plain, _ := name(id)
+			plain, _ := plainName(id)
 			r.Tasks = append(r.Tasks, Line{Task: plain})
 		}
 		r.More = len(t.WaitsFor) - len(r.Tasks)
@@ -114,6 +114,6 @@ func (s *Server) add(ctx context.Context, c *call, in addArgs) (Result, error) {
 		return Result{}, err
 	}
 	r := Result{State: added, Next: "call claim with this task to work on it"}
-	r.Task, _ = name(out.Tasks[0].ID)
+	r.Task, _ = plainName(out.Tasks[0].ID)
 	return r, nil
 }

@@ -51,7 +51,7 @@ type Line struct {
 	Task             string `json:"task,omitempty"`
 	Title            string `json:"title,omitempty"`
 	Section          string `json:"section,omitempty"`
-	Key              string `json:"key,omitempty"` // empty: it is no plain name
+	Key              string `json:"key,omitempty"` // empty: not a plain name
 	State            string `json:"state,omitempty"`
 	Lease            string `json:"lease,omitempty"`
 	Ticket           string `json:"ticket,omitempty"`
@@ -126,9 +126,9 @@ func textOf(t task.Task) string {
 	return text
 }
 
-// name returns a key or an owner if it is a plain name: no spaces, nothing that
+// plainName returns a key or an owner if it is a plain name: no spaces, nothing that
 // could be read as a sentence. Else it is text, which goes elsewhere.
-func name(s string) (plain, text string) {
+func plainName(s string) (plain, text string) {
 	odd := func(r rune) bool {
 		return !(r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._:/@%+=,#*?-~", r)))
 	}
@@ -138,12 +138,12 @@ func name(s string) (plain, text string) {
 	return s, ""
 }
 
-// granted is the result of an acquisition.
-func granted(h *handle) Result {
+// grantedResult is the result of an acquisition.
+func grantedResult(h *handle) Result {
 	g := h.lease.Grant()
 	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Next: "work, then call release with this lease", Text: h.text}
 	for _, k := range g.Keys {
-		if plain, _ := name(k.Key); plain != "" {
+		if plain, _ := plainName(k.Key); plain != "" {
 			r.Tokens[plain] = k.Token
 		}
 		if k.Key == h.task {
@@ -156,14 +156,14 @@ func granted(h *handle) Result {
 	return r
 }
 
-// inTheWay is the result when someone is.
-func (s *Server) inTheWay(h *lease.HeldError) Result {
+// heldResult is the result when another lease holds a key.
+func (s *Server) heldResult(h *lease.HeldError) Result {
 	r := Result{State: held, Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue"}
 	var key, owner string
-	r.Key, key = name(h.Key)
-	r.Holder, owner = name(h.Owner)
+	r.Key, key = plainName(h.Key)
+	r.Holder, owner = plainName(h.Owner)
 	r.ExpiresInSeconds = secondsUntil(h.ExpiresAt.Time)
-	if s.ours(h.Owner) {
+	if s.holds(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}
 	r.UntrustedText = untrusted(key, owner, h.Reason)
@@ -172,7 +172,7 @@ func (s *Server) inTheWay(h *lease.HeldError) Result {
 
 func seconds(d time.Duration) int { return max(0, int(d.Round(time.Second)/time.Second)) }
 
-// secondsUntil is 0, and so not told, where there is no end.
+// secondsUntil is 0, which JSON leaves out, if there is no end.
 func secondsUntil(t time.Time) int {
 	if t.IsZero() {
 		return 0

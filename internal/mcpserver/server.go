@@ -14,8 +14,8 @@
 //
 // Over HTTP a client may vanish with a handle: what it held stays until the
 // maximum hold. A handle is 128 random bits and appears in no list, so that one
-// client cannot guess another's; who has the access key may do all that the
-// tools can. Nothing here breaks the lock of someone else.
+// client cannot guess another's. Anyone with the access key can use every tool. No
+// tool breaks the lock of another owner.
 //
 // # Failure
 //
@@ -60,18 +60,18 @@ type Options struct {
 
 	// Keys makes keys of path locks the same in every worktree. Nil: as they are.
 	Keys func([]string) ([]string, error)
-	// Note tells a person what no client can be told. Nil: nobody.
+	// Note gets what concerns a person and no client. May be nil.
 	Note func(text string)
 
 	Version string
 }
 
 const (
-	maxWait    = 45 * time.Second // clients give up on a call after 60
-	maxHandles = 1000
-	keepEnded  = time.Hour       // so long the call that ended a lease can be repeated
-	keepTicket = 6 * time.Minute // the queue forgets it before
-	giveBack   = 5 * time.Second
+	maxWait     = 45 * time.Second // clients give up on a call after 60
+	maxHandles  = 1000
+	keepEnded   = time.Hour       // how long a client can repeat the call that ended a lease
+	keepTicket  = 6 * time.Minute // the queue forgets it before
+	releaseTime = 5 * time.Second
 )
 
 // Server holds leases for its clients.
@@ -80,8 +80,8 @@ type Server struct {
 	mark  string // of this process, behind the names of those for whom it holds
 	tools *mcp.Server
 
-	// private means that all clients are one: the handles of what is held may be
-	// told again to one that forgot them.
+	// private means that there is one client: the server may tell it again the
+	// handles that it forgot.
 	private bool
 
 	ctx   context.Context // ends with the server
@@ -121,7 +121,7 @@ func New(o Options) (*Server, error) {
 // closes them or ctx ends.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	s.private = true
-	to := &oneByOne{WriteCloser: out}
+	to := &lineWriter{WriteCloser: out}
 	from := &lines{Closer: in, in: bufio.NewReader(in), out: to, note: s.o.Note, end: s.stop}
 	err := s.tools.Run(ctx, &mcp.IOTransport{Reader: from, Writer: to})
 	if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) {
@@ -137,7 +137,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.stop()
 	s.calls.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), giveBack)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +163,8 @@ func (s *Server) caller(c *call) (owner, session string) {
 	return owner, session
 }
 
-// ours reports whether this server holds it.
-func (s *Server) ours(owner string) bool { return strings.Contains(owner, s.mark+"/") }
+// holds reports whether this server holds it.
+func (s *Server) holds(owner string) bool { return strings.Contains(owner, s.mark+"/") }
 
 // enter begins a call, unless the server is about to end. What it waits for
 // ends with its client and with the server.
@@ -189,13 +189,13 @@ func (s *Server) enter(ctx context.Context) (context.Context, func(), error) {
 // A handle is what a client has in hands: a place in a queue first, then a
 // lease, and in the end the memory of how it ended.
 type handle struct {
-	name   string // the secret that the client was given
-	holder string
-	owner  string // for whom, and its session: of the call that made it
-	where  string
-	keys   []string
-	take   takeFunc
-	only   string // a claim of the next task: the section it was asked for in
+	name    string // the secret that the client was given
+	holder  string
+	owner   string // for whom, and its session: of the call that made it
+	session string
+	keys    []string
+	take    takeFunc
+	section string // a claim of the next task: the section it was asked for in
 
 	busy sync.Mutex // one call at a time
 
@@ -231,8 +231,8 @@ func (s *Server) keep(h *handle) error {
 	return nil
 }
 
-// granted notes what an attempt got.
-func (s *Server) granted(h *handle, got taken) error {
+// noteGrant notes what an attempt got.
+func (s *Server) noteGrant(h *handle, got taken) error {
 	if err := s.keep(h); err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (s *Server) find(name string) (h *handle, done func(), err error) {
 	s.mu.Unlock()
 	switch {
 	case h == nil:
-		return nil, nil, &handleError{"there is no such lease or ticket here; it may have ended with an earlier server"}
+		return nil, nil, &handleError{"this server has no such lease or ticket; it may have ended with an earlier server"}
 	case !h.busy.TryLock():
 		return nil, nil, &handleError{"another call with this lease or ticket has not ended yet"}
 	}

@@ -23,15 +23,15 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 	for _, l := range all.Locks {
 		tokens[l.Key] = l.Token
 		switch {
-		case l.State != lease.Held || s.ours(l.Owner):
+		case l.State != lease.Held || s.holds(l.Owner):
 			continue
 		case len(r.Others) == maxLines:
 			r.More++
 			continue
 		}
 		line := Line{Token: l.Token, ExpiresInSeconds: secondsUntil(l.ExpiresAt.Time)}
-		line.Key, _ = name(l.Key)
-		line.Holder, _ = name(l.Owner)
+		line.Key, _ = plainName(l.Key)
+		line.Holder, _ = plainName(l.Owner)
 		r.Others = append(r.Others, line)
 	}
 	r.Mine = s.mine(tokens)
@@ -41,8 +41,8 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 	return r, nil
 }
 
-// mine lists what this server holds. Its clients are told their handles only
-// where they are one.
+// mine lists what this server holds, with the handles if it has only one
+// client.
 func (s *Server) mine(tokens map[string]int64) (lines []Line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Server) mine(tokens map[string]int64) (lines []Line) {
 			}
 		}
 		for _, k := range keys {
-			line.Key, _ = name(k)
+			line.Key, _ = plainName(k)
 			lines = append(lines, line)
 		}
 	}
@@ -84,11 +84,11 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 	}
 	if !c.Locked {
 		r := Result{State: free}
-		r.Key, _ = name(c.Key)
+		r.Key, _ = plainName(c.Key)
 		return r, nil
 	}
 	l := c.Lock
-	r := s.inTheWay(&lease.HeldError{Info: *l, Ahead: l.Waiters})
+	r := s.heldResult(&lease.HeldError{Info: *l, Ahead: l.Waiters})
 	r.Token, r.Next = l.Token, ""
 	return r, nil
 }

@@ -147,8 +147,8 @@ func (s *Server) claim(ctx context.Context, c *call, in claimArgs) (Result, erro
 	return s.attempt(ctx, c, h, in.WaitSeconds)
 }
 
-// next claims what is ready. There is no line to stand in: whoever comes again
-// gets what is ready then.
+// next claims what is ready. It has no queue: a client that calls again gets what
+// is ready then.
 func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error) {
 	h := newHandle(nil, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
 		n := task.NextRequest{Section: in.Section, WithSection: true, Wait: r.Wait, Acquire: r}
@@ -156,15 +156,15 @@ func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error
 		t, lease, err := task.HoldNext(ctx, s.o.Store, n)
 		return taken{lease, &t}, err
 	})
-	h.only = in.Section
+	h.section = in.Section
 	r, err := s.attempt(ctx, c, h, in.WaitSeconds)
 	var none *task.NothingReadyError
 	if errors.As(err, &none) {
 		r = Result{State: nothing, Next: "call claim again with wait_seconds 45, or stop: nothing is left to do now"}
 		if len(none.Closed) > 0 {
 			lk := none.Closed[0].Lock
-			r.Holder, _ = name(lk.Owner)
-			r.Key, _ = name(lk.Key)
+			r.Holder, _ = plainName(lk.Owner)
+			r.Key, _ = plainName(lk.Key)
 			r.ExpiresInSeconds = secondsUntil(lk.ExpiresAt.Time)
 		}
 		return r, nil
@@ -195,7 +195,7 @@ func (s *Server) describe(h *handle) (Result, error) {
 	case h.lease.Err() != nil:
 		return Result{}, h.lease.Err()
 	}
-	return granted(h), nil
+	return grantedResult(h), nil
 }
 
 // attempt takes what the handle is for, or leaves a ticket in the queue.
@@ -212,37 +212,37 @@ func (s *Server) attempt(ctx context.Context, c *call, h *handle, wait float64) 
 		defer p.end()
 		got, err = h.take(ctx, r)
 		return got.lease, err
-	}, func(*lease.Lease) error { return s.granted(h, got) })
-	return s.took(h, err)
+	}, func(*lease.Lease) error { return s.noteGrant(h, got) })
+	return s.answer(h, err)
 }
 
-// request asks in the name of whoever calls.
+// request acts under the name of the caller.
 func (s *Server) request(c *call, h *handle) lease.AcquireRequest {
 	if h.owner == "" {
-		h.owner, h.where = s.caller(c)
+		h.owner, h.session = s.caller(c)
 	}
-	r := lease.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.where, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
+	r := lease.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.session, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
 	if s.private { // the one client works, whichever of its leases it holds
 		r.For = h.owner
 	}
 	return r
 }
 
-// took is the result of an attempt: a lease, or a ticket of the queue.
-func (s *Server) took(h *handle, err error) (Result, error) {
+// answer is the result of an attempt: a lease, or a ticket of the queue.
+func (s *Server) answer(h *handle, err error) (Result, error) {
 	var inWay *lease.HeldError
 	switch {
 	case errors.As(err, &inWay) && inWay.Position > 0:
 		if err := s.keep(h); err != nil {
 			return Result{}, err
 		}
-		r := s.inTheWay(inWay)
+		r := s.heldResult(inWay)
 		r.State, r.Ticket, r.Next = queued, h.name, "call wait with this ticket: the place is kept for 30 seconds, and for 5 minutes behind those who are there"
 		return r, nil
 	case errors.As(err, &inWay):
-		return s.inTheWay(inWay), nil
+		return s.heldResult(inWay), nil
 	case err != nil:
 		return Result{}, err
 	}
-	return granted(h), nil
+	return grantedResult(h), nil
 }

@@ -16,13 +16,13 @@ import (
 // any case: its holder may stop, or die.
 func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 	for failures := 0; ; {
-		w.follow(none)
-		if w.wants == nil && !w.idling {
+		w.logWait(none)
+		if w.waitsFor == nil && !w.idling {
 			w.idling = true
 			w.say(LogEntry{Event: "looking"}, "Looking for tasks... none pending")
 			w.say(LogEntry{Event: "idle"}, "Going idle")
 		}
-		if w.wants == nil && !w.o.Wait {
+		if w.waitsFor == nil && !w.o.Wait {
 			return false, nil
 		}
 		if err := none.Wait(w.Soft, w.st, time.Minute, w.untouched()); err != nil {
@@ -35,10 +35,10 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 		case w.Soft.Err() != nil:
 			return false, nil
 		case err == nil:
-			if w.wants != nil && !w.stillLocked(w.wants.Lock) {
-				w.say(LogEntry{Event: "waiting", Section: w.wants.Task.Section}, "Section lock released!")
+			if w.waitsFor != nil && !w.stillLocked(w.waitsFor.Lock) {
+				w.say(LogEntry{Event: "waiting", Section: w.waitsFor.Task.Section}, "Section lock released!")
 			}
-			w.wants = nil
+			w.waitsFor = nil
 			return true, nil
 		case errors.As(err, &none):
 			failures = 0
@@ -51,16 +51,16 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 	}
 }
 
-// follow tells about the section that is waited for.
-func (w *worker) follow(none *task.NothingReadyError) {
-	if w.wants != nil {
-		w.wanted(none)
+// logWait tells about the section that is waited for.
+func (w *worker) logWait(none *task.NothingReadyError) {
+	if w.waitsFor != nil {
+		w.logWaited(none)
 	}
-	if w.wants != nil || len(none.Closed) == 0 {
+	if w.waitsFor != nil || len(none.Closed) == 0 {
 		return
 	}
 	c := none.Closed[0]
-	w.wants, w.idling = &c, false
+	w.waitsFor, w.idling = &c, false
 	e := LogEntry{Event: "waiting", Task: c.Task.ID, Title: c.Task.Title, Section: c.Task.Section}
 	w.say(e, "Wants to start %q in %s section", c.Task.Title, c.Task.Section)
 	w.say(e, "%s has no lock, but checking section...", c.Task.Title)
@@ -68,9 +68,9 @@ func (w *worker) follow(none *task.NothingReadyError) {
 	w.say(e, "Waiting for section lock...")
 }
 
-// wanted looks what became of the section since the last look.
-func (w *worker) wanted(none *task.NothingReadyError) {
-	old := w.wants
+// logWaited looks what became of the section since the last look.
+func (w *worker) logWaited(none *task.NothingReadyError) {
+	old := w.waitsFor
 	e := LogEntry{Event: "waiting", Section: old.Task.Section}
 	now := task.Closed{Lock: old.Lock}
 	now.Task.Section = old.Task.Section
@@ -80,7 +80,7 @@ func (w *worker) wanted(none *task.NothingReadyError) {
 		}
 	}
 	if now.Task.ID == "" && !w.stillLocked(old.Lock) {
-		w.wants = nil
+		w.waitsFor = nil
 		w.say(e, "Section lock released!")
 		return
 	}
@@ -88,7 +88,7 @@ func (w *worker) wanted(none *task.NothingReadyError) {
 		w.say(e, "Section still locked (%s got %s)", holderName(old.Lock), old.Task.Title)
 		w.say(e, "Waiting...")
 	}
-	w.wants = &now
+	w.waitsFor = &now
 }
 
 func (w *worker) stillLocked(l lease.Info) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// A runner has a record of its own, because one that is idle holds nothing
-// that would show it. What others have to say to it they write there.
+// Others see a runner by its record, also while it is idle, and write there what
+// they ask of it.
 const runnerKind = "runner/"
 
 type runnerRecord struct {
@@ -24,7 +24,7 @@ type runnerRecord struct {
 	Section string `json:"section,omitempty"`
 	Label   string `json:"label,omitempty"`
 	StopBy  string `json:"stopBy,omitempty"` // who asked it to stop
-	Woken   int    `json:"woken,omitempty"`  // how often it was told to look again
+	Woken   int    `json:"woken,omitempty"`  // how often somebody asked it to look again
 }
 
 // Stays reports whether a record belongs to a runner. When the records of a
@@ -71,8 +71,8 @@ func (w *worker) record(since time.Time) runnerRecord {
 	return runnerRecord{Record: presence.Here(w.o.Name, since, w.o.TTL), ID: w.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label}
 }
 
-// attend keeps the record alive and hears what others write there.
-func (w *worker) attend(ctx context.Context) {
+// keepRecord keeps the record alive and hears what others write there.
+func (w *worker) keepRecord(ctx context.Context) {
 	beat := w.o.TTL / 3
 	for ctx.Err() == nil {
 		wctx, cancel := context.WithTimeout(ctx, beat)
@@ -82,13 +82,13 @@ func (w *worker) attend(ctx context.Context) {
 		}
 		cancel()
 		if ctx.Err() == nil {
-			w.hear(ctx, beat)
+			w.readRecord(ctx, beat)
 		}
 	}
 }
 
-// hear reads the record, and renews it when it is time.
-func (w *worker) hear(ctx context.Context, beat time.Duration) {
+// readRecord reads the record, and renews it when it is time.
+func (w *worker) readRecord(ctx context.Context, beat time.Duration) {
 	key := runnerKind + w.o.Name
 	var stopBy string
 	var read int64
@@ -203,18 +203,18 @@ type StopResult struct {
 // and does not run is a [lease.ErrNotFound].
 func Stop(ctx context.Context, st *store.Store, r StopRequest) (StopResult, error) {
 	out := StopResult{}
-	err := tell(ctx, st, r.Name, r.DryRun, &out.Asked, func(rec *runnerRecord) { rec.StopBy = r.By })
+	err := changeRunning(ctx, st, r.Name, r.DryRun, &out.Asked, func(rec *runnerRecord) { rec.StopBy = r.By })
 	if err == nil && r.Name != "" && len(out.Asked) == 0 {
 		err = &task.NotFoundError{What: "runner", Ref: r.Name}
 	}
 	return out, err
 }
 
-// tell changes the records of the runners that run.
-func tell(ctx context.Context, st *store.Store, name string, dry bool, told *[]string, change func(*runnerRecord)) error {
+// changeRunning changes the records of the runners that run.
+func changeRunning(ctx context.Context, st *store.Store, name string, dry bool, changed *[]string, change func(*runnerRecord)) error {
 	need := driver.Query{Ranges: []driver.Range{{Prefix: runnerKind}}}
 	fn := func(tx *store.Tx) error {
-		*told = []string{}
+		*changed = []string{}
 		recs, err := tx.Scan(runnerKind, 0)
 		if err != nil {
 			return err
@@ -227,7 +227,7 @@ func tell(ctx context.Context, st *store.Store, name string, dry bool, told *[]s
 			if e.Value.Over(e.Age) || name != "" && e.Value.Name != name {
 				continue
 			}
-			*told = append(*told, e.Value.Name)
+			*changed = append(*changed, e.Value.Name)
 			change(&e.Value)
 			if err := e.Value.put(tx); err != nil {
 				return err
@@ -274,5 +274,5 @@ func Wakeup(ctx context.Context, st *store.Store, r WakeupRequest) (WakeupResult
 		}
 		out.Recovered = append(out.Recovered, t)
 	}
-	return out, tell(ctx, st, "", r.DryRun, &out.Woken, func(rec *runnerRecord) { rec.Woken++ })
+	return out, changeRunning(ctx, st, "", r.DryRun, &out.Woken, func(rec *runnerRecord) { rec.Woken++ })
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,71 +30,71 @@ type taskRun struct {
 	abort context.CancelCauseFunc
 
 	mu    sync.Mutex
-	tried bool // to write down how it ended
+	tried bool // finish has tried to write how it ended
 	do    task.StatusRequest
 	err   error
 }
 
-// next takes one task and sees it through.
-func (w *worker) next() error {
+// runNext takes one task and sees it through.
+func (w *worker) runNext() error {
 	ctx, abort := context.WithCancelCause(w.Hard)
 	defer abort(nil)
-	j := &taskRun{w: w, abort: abort}
+	run := &taskRun{w: w, abort: abort}
 	o := runner.Options{
 		Acquire: lease.AcquireRequest{Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name},
-		Claim:   j.claim,
+		Claim:   run.claim,
 		Command: w.o.Command, Dir: w.o.Dir, Env: w.o.Env, Stdout: w.o.Stdout, Stderr: w.o.Stderr,
 		Guardian: w.o.Guardian,
 	}
 	if !w.o.NoStdin {
-		j.input = &lateReader{ready: make(chan struct{})}
-		o.Stdin = j.input
+		run.input = &lateReader{ready: make(chan struct{})}
+		o.Stdin = run.input
 	}
 	if w.o.KeepOutput {
-		j.out = &tail{to: w.o.Stdout}
-		o.Stdout = j.out
+		run.out = &tail{to: w.o.Stdout}
+		o.Stdout = run.out
 	}
 	res, err := runner.Run(ctx, w.st, o)
-	if j.lease == nil {
+	if run.lease == nil {
 		return err
 	}
-	if j.limit != nil {
-		j.limit.Stop()
+	if run.limit != nil {
+		run.limit.Stop()
 	}
 	w.runs++
-	return j.end(res, err)
+	return run.settle(res, err)
 }
 
 // claim takes the next task, and its section before it.
-func (j *taskRun) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
-	c, err := j.take(ctx, r)
+func (run *taskRun) claim(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
+	c, err := run.claimNext(ctx, r)
 	if err != nil {
-		j.input.open(nil) // somebody may be reading
+		run.input.open(nil) // the command may be reading
 	}
 	return c, err
 }
 
-func (j *taskRun) take(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
-	w := j.w
+func (run *taskRun) claimNext(ctx context.Context, r lease.AcquireRequest) (runner.Claim, error) {
+	w := run.w
 	for tries := 0; ; tries++ {
 		if w.Soft.Err() != nil {
 			return runner.Claim{}, errStopped
 		}
 		if w.section != nil && w.section.Err() != nil {
-			w.leaveSection("Lost the section lock on %s", w.in)
+			w.leaveSection("Lost the section lock on %s", w.sectionName)
 		}
 		req := task.NextRequest{Section: w.o.Section, Label: w.o.Label, Acquire: r}
-		again := w.section != nil && !w.fresh
+		again := w.section != nil && !w.untried
 		if w.section != nil {
-			req.Section, req.Acquire.Owner = w.in, w.section.Owner()
+			req.Section, req.Acquire.Owner = w.sectionName, w.section.Owner()
 		}
 		if again {
-			w.say(LogEntry{Event: "checking", Section: w.in}, "Checking for next task in %s...", w.in)
+			w.say(LogEntry{Event: "checking", Section: w.sectionName}, "Checking for next task in %s...", w.sectionName)
 		}
 		t, held, err := task.HoldNext(ctx, w.st, req)
 		var outside *task.SectionError
 		if errors.As(err, &outside) {
-			err = w.enter(ctx, outside.Section)
+			err = w.enterSection(ctx, outside.Section)
 			var refused *lease.HeldError
 			if errors.As(err, &refused) && tries > 0 {
 				return runner.Claim{}, &task.NothingReadyError{} // others queue for it
@@ -107,146 +106,148 @@ func (j *taskRun) take(ctx context.Context, r lease.AcquireRequest) (runner.Clai
 		if err != nil {
 			return runner.Claim{}, err
 		}
-		w.fresh, w.idling, w.wants = false, false, nil
-		j.took(t, held, again)
-		return runner.Claim{Lease: held, Args: j.args(), Env: j.env(), Finish: j.finish}, nil
+		w.untried, w.idling, w.waitsFor = false, false, nil
+		run.claimed(t, held, again)
+		return runner.Claim{Lease: held, Args: run.args(), Env: run.env(), Finish: run.finish}, nil
 	}
 }
 
-// took notes what was claimed.
-func (j *taskRun) took(t task.Task, held *lease.Lease, again bool) {
-	j.task, j.lease = t, held
+// claimed notes what was claimed.
+func (run *taskRun) claimed(t task.Task, held *lease.Lease, again bool) {
+	run.task, run.lease = t, held
 	for _, k := range held.Grant().Keys {
 		if k.Key == t.ID {
-			j.token = k.Token
+			run.token = k.Token
 		}
 	}
 	switch {
 	case again:
-		j.say("starting", "Found %s, acquiring lock...", t.Title)
+		run.say("starting", "Found %s, acquiring lock...", t.Title)
 	case t.Section != "":
-		j.say("starting", "Starting %q in %s section", t.Title, t.Section)
+		run.say("starting", "Starting %q in %s section", t.Title, t.Section)
 	default:
-		j.say("starting", "Starting %q", t.Title)
+		run.say("starting", "Starting %q", t.Title)
 	}
 	for _, o := range held.Grant().TookOver {
-		j.w.tookOver(j.event(""), o)
+		run.w.logTookOver(run.event(""), o)
 	}
-	j.say("acquired", "Acquired lock on %s (%s, token %d)", t.Title, t.ID, j.token)
+	run.say("acquired", "Acquired lock on %s (%s, token %d)", t.Title, t.ID, run.token)
 	if t.Attempts > 1 {
-		j.say("working", "Restarting %s (attempt %d)...", t.Title, t.Attempts)
+		run.say("working", "Restarting %s (attempt %d)...", t.Title, t.Attempts)
 	} else {
-		j.say("working", "Working on %s...", t.Title)
+		run.say("working", "Working on %s...", t.Title)
 	}
-	if d := j.w.o.MaxHold; d > 0 {
-		j.limit = time.AfterFunc(d, func() { j.abort(errMaxHold) })
+	if d := run.w.o.MaxHold; d > 0 {
+		run.limit = time.AfterFunc(d, func() { run.abort(errMaxHold) })
 	}
-	j.input.open(j.document())
+	run.input.open(run.document())
 }
 
-func (j *taskRun) event(kind string) LogEntry {
-	return LogEntry{Event: kind, Task: j.task.ID, Title: j.task.Title, Section: j.task.Section, Token: j.token, Attempt: j.task.Attempts}
+func (run *taskRun) event(kind string) LogEntry {
+	return LogEntry{Event: kind, Task: run.task.ID, Title: run.task.Title, Section: run.task.Section, Token: run.token, Attempt: run.task.Attempts}
 }
 
-func (j *taskRun) say(kind, format string, args ...any) { j.w.say(j.event(kind), format, args...) }
+func (run *taskRun) say(kind, format string, args ...any) {
+	run.w.say(run.event(kind), format, args...)
+}
 
 // document is the task for the command's standard input.
-func (j *taskRun) document() []byte {
+func (run *taskRun) document() []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(struct { // what came from JSON goes back into it
 		task.Task
 		Token int64 `json:"token"`
-	}{j.task, j.token})
+	}{run.task, run.token})
 	return b.Bytes()
 }
 
-func (j *taskRun) env() []string {
+func (run *taskRun) env() []string {
 	return []string{
-		"TASKLOCK_KEY=" + j.task.ID,
-		"TASKLOCK_TOKEN=" + strconv.FormatInt(j.token, 10),
-		"TASKLOCK_TASK_ID=" + j.task.ID,
-		"TASKLOCK_TASK_TITLE=" + j.task.Title,
-		"TASKLOCK_TASK_SECTION=" + j.task.Section,
-		"TASKLOCK_ATTEMPT=" + strconv.Itoa(j.task.Attempts),
+		"TASKLOCK_KEY=" + run.task.ID,
+		"TASKLOCK_TOKEN=" + strconv.FormatInt(run.token, 10),
+		"TASKLOCK_TASK_ID=" + run.task.ID,
+		"TASKLOCK_TASK_TITLE=" + run.task.Title,
+		"TASKLOCK_TASK_SECTION=" + run.task.Section,
+		"TASKLOCK_ATTEMPT=" + strconv.Itoa(run.task.Attempts),
 	}
 }
 
 // args fills in the placeholders.
-func (j *taskRun) args() []string {
-	fill := strings.NewReplacer("{id}", j.task.ID, "{title}", j.task.Title, "{section}", j.task.Section,
-		"{token}", strconv.FormatInt(j.token, 10), "{attempt}", strconv.Itoa(j.task.Attempts))
-	args := make([]string, 0, len(j.w.o.Command))
-	for _, a := range j.w.o.Command[1:] {
+func (run *taskRun) args() []string {
+	fill := strings.NewReplacer("{id}", run.task.ID, "{title}", run.task.Title, "{section}", run.task.Section,
+		"{token}", strconv.FormatInt(run.token, 10), "{attempt}", strconv.Itoa(run.task.Attempts))
+	args := make([]string, 0, len(run.w.o.Command))
+	for _, a := range run.w.o.Command[1:] {
 		args = append(args, fill.Replace(a))
 	}
 	return args
 }
 
-// verdict is what the end of the command means for the task.
-func (j *taskRun) verdict(res runner.Result, err error) task.StatusRequest {
-	r := task.StatusRequest{Tasks: []string{j.task.ID}, Owner: j.lease.Owner(), Token: j.token, Verb: task.Complete}
+// outcome is what the end of the command means for the task.
+func (run *taskRun) outcome(res runner.Result, err error) task.StatusRequest {
+	r := task.StatusRequest{Tasks: []string{run.task.ID}, Owner: run.lease.Owner(), Token: run.token, Verb: task.Complete}
 	var start *runner.StartError
 	switch {
 	case res.ExitCode == 0:
-		if j.out.String() != "" {
-			r.Result = &task.Result{Summary: j.out.String()}
+		if run.out.String() != "" {
+			r.Result = &task.Result{Summary: run.out.String()}
 		}
 		return r
 	case errors.Is(err, errStopped) || errors.As(err, &start):
 		r.Verb, r.Uncounted, r.Reason = task.Unclaim, true, err.Error()
 		return r
 	case errors.Is(err, errMaxHold):
-		r.Reason = fmt.Sprintf("%v: %s", errMaxHold, j.w.o.MaxHold)
+		r.Reason = fmt.Sprintf("%v: %s", errMaxHold, run.w.o.MaxHold)
 	case res.Lost != nil:
 		r.Reason = "stopped: " + res.Lost.Error()
 	default:
 		r.Reason = fmt.Sprintf("exit code %d", res.ExitCode)
 	}
 	r.Verb = task.Unclaim
-	if j.task.Attempts > j.w.o.Retries {
+	if run.task.Attempts > run.w.o.Retries {
 		r.Verb = task.Fail
 	}
 	return r
 }
 
-// finish writes down how the task ended, which releases it.
-func (j *taskRun) finish(ctx context.Context, res runner.Result, err error) error {
-	do, err := j.write(ctx, j.verdict(res, err))
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.tried, j.do, j.err = true, do, err
+// finish writes how the task ended, which releases it.
+func (run *taskRun) finish(ctx context.Context, res runner.Result, err error) error {
+	do, err := run.write(ctx, run.outcome(res, err))
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.tried, run.do, run.err = true, do, err
 	return err
 }
 
-// write carries out the verdict. A completion that the store refuses would be
+// write carries out the outcome. A completion that the store refuses would be
 // refused again after each repetition of the work: the task fails instead.
-func (j *taskRun) write(ctx context.Context, do task.StatusRequest) (task.StatusRequest, error) {
-	_, err := task.ChangeStatus(ctx, j.w.st, do)
+func (run *taskRun) write(ctx context.Context, do task.StatusRequest) (task.StatusRequest, error) {
+	_, err := task.ChangeStatus(ctx, run.w.st, do)
 	if do.Verb != task.Complete || !errors.Is(err, driver.ErrTooLarge) && !errors.Is(err, driver.ErrInvalid) {
 		return do, err
 	}
 	do.Verb, do.Result, do.Reason = task.Fail, nil, fmt.Sprintf("the command succeeded, but the completion was refused: %v", err)
-	_, err = task.ChangeStatus(ctx, j.w.st, do)
+	_, err = task.ChangeStatus(ctx, run.w.st, do)
 	return do, err
 }
 
-// end makes sure that what came of the task is written down. Where finish could
-// not, the token decides whether it still counts.
-func (j *taskRun) end(res runner.Result, err error) error {
-	j.mu.Lock()
-	tried, do, failed := j.tried, j.do, j.err
-	j.mu.Unlock()
+// settle makes sure that the end of the task is written. If finish could not, the
+// token decides whether it still counts.
+func (run *taskRun) settle(res runner.Result, err error) error {
+	run.mu.Lock()
+	tried, do, failed := run.tried, run.do, run.err
+	run.mu.Unlock()
 	if !tried {
-		do, failed = j.write(context.WithoutCancel(j.w.Hard), j.verdict(res, err))
+		do, failed = run.write(context.WithoutCancel(run.w.Hard), run.outcome(res, err))
 	}
 	began := time.Now()
-	for n := 1; store.Transient(failed) && time.Since(began) < j.w.o.TTL && j.w.Hard.Err() == nil; n++ {
-		j.w.trouble(j.event(""), failed, n)
-		do, failed = j.write(context.WithoutCancel(j.w.Hard), do)
+	for n := 1; store.Transient(failed) && time.Since(began) < run.w.o.TTL && run.w.Hard.Err() == nil; n++ {
+		run.w.trouble(run.event(""), failed, n)
+		do, failed = run.write(context.WithoutCancel(run.w.Hard), do)
 	}
-	j.report(do, res, failed)
+	run.report(do, res, failed)
 	var start *runner.StartError
 	switch {
 	case errors.As(err, &start):
@@ -254,22 +255,22 @@ func (j *taskRun) end(res runner.Result, err error) error {
 	case store.Transient(failed):
 		return failed
 	case errors.Is(err, runner.ErrGuardian):
-		j.say("trouble", "%v", err)
+		run.say("trouble", "%v", err)
 	}
 	return nil
 }
 
-func (j *taskRun) report(do task.StatusRequest, res runner.Result, err error) {
-	e := j.event("")
+func (run *taskRun) report(do task.StatusRequest, res runner.Result, err error) {
+	e := run.event("")
 	if res.ExitCode >= 0 {
 		e.Exit = &res.ExitCode
 	}
-	sum, title := &j.w.sum, j.task.Title
-	say := func(kind, format string, args ...any) { e.Event = kind; j.w.say(e, format, args...) }
+	sum, title := &run.w.sum, run.task.Title
+	say := func(kind, format string, args ...any) { e.Event = kind; run.w.say(e, format, args...) }
 	switch {
-	case err != nil && j.ownEnd():
-		say("left", "The command has set %s to %s itself", title, j.task.Status)
-		sum.count(j.task.Status)
+	case err != nil && run.ownEnd():
+		say("left", "The command has set %s to %s itself", title, run.task.Status)
+		sum.count(run.task.Status)
 		return
 	case err != nil:
 		sum.Refused++
@@ -286,7 +287,7 @@ func (j *taskRun) report(do task.StatusRequest, res runner.Result, err error) {
 		say("unclaimed", "Unclaimed %s: %s", title, do.Reason)
 	default:
 		sum.Retried++
-		say("retried", "%s goes back: %s (attempt %d of %d)", title, do.Reason, j.task.Attempts, j.w.o.Retries+1)
+		say("retried", "%s goes back: %s (attempt %d of %d)", title, do.Reason, run.task.Attempts, run.w.o.Retries+1)
 	}
 	say("released", "Released task lock")
 }
@@ -302,62 +303,11 @@ func (s *Summary) count(end task.Status) {
 
 // ownEnd reports whether the command itself has ended the task under this
 // claim, and how.
-func (j *taskRun) ownEnd() bool {
-	now, err := task.Show(context.WithoutCancel(j.w.Hard), j.w.st, j.task.ID)
-	if err != nil || now.LastToken != j.token {
+func (run *taskRun) ownEnd() bool {
+	now, err := task.Show(context.WithoutCancel(run.w.Hard), run.w.st, run.task.ID)
+	if err != nil || now.LastToken != run.token {
 		return false
 	}
-	j.task.Status = now.Status
+	run.task.Status = now.Status
 	return true
-}
-
-// lateReader is an input whose text is known only after somebody has begun to
-// read it.
-type lateReader struct {
-	ready chan struct{}
-	text  *bytes.Reader
-}
-
-func (r *lateReader) open(text []byte) {
-	if r != nil {
-		r.text = bytes.NewReader(text)
-		close(r.ready)
-	}
-}
-
-func (r *lateReader) Read(p []byte) (int, error) {
-	<-r.ready
-	return r.text.Read(p)
-}
-
-// tail passes output on and keeps the end of it.
-type tail struct {
-	to   io.Writer
-	last []byte
-}
-
-const maxSummary = 1024
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.last = append(t.last, p...)
-	if over := len(t.last) - maxSummary; over > 0 {
-		t.last = t.last[over:]
-	}
-	if t.to == nil {
-		return len(p), nil
-	}
-	return t.to.Write(p)
-}
-
-func (t *tail) String() string {
-	if t == nil {
-		return ""
-	}
-	s := strings.ToValidUTF8(strings.ReplaceAll(string(t.last), "\x00", ""), "")
-	if len(t.last) == maxSummary {
-		if _, rest, ok := strings.Cut(s, "\n"); ok && strings.TrimSpace(rest) != "" {
-			s = rest
-		}
-	}
-	return strings.TrimSpace(s)
 }

@@ -115,7 +115,7 @@ func Work(ctx context.Context, st *store.Store, o Options) (Summary, error) {
 	attend, leave := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer close(attended)
-		w.attend(attend)
+		w.keepRecord(attend)
 	}()
 	err = w.loop()
 	if w.section != nil {
@@ -138,13 +138,13 @@ type worker struct {
 	id  string       // of this start, in its record
 	rev atomic.Int64 // of its record
 
-	section *lease.Lease // kept from task to task
-	in      string       // its name
-	fresh   bool         // nothing was found in it yet
-	runs    int
-	idling  bool
-	wants   *task.Closed // the section that is waited for, and why
-	sum     Summary
+	section     *lease.Lease // kept from task to task
+	sectionName string       // its name
+	untried     bool         // nothing was found in it yet
+	runs        int
+	idling      bool
+	waitsFor    *task.Closed // the section that is waited for, and why
+	sum         Summary
 
 	logging sync.Mutex
 }
@@ -198,12 +198,12 @@ func (w *worker) loop() error {
 		if w.Soft.Err() != nil || w.o.Max > 0 && w.runs >= w.o.Max {
 			return nil
 		}
-		err := w.next()
+		err := w.runNext()
 		var none *task.NothingReadyError
 		nothing := errors.As(err, &none)
 		if nothing && w.section != nil {
-			w.leaveSection("No more tasks in %s, releasing section lock", w.in)
-			if !w.fresh {
+			w.leaveSection("No more tasks in %s, releasing section lock", w.sectionName)
+			if !w.untried {
 				continue
 			}
 		}
@@ -253,8 +253,8 @@ func (w *worker) say(e LogEntry, format string, args ...any) {
 	w.o.Log(e)
 }
 
-// enter takes a section for as long as there is something to do in it.
-func (w *worker) enter(ctx context.Context, section string) error {
+// enterSection takes a section for as long as there is something to do in it.
+func (w *worker) enterSection(ctx context.Context, section string) error {
 	key := lease.Section.Key(section)
 	lease, err := lease.Hold(context.WithoutCancel(ctx), w.st, lease.AcquireRequest{
 		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
@@ -262,23 +262,23 @@ func (w *worker) enter(ctx context.Context, section string) error {
 	if err != nil {
 		return err
 	}
-	w.section, w.in, w.fresh = lease, section, true
+	w.section, w.sectionName, w.untried = lease, section, true
 	for _, t := range lease.Grant().TookOver {
-		w.tookOver(LogEntry{Section: section}, t)
+		w.logTookOver(LogEntry{Section: section}, t)
 	}
 	w.say(LogEntry{Event: "section acquired", Section: section, Token: lease.Token()}, "Acquired section lock on %s", section)
 	return nil
 }
 
 func (w *worker) leaveSection(format string, args ...any) {
-	w.say(LogEntry{Event: "section released", Section: w.in}, format, args...)
+	w.say(LogEntry{Event: "section released", Section: w.sectionName}, format, args...)
 	if err := w.section.Release(context.WithoutCancel(w.Soft)); err != nil {
-		w.say(LogEntry{Event: "trouble", Section: w.in}, "Section %s was not released: %v", w.in, err)
+		w.say(LogEntry{Event: "trouble", Section: w.sectionName}, "Section %s was not released: %v", w.sectionName, err)
 	}
 	w.section = nil
 }
 
-func (w *worker) tookOver(e LogEntry, t lease.TakenOver) {
+func (w *worker) logTookOver(e LogEntry, t lease.TakenOver) {
 	e.Event = "took over"
 	if t.Why == lease.Dead {
 		w.say(e, "Lock exists but its holder is dead (%s)", runnerOf(t.Owner, w.o.Owner))
@@ -291,7 +291,7 @@ func (w *worker) tookOver(e LogEntry, t lease.TakenOver) {
 // sessionPrefix marks the leases of runners.
 const sessionPrefix = "runner:"
 
-// holderName is what people call whoever has a lock.
+// holderName is the holder of a lock: a runner by its own name.
 func holderName(l lease.Info) string {
 	if name, ok := strings.CutPrefix(l.Session, sessionPrefix); ok {
 		return name
