@@ -72,10 +72,11 @@ func all(scratch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range names {
-		if err := s.plant(name); err != nil {
-			return "", err
-		}
+	for _, name := range names { // after a change, several may not fit
+		err = errors.Join(err, s.plant(name))
+	}
+	if err != nil {
+		return "", err
 	}
 	return s.overlay(scratch)
 }
