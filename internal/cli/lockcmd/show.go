@@ -45,37 +45,32 @@ func show(ctx context.Context, s *session.Session, key string) error {
 }
 
 func printLock(p *term.Printer, s lease.ShowResult) {
-	rows := [][2]string{{"key", s.Key}}
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, [2]string{name, value})
-		}
-	}
+	rows := term.Fields{{"key", s.Key}}
 	if l := s.Lock; l == nil {
-		add("state", "free")
+		rows.Add("state", "free")
 	} else {
-		add("owner", l.Owner)
-		add("state", string(l.State))
-		add("token", strconv.FormatInt(l.Token, 10))
-		add("lease", l.LeaseID)
-		add("acquired", p.When(l.AcquiredAt))
-		add("last seen", p.When(l.HeartbeatAt))
-		add("expires", view.Expiry(p, l.ExpiresAt))
-		add("host", l.Host)
+		rows.Add("owner", l.Owner)
+		rows.Add("state", string(l.State))
+		rows.Add("token", strconv.FormatInt(l.Token, 10))
+		rows.Add("lease", l.LeaseID)
+		rows.Add("acquired", p.When(l.AcquiredAt))
+		rows.Add("last seen", p.When(l.HeartbeatAt))
+		rows.Add("expires", view.Expiry(p, l.ExpiresAt))
+		rows.Add("host", l.Host)
 		if l.PID != 0 {
-			add("pid", strconv.Itoa(l.PID)+", "+l.Life)
+			rows.Add("pid", strconv.Itoa(l.PID)+", "+l.Life)
 		}
-		add("worktree", l.Worktree)
-		add("session", l.Session)
-		add("label", l.Label)
-		add("reason", l.Reason)
+		rows.Add("worktree", l.Worktree)
+		rows.Add("session", l.Session)
+		rows.Add("label", l.Label)
+		rows.Add("reason", l.Reason)
 	}
 	party := func(what string, i int, w lease.Waiter) {
 		state := ""
 		if w.State != lease.Held {
 			state = ", " + string(w.State)
 		}
-		add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.When(w.Since), p.Relative(w.LastSeen), state))
+		rows.Add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.When(w.Since), p.Relative(w.LastSeen), state))
 	}
 	for i, u := range s.Users {
 		party("used by", i, lease.Waiter(u))

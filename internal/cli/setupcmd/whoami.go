@@ -59,24 +59,19 @@ func whoami(s *session.Session) error {
 		Agent: id.Agent, PID: id.PID, Warning: id.Warning, Chain: id.Chain,
 	}
 	return s.Answer(data, func(p *term.Printer) {
-		rows := [][2]string{{"owner", id.Owner}, {"from", id.Source}}
-		add := func(name, value string) {
-			if value != "" {
-				rows = append(rows, [2]string{name, value})
-			}
-		}
-		add("label", label)
-		add("session", id.Session)
+		rows := term.Fields{{"owner", id.Owner}, {"from", id.Source}}
+		rows.Add("label", label)
+		rows.Add("session", id.Session)
 		if id.Agent {
-			add("coding agent", "yes: acquire waits only with --wait")
+			rows.Add("coding agent", "yes: acquire waits only with --wait")
 		}
 		if id.PID > 0 {
-			add("process", strconv.Itoa(id.PID))
+			rows.Add("process", strconv.Itoa(id.PID))
 		}
-		add("store", url)
-		add("because", why)
+		rows.Add("store", url)
+		rows.Add("because", why)
 		if there := s.Env(config.LeaseEnv); there != "" {
-			add("lease's store", config.WithoutPassword(there)+" (for commands about "+strings.Join(s.LeaseEnv().Keys, ", ")+")")
+			rows.Add("lease's store", config.WithoutPassword(there)+" (for commands about "+strings.Join(s.LeaseEnv().Keys, ", ")+")")
 		}
 		p.Fields(rows)
 		p.Line("")

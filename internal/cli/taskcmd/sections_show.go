@@ -31,19 +31,14 @@ func newSectionsShowCmd(s *session.Session) *cobra.Command {
 }
 
 func printSection(p *term.Printer, s sectionInfo) {
-	rows := [][2]string{{"section", s.Name}, {"state", s.state()}, {"kind", s.kind()}, {"priority", priorityName(s.Priority)}}
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, [2]string{name, value})
-		}
-	}
-	add("depends on", strings.Join(s.DependsOn, ", "))
-	add("locked by", s.LockedBy)
+	rows := term.Fields{{"section", s.Name}, {"state", s.state()}, {"kind", s.kind()}, {"priority", priorityName(s.Priority)}}
+	rows.Add("depends on", strings.Join(s.DependsOn, ", "))
+	rows.Add("locked by", s.LockedBy)
 	for _, status := range task.Statuses {
 		if n := s.Tasks[status]; n > 0 {
-			add(string(status), strconv.Itoa(n))
+			rows.Add(string(status), strconv.Itoa(n))
 		}
 	}
-	add("created", p.When(s.CreatedAt))
+	rows.Add("created", p.When(s.CreatedAt))
 	p.Fields(rows)
 }

@@ -39,67 +39,67 @@ func showTask(ctx context.Context, s *session.Session, st *store.Store, ref stri
 }
 
 func printTask(p *term.Printer, i task.Info) {
-	var rows [][2]string
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, [2]string{name, value})
-		}
-	}
+	var rows term.Fields
 	at := func(name string, t *time.Time) {
 		if t != nil && !t.IsZero() {
-			add(name, p.When(*t))
+			rows.Add(name, p.When(*t))
 		}
 	}
-	list := func(name string, words []string) { add(name, strings.Join(words, ", ")) }
+	list := func(name string, words []string) { rows.Add(name, strings.Join(words, ", ")) }
 	status := string(i.Status)
 	if i.Stalled {
 		status += " (stalled: its worker is " + string(i.Lock.State) + ")"
 	} else if i.Ready {
 		status += " (ready)"
 	}
-	add("id", i.ID)
-	add("title", i.Title)
+	rows.Add("id", i.ID)
+	rows.Add("title", i.Title)
 	list("aliases", i.Aliases)
-	add("status", status)
-	add("section", i.Section)
-	add("priority", priorityName(i.Priority))
+	rows.Add("status", status)
+	rows.Add("section", i.Section)
+	rows.Add("priority", priorityName(i.Priority))
 	list("labels", i.Labels)
 	list("depends on", i.DependsOn)
 	list("waits for", i.WaitsFor)
 	list("needed by", i.Dependents)
-	add("blocked because", i.BlockedReason)
-	add("claimed by", i.ClaimedBy)
+	rows.Add("blocked because", i.BlockedReason)
+	rows.Add("claimed by", i.ClaimedBy)
 	at("claimed", i.ClaimedAt)
-	if l := i.Lock; l != nil {
-		add("locked by", l.Owner)
-		add("token", strconv.FormatInt(l.Token, 10))
-		add("last seen", p.When(l.HeartbeatAt))
-		if l.State == lease.Held {
-			add("expires", view.Expiry(p, l.ExpiresAt))
-		} else {
-			add("lock", string(l.State)+" since "+view.Expiry(p, l.ExpiresAt))
-		}
-		if l.Waiters > 0 {
-			add("waiters", strconv.Itoa(l.Waiters))
-		}
+	if i.Lock != nil {
+		addLock(p, &rows, i.Lock)
 	}
-	add("worktree", i.Worktree)
-	add("progress", i.Progress)
+	rows.Add("worktree", i.Worktree)
+	rows.Add("progress", i.Progress)
 	if i.Attempts > 0 {
-		add("attempts", strconv.Itoa(i.Attempts))
+		rows.Add("attempts", strconv.Itoa(i.Attempts))
 	}
 	if r := i.Result; r != nil {
-		add("result", r.Summary)
+		rows.Add("result", r.Summary)
 		list("commits", r.Commits)
 		list("tests", r.Tests)
 	}
 	at("created", &i.CreatedAt)
 	at("updated", &i.UpdatedAt)
 	at("completed", i.CompletedAt)
-	add("completed by", i.CompletedBy)
+	rows.Add("completed by", i.CompletedBy)
 	p.Fields(rows)
 	if i.Description != "" {
 		p.Line("")
 		p.Text(i.Description)
+	}
+}
+
+// addLock adds what is known of the lock of a task.
+func addLock(p *term.Printer, rows *term.Fields, l *lease.Info) {
+	rows.Add("locked by", l.Owner)
+	rows.Add("token", strconv.FormatInt(l.Token, 10))
+	rows.Add("last seen", p.When(l.HeartbeatAt))
+	if l.State == lease.Held {
+		rows.Add("expires", view.Expiry(p, l.ExpiresAt))
+	} else {
+		rows.Add("lock", string(l.State)+" since "+view.Expiry(p, l.ExpiresAt))
+	}
+	if l.Waiters > 0 {
+		rows.Add("waiters", strconv.Itoa(l.Waiters))
 	}
 }

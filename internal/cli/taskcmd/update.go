@@ -81,16 +81,16 @@ func (o *tasksUpdateOptions) run(ctx context.Context, s *session.Session, cmd *c
 	case len(what) > 1:
 		return session.Usagef("--%s and --%s are two changes: make them one after the other", what[0], what[1])
 	case what[0] == "status":
-		return o.setStatus(ctx, s, cmd, refs)
+		return o.setStatus(ctx, s, refs)
 	case len(refs) > 1:
 		return session.Usagef("--%s takes one task, got %d; a title with spaces needs quotes", what[0], len(refs))
 	case what[0] == "progress":
-		return o.setProgress(ctx, s, cmd, refs[0])
+		return o.setProgress(ctx, s, refs[0])
 	}
 	return o.edit(ctx, s, cmd, refs[0])
 }
 
-func (o *tasksUpdateOptions) setStatus(ctx context.Context, s *session.Session, cmd *cobra.Command, refs []string) error {
+func (o *tasksUpdateOptions) setStatus(ctx context.Context, s *session.Session, refs []string) error {
 	status, err := parseStatus(o.status)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func verbBack(ctx context.Context, st *store.Store, refs []string) (task.Verb, e
 	return task.Reset, nil
 }
 
-func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session, cmd *cobra.Command, ref string) error {
+func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session, ref string) error {
 	st, err := s.Store(ctx, false)
 	if err != nil {
 		return err

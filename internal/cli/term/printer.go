@@ -70,8 +70,18 @@ func (p *Printer) Table(head []string, rows [][]Text) {
 	}
 }
 
+// Fields are names with values.
+type Fields [][2]string
+
+// Add adds a field, if it has a value.
+func (f *Fields) Add(name, value string) {
+	if value != "" {
+		*f = append(*f, [2]string{name, value})
+	}
+}
+
 // Fields prints names and values, one pair a line.
-func (p *Printer) Fields(rows [][2]string) {
+func (p *Printer) Fields(rows Fields) {
 	table := make([][]Text, len(rows))
 	for i, r := range rows {
 		table[i] = Row(Faint.Of(r[0]+":"), r[1])
