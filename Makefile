@@ -34,7 +34,8 @@ test: build cross etcd ## all tests in less than ten minutes: every store with i
 	@scripts/need go git gcc sqlite3 patch unzip zip vim ed perl python3 node strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
-	go test -p $(JOBS) -timeout 20m ./store/... ./internal/cli/... $$(go list ./... | grep -v /internal/torture$$)
+	go test -p $(JOBS) -timeout 20m ./store/... ./internal/cli/... $$(go list ./... | grep -vE '/internal/(torture|fault/plant)$$')
+	go test -short ./internal/fault/plant
 	@$(MAKE) --no-print-directory typescript
 
 race: etcd ## the library's tests under the race detector
@@ -50,9 +51,9 @@ typescript: build ## the TypeScript client, OpenCode's plugin, husky and lefthoo
 	scripts/test-typescript bin/tasklock
 	scripts/test-installed bin/tasklock
 
-short-torture: build etcd ## ten minutes of races, kills, pauses and crashes: what CI runs after test and race
+short-torture: build etcd ## races, kills, pauses, crashes, planted bugs, a quarter of an hour: what CI runs after test and race
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
-	go test -count=1 -timeout 30m ./internal/torture
+	go test -p 1 -count=1 -timeout 30m ./internal/torture ./internal/fault/plant
 
 torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl

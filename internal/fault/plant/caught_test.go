@@ -50,8 +50,8 @@ var caught = map[string][]catch{
 		{bug: "deferred_transaction", test: "^TestConformance$/(one_winner|write_skew)", env: jitter, tries: 10},
 	},
 	"store/filestore": {
-		{bug: "journal_emptied_early", test: "^TestPowerLoss$", tries: 3},
-		{bug: "no_dir_sync", test: "^TestPowerLoss$", tries: 3},
+		{bug: "journal_emptied_early", test: "^TestPowerLoss$", tries: 10},
+		{bug: "no_dir_sync", test: "^TestPowerLoss$", tries: 10},
 		{bug: "empty_is_free", test: "^TestDamagedRecord$/^empty$"},
 	},
 	"store/gitstore": {
