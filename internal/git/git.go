@@ -1,5 +1,5 @@
-// Package git asks git what only git can tell: the worktrees of a repository and
-// the files that were changed, staged or pushed in it.
+// Package git asks git what only git knows: the worktrees of a repository and its
+// changed, staged or pushed files.
 package git
 
 import (

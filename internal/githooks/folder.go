@@ -8,9 +8,8 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Folder makes a folder of hooks that holds the guard and nothing else, in the
-// user's state folder, and returns it; empty: it cannot be made. Nothing is made
-// where base, the folder above the state, is missing.
+// Folder makes a folder of hooks with only the guard, in the user's state folder,
+// and returns it; empty: it cannot be made. base must exist.
 func Folder(state, base string) string {
 	if state == "" || !repo.IsDir(base) {
 		return ""

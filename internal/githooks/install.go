@@ -13,9 +13,8 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// noteKey is the key in the clone's configuration of git that says that the guard
-// was installed. With it, a guard that somebody overwrote differs from one that
-// nobody wanted.
+// noteKey in the clone's git configuration says that the guard was installed. So an
+// overwritten guard differs from one that nobody wanted.
 const noteKey = "tasklock.guard"
 
 // A Change is what [Install] or [Remove] did to one hook.
@@ -45,7 +44,7 @@ func Install(ctx context.Context, dir string, dry bool) (Changes, error) {
 	return out, err
 }
 
-// Remove takes the guard out of git's hooks and puts back what was there.
+// Remove takes the guard out of git's hooks and restores them.
 func Remove(ctx context.Context, dir string, dry bool) (Changes, error) {
 	out, err := eachHook(ctx, dir, dry, place.remove)
 	if err == nil && !dry {
@@ -113,8 +112,8 @@ func (p place) install(dry bool) (Change, error) {
 	return c, writeThrough(p.File, is, mode)
 }
 
-// guardedText is the text of the file with the guard in it. chain: what is there
-// cannot hold it, and must be called by ours.
+// guardedText is the text of the file with the guard in it. chain: the present hook
+// cannot hold it, and ours must call it.
 func (p place) guardedText(text []byte) (is []byte, chain bool, err error) {
 	switch {
 	case p.Manager == "lefthook":
@@ -142,8 +141,8 @@ func (p place) guardedText(text []byte) (is []byte, chain bool, err error) {
 	return chainScript(p.Hook), true, nil
 }
 
-// chain keeps the hook that is there beside ours, and makes a name for it by
-// which it is called: some go by the name that they are called by.
+// chain keeps the present hook next to ours, under a name by which it is called:
+// some hooks go by their own name.
 func (p place) chain(script []byte) error {
 	kept := p.File + keptEnd
 	if err := os.Rename(p.File, kept); err != nil {
@@ -169,9 +168,9 @@ func (c *Change) open(p place, dry bool) (old bool, text []byte, mode os.FileMod
 	return old, text, mode, err
 }
 
-// heal undoes what an earlier version left: its own form of the hook, and what
-// it had kept when somebody else wrote the hook anew. It reports whether a hook
-// of ours was there.
+// heal removes what an earlier version left: its own form of the hook, and what it
+// had kept when somebody else replaced the hook. It reports whether there was a
+// hook of ours.
 func (c *Change) heal(p place, dry bool) (old bool, err error) {
 	kept := p.Run + keptEnd
 	script, _, err := readHook(p.Run)
@@ -199,12 +198,12 @@ func (c *Change) heal(p place, dry bool) (old bool, err error) {
 	return old, err
 }
 
-// madeByManager reports whether a hook is one that its manager writes again.
+// madeByManager reports whether the manager writes this hook again.
 func madeByManager(script []byte) bool {
 	return bytes.Contains(script, []byte("call_lefthook")) || bytes.Contains(script, []byte(`"$(dirname "$0")/h"`))
 }
 
-// restore puts the former hook back in the place of ours, or nothing.
+// restore replaces our hook with the former one, or removes it.
 func (p place) restore() error {
 	folder := filepath.Join(filepath.Dir(p.Run), keptFolder)
 	_ = os.Remove(filepath.Join(folder, p.Hook))
@@ -253,8 +252,7 @@ func (p place) remove(dry bool) (Change, error) {
 	return c, writeThrough(p.File, rest, mode)
 }
 
-// readHook reads a file with its mode; nil if there is none, or a link that
-// leads nowhere.
+// readHook reads a file with its mode; nil if there is none, or a dangling link.
 func readHook(file string) ([]byte, os.FileMode, error) {
 	text, err := os.ReadFile(file)
 	switch {

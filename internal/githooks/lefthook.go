@@ -28,9 +28,9 @@ func lefthookConfig(top string) string {
 }
 
 // lefthookCommand are the lines of the guard as one of lefthook's commands.
-// Lefthook leaves a command out where it sees no files for it: those that the
-// hook excludes, or those of another branch that is pushed. So the guard names a
-// file of its own, which is always there: the configuration.
+// Lefthook skips a command without files: those that the hook excludes, or those of
+// another pushed branch. So the guard names a file that always exists: the
+// configuration.
 func lefthookCommand(hook, config string) []string {
 	call := "tasklock guard run " + hook
 	lines := []string{"files: echo " + config}
@@ -43,7 +43,7 @@ func lefthookCommand(hook, config string) []string {
 
 var errLefthook = errors.New("its form leaves no place for the guard")
 
-// lefthookByHand is what a person writes where we cannot.
+// lefthookByHand is what a person must write if we cannot.
 func lefthookByHand(hook, config string) string {
 	return fmt.Sprintf("write by hand, below %s and commands: tasklock: {%s}", hook, strings.Join(lefthookCommand(hook, config), ", "))
 }
@@ -62,8 +62,8 @@ func lefthookGuards(text []byte, hook string) bool {
 	return bytes.Contains(out, []byte("tasklock guard run "+hook))
 }
 
-// lefthookCondition is the setting that keeps lefthook from running a hook now
-// and then, or always; empty: there is none. Git runs no guard either while it
+// lefthookCondition is the setting that keeps lefthook from running a hook
+// sometimes, or always; empty: there is none. Git runs no guard either while it
 // merges or rebases.
 func lefthookCondition(text []byte, hook string) string {
 	var doc map[string]struct{ Only, Skip any }
@@ -80,8 +80,8 @@ func lefthookCondition(text []byte, hook string) string {
 	return ""
 }
 
-// lefthookInstall puts the guard into the configuration as whole lines between
-// two marks, and reads it before and after: what was there must say the same.
+// lefthookInstall puts the guard into the configuration as whole lines between two
+// marks, and reads it before and after: the rest must mean the same.
 func lefthookInstall(text []byte, hook, config string) ([]byte, error) {
 	rest := lefthookRemove(text, hook)
 	before, after := map[string]any{}, map[string]any{}
@@ -192,7 +192,7 @@ func lefthookRemove(text []byte, hook string) []byte {
 	return append(bytes.Clone(text[:from]), text[to:]...)
 }
 
-// withoutOurs is what a configuration says apart from the guard.
+// withoutOurs is the configuration without the guard.
 func withoutOurs(doc map[string]any, hook string) map[string]any {
 	h, ok := doc[hook].(map[string]any)
 	if !ok {

@@ -1,21 +1,21 @@
-// Package githooks puts the guard into git's hooks, takes it out again, and tells
+// Package githooks puts the guard into git's hooks, takes it out again, and checks
 // whether git calls it.
 //
 // # Guarantee
 //
-// A hook that was there still runs, with the same arguments and the same input.
+// An existing hook still runs, with the same arguments and the same input.
 // Installing twice changes nothing, and removing restores every byte.
 //
 // # Limit
 //
-// The guard is a line of shell that calls "tasklock guard run". A person passes it
-// with --no-verify; a program that manages hooks may write its hooks anew, which
+// The guard is a line of shell that calls "tasklock guard run". A person can pass
+// it with --no-verify; a program that manages hooks may replace its hooks, which
 // [States] shows.
 //
 // # Failure
 //
-// Where there is no safe place for the guard, installing changes nothing and says
-// what to write by hand ([RefusedError]).
+// If there is no safe place for the guard, installing changes nothing and says what
+// to write by hand ([RefusedError]).
 package githooks
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// A place is where the guard of a hook lasts: programs that manage hooks write
-// theirs anew at every install, and keep what stands in their own file.
+// A place is where the guard of a hook lasts: programs that manage hooks replace
+// them at every install, and keep their own file.
 type place struct {
 	Hook    string
 	Run     string // the file that git runs
@@ -39,8 +39,7 @@ type place struct {
 	top     string // of the worktree
 }
 
-// config is the name of the file that the guard stands in, from the root of the
-// worktree.
+// config is the name of the file with the guard, from the root of the worktree.
 func (p place) config() string {
 	name, err := filepath.Rel(p.top, p.File)
 	if err != nil {
@@ -103,7 +102,7 @@ func executable(file string) bool {
 	return err == nil && fi.Mode().IsRegular() && (runtime.GOOS == "windows" || fi.Mode()&0o111 != 0)
 }
 
-// guarded reports whether the guard stands in its place.
+// guarded reports whether the guard is in its place.
 func (p place) guarded() bool {
 	text, err := os.ReadFile(p.File)
 	return err == nil && p.guards(text)

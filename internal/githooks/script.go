@@ -20,8 +20,8 @@ const (
 	absent     = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
 )
 
-// block are the lines that call the guard, for the beginning of a hook in
-// shell. What git says on the input of pre-push, the rest of the hook reads too.
+// block are the lines that call the guard, for the beginning of a shell hook. The
+// rest of the hook also reads git's input of pre-push.
 func block(hook string) string {
 	call := fmt.Sprintf("\ttasklock guard run %s \"$@\" || exit 1\n", hook)
 	if hook == "pre-push" {
@@ -46,8 +46,8 @@ func ownScript(hook string) []byte {
 	return []byte("#!/bin/sh\n" + ownMark + "\n" + block(hook))
 }
 
-// chainScript is a hook that is all ours and calls the one that was there, by its
-// own name, with the same arguments and the same input.
+// chainScript is a hook that is all ours and calls the former one, by its own name,
+// with the same arguments and the same input.
 func chainScript(hook string) []byte {
 	return fmt.Appendf(ownScript(hook), `before="$(dirname "$0")/%s/%s"
 [ -x "$before" ] || before="$0%s"
@@ -57,7 +57,7 @@ fi
 `, keptFolder, hook, keptEnd)
 }
 
-// ours reports whether a hook is all ours, also of an earlier version.
+// ours reports whether a hook is all ours, of this or an earlier version.
 func ours(script []byte) bool {
 	_, rest, _ := bytes.Cut(script, []byte("\n"))
 	return bytes.HasPrefix(rest, []byte(ownMark))
@@ -121,7 +121,7 @@ func withoutGuard(script []byte) []byte {
 	return rest
 }
 
-// inShell reports whether a hook is a text that a shell of the usual kind runs.
+// inShell reports whether a hook is a script for a usual shell.
 func inShell(script []byte) bool {
 	if !utf8.Valid(script) || bytes.IndexByte(script, 0) >= 0 {
 		return false

@@ -1,21 +1,21 @@
-// Package guard decides whether a tool may write what it is about to write.
+// Package guard decides whether a tool may write its targets.
 //
 // # Guarantee
 //
-// Nobody is allowed to write what another owner's path lock covers, the files of
-// tasklock's own stores, or the worktree in which another session works. What
-// counts is the file that is written, with links resolved, not the folder that the
-// tool runs in: each file is judged by the locks in the store of its own repository.
+// Nobody may write what another owner's path lock covers, the files of tasklock's own
+// stores, or the worktree in which another session works. What counts is the file
+// that is written, with links resolved, not the folder of the tool: each file is
+// judged by the locks in the store of its own repository.
 //
 // # Limit
 //
-// The targets are what the caller could find out (package shellwrites). A file that
-// is written without being named is not seen; git's hooks stand behind this.
+// The targets are what the caller could find (package shellwrites). Guard does not see
+// a file that is written without being named; git's hooks stand behind it.
 //
 // # Failure
 //
-// A store that cannot be asked is an error, which excuses no other store: a denial
-// that another store gives counts.
+// A store that does not answer is an error, but a denial by another store still
+// counts.
 package guard
 
 import (
@@ -80,8 +80,8 @@ type Writes struct {
 	outside string // a folder in no repository and no project, if one is written in
 }
 
-// Resolve finds out where the targets of a request lie. What no system can have,
-// or what belongs to no store, is left out.
+// Resolve finds the real files of a request's targets. It leaves out impossible names,
+// and files that belong to no store.
 func Resolve(r Request) *Writes {
 	w := &Writes{Request: r, seen: seen{map[string]string{}, map[string]repo.Tree{}}}
 	for _, t := range r.Targets {
@@ -93,11 +93,11 @@ func Resolve(r Request) *Writes {
 	return w
 }
 
-// None reports whether nothing is written that a store could have locks for.
+// None reports whether no store could have locks for what is written.
 func (w *Writes) None() bool { return len(w.trees) == 0 }
 
-// Locked returns the first reason that others have to be asked for: the worktree of
-// another session, then a path lock of another owner.
+// Locked returns the first reason that needs a store: the worktree of another session,
+// then a path lock of another owner.
 func (w *Writes) Locked(ctx context.Context) (*Denial, error) {
 	if d, err := w.occupied(ctx); err == nil && d != nil { // an error shows again below
 		return d, nil

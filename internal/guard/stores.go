@@ -10,9 +10,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Forbidden returns why the tool is denied whoever asks: it would change the
-// records of tasklock itself. Whoever removes a store frees every lock in it, and
-// its tokens begin again. With Strict it also denies what a person should do.
+// Forbidden returns why the tool is denied to everybody: it would change the records
+// of tasklock itself. Removing a store frees every lock in it, and its tokens begin
+// again. With Strict it also denies what a person should do.
 func (w *Writes) Forbidden() *Denial {
 	stores := w.storeFiles()
 	for _, t := range w.targets {
@@ -31,7 +31,7 @@ func (w *Writes) Forbidden() *Denial {
 }
 
 // storeFiles are the files and folders of the stores that the targets could hit:
-// that of the session, that of the user, and those of the repositories written to.
+// that of the session, that of the user, and those of the written repositories.
 func (w *Writes) storeFiles() (files []string) {
 	add := func(path string) {
 		if real, err := repo.Real(path); path != "" && err == nil && repo.Exists(real) && !slices.Contains(files, real) {
@@ -95,7 +95,7 @@ func gitFolder(path string) string {
 	return ""
 }
 
-// globQuote makes a path stand for itself in a pattern.
+// globQuote quotes a path for a pattern.
 func globQuote(path string) string {
 	if filepath.Separator == '\\' {
 		return path // no quoting there
@@ -122,7 +122,7 @@ func (t target) inStoreFolder() bool {
 	return false
 }
 
-// hits reports whether writing the target changes what is at a path, or takes it away.
+// hits reports whether writing the target changes or removes what is at a path.
 func (t target) hits(path string) bool {
 	if t.rest == nil {
 		return repo.Within(path, t.path) || t.Gone && repo.Within(t.path, path)
@@ -162,8 +162,8 @@ func (t target) matchesIn(folder string) bool {
 	return found
 }
 
-// matches compares part by part, as a shell does: a wildcard at the beginning
-// of a name matches no dot. What find finds has no such rule.
+// matches compares part by part, as a shell does: a wildcard at the beginning of a
+// name matches no dot. The results of find have no such rule.
 func (t target) matches(pattern, parts []string) bool {
 	if len(pattern) == 0 {
 		return len(parts) == 0

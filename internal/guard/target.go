@@ -61,7 +61,7 @@ type named struct {
 // locked there is in the user's store, by its whole path.
 var noTree = repo.Tree{}
 
-// sort sorts the targets by the worktree they lie in. What is in none is in the
+// sort sorts the targets by their worktree. A target outside all of them is in the
 // user's store, or in no store if the configuration names one for everything.
 func (w *Writes) sort() {
 	w.trees = map[repo.Tree][]named{}
@@ -176,7 +176,7 @@ func fileIn(ctx context.Context, tree repo.Tree, name string, target, locked lea
 	return err != nil
 }
 
-// seen is what was found out about folders: a command may write many files of one.
+// seen is what is known about folders: a command may write many files of one.
 type seen struct {
 	real map[string]string
 	tree map[string]repo.Tree

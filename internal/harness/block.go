@@ -2,11 +2,11 @@ package harness
 
 import "bytes"
 
-// block is a part of a text between two marks.
+// block is the part of a text between two marks.
 type block struct{ begin, end, text string }
 
-// install puts the block at the end of the text, before its last newlines, so
-// that remove can tell what was there. Lines end as those of the text do.
+// install puts the block at the end of the text, before its last newlines, so that
+// remove can restore it. Lines end as those of the text do.
 func (b *block) install(text []byte) []byte {
 	nl := newline(text)
 	whole := bytes.ReplaceAll([]byte(b.begin+"\n"+b.text+"\n"+b.end), []byte("\n"), []byte(nl))
@@ -43,8 +43,8 @@ func (b *block) remove(text []byte) []byte {
 	return append(bytes.Clone(text[:from]), text[to:]...)
 }
 
-// find returns where the block begins and ends, or -1. Of a mark whose other
-// half was lost, what follows is somebody's own text.
+// find returns where the block begins and ends, or -1. After a mark without its
+// other half the text is the user's own.
 func (b *block) find(text []byte) (from, to int) {
 	for at := 0; ; at = to {
 		n := bytes.Index(text[at:], []byte(b.end))

@@ -75,7 +75,7 @@ func (e entry) find(text []byte, n *jsonNode) (found []int) {
 	return found
 }
 
-// remove takes our value out, as often as it is there.
+// remove takes our value out, every time it occurs.
 func (e entry) remove(text []byte) ([]byte, error) {
 	for {
 		rest, err := e.removeOne(text)
@@ -112,7 +112,7 @@ func (e entry) removeOne(text []byte) ([]byte, error) {
 	if i < 0 {
 		return text, nil
 	}
-	// What was made around it goes with it; what was there, and empty, stays.
+	// Objects that we made around it go with it; existing empty ones stay.
 	for depth := len(e.path); depth > 0 && len(n.items) == 1 && n.itemStart(0) > n.start+1; depth-- {
 		n = root.at(e.path[:depth-1]...)
 		i = n.index(e.path[depth-1])

@@ -1,6 +1,6 @@
-// Package harness knows the programs that let a model work: the events that they
-// give their hooks, the answers that they read, and the files of a project in which
-// they find their hooks, their MCP servers and their guidance.
+// Package harness knows the programs that run coding agents: the events that they
+// give their hooks, the answers that they read, and the files of a project with
+// their hooks, their MCP servers and their guidance.
 //
 // # Guarantee
 //
@@ -16,7 +16,7 @@
 // # Failure
 //
 // A field of an unexpected type counts as missing, and an event without a meaning
-// is a heartbeat. A file that cannot be read as what it should be is left alone.
+// is a heartbeat. A malformed file is not changed.
 package harness
 
 import (
@@ -45,8 +45,8 @@ type Event struct {
 	Unsure  string               // why not all of a shell command could be read; empty: all was
 	Cut     bool                 // the command has more than MaxCommand bytes: only its beginning was read
 
-	// Borrowed means that the hook is that of another harness: Cursor loads those
-	// of Claude, too.
+	// Borrowed means that the hook belongs to another harness: Cursor also runs
+	// those of Claude.
 	Borrowed bool
 
 	command shellCall
@@ -74,8 +74,8 @@ const (
 // MaxEvent bounds the JSON of one event: a tool may write a large file.
 const MaxEvent = 16 << 20
 
-// MaxCommand bounds what is read of a command line. Linux starts no program with an
-// argument that is longer.
+// MaxCommand limits how much of a command line is read. Linux starts no program with
+// a longer argument.
 const MaxCommand = 128 << 10
 
 // hookNames are the events of each harness that mean more than a heartbeat.
@@ -98,7 +98,7 @@ var claudeNames = map[string]What{
 	"SubagentStart": AgentStart, "SubagentStop": AgentStop, "SessionEnd": SessionEnd,
 }
 
-// Meaning is what an event of that name is, also where its JSON says nothing.
+// Meaning is the meaning of an event by its name, even without its JSON.
 func Meaning(harness, name string) What { return hookNames[harness][name] }
 
 // payload is the JSON of all harnesses: each uses some of it. Fields of other
@@ -212,7 +212,8 @@ func (ws *words) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// commandLine is what a shell is to run, or the beginning of what is too long.
+// commandLine is the command of a shell tool, or the beginning of one that is too
+// long.
 func commandLine(b []byte) (line string, cut bool, err error) {
 	if cut = len(b) > MaxCommand && b[0] == '"'; cut {
 		b = b[:MaxCommand]
@@ -231,7 +232,7 @@ func commandLine(b []byte) (line string, cut bool, err error) {
 	return line, cut, err
 }
 
-// commandText is a command as a text, also where a harness gives its words.
+// commandText is a command as a text, even if a harness gives a list of words.
 func commandText(b []byte) (string, error) {
 	if len(b) == 0 || b[0] != '[' {
 		var one word

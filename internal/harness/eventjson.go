@@ -10,24 +10,23 @@ import (
 	"slices"
 )
 
-// An event may carry a whole file, and a hook has a few milliseconds. So its JSON
-// is walked over once: what stands between two quotes is passed over with one
-// search, and only the members that a hook asks for are decoded.
+// An event may carry a whole file, and a hook has a few milliseconds. So its JSON is
+// read once: one search skips the text between two quotes, and only the members that
+// a hook needs are decoded.
 
 var (
 	errNoJSON  = errors.New("the event has no JSON")
 	errBadJSON = errors.New("is not valid")
 )
 
-// maxUnread is how much is kept of a text that no hook asks for. In what is longer
-// stands [leftOut].
+// maxUnread is how much is kept of a text that no hook needs. [leftOut] replaces the
+// rest.
 const maxUnread = 64 << 10
 
 const leftOut = "left out: no hook reads it"
 
-// ReadEvent takes one JSON value from in; a harness may leave the pipe open behind
-// it. Long texts that mean nothing to a hook, such as what is to be written into a
-// file, are left out.
+// ReadEvent reads one JSON value from in; a harness may leave the pipe open. It
+// leaves out long texts that no hook needs, such as the content of a file.
 func ReadEvent(in io.Reader) ([]byte, error) {
 	v := &jsonExtent{text: make([]byte, 0, 2*maxUnread)}
 	for total := 0; ; {
@@ -67,7 +66,7 @@ type jsonExtent struct {
 	from   int // where the text at pos began
 }
 
-// more looks at what was added, and says whether the value is whole: text[:pos].
+// more looks at the new text, and reports whether the value is complete: text[:pos].
 // Any value but an object, list or text ends with the input.
 func (v *jsonExtent) more() bool {
 	for v.pos < len(v.text) {
@@ -99,8 +98,8 @@ func (v *jsonExtent) more() bool {
 	return false
 }
 
-// wanted reports whether a hook may ask for the text at pos: a member of that name,
-// or one of a list.
+// wanted reports whether a hook may need the text at pos: a member of that name, or
+// one of a list.
 func (v *jsonExtent) wanted() bool {
 	before, ok := bytes.CutSuffix(bytes.TrimSpace(v.text[:v.from-1]), []byte(":"))
 	if !ok {
@@ -199,8 +198,8 @@ func cutValue(text []byte) (value, rest []byte, err error) {
 }
 
 // decode fills the fields of a struct from the members of a JSON object that they
-// name. Other members are passed over, and json.RawMessage is not looked into; all
-// other fields decode themselves.
+// name. It skips other members and does not look into json.RawMessage; all other
+// fields decode themselves.
 func decode(data []byte, into any) error {
 	fields := map[string]any{}
 	v := reflect.ValueOf(into).Elem()

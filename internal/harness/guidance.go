@@ -10,12 +10,12 @@ import (
 // paragraph is our text in a file of guidance.
 var paragraph = &block{begin: "<!-- tasklock:begin -->", end: "<!-- tasklock:end -->", text: agentsText}
 
-// guidanceFiles are all in which a paragraph of ours may stand.
+// guidanceFiles are all files that may have a paragraph of ours.
 var guidanceFiles = []string{"AGENTS.md", "AGENTS.override.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"}
 
-// guidance is the file in which the harness reads our paragraph. The others,
-// where an earlier version or another setting of the harness had it, are listed
-// so that Remove finds them; Install leaves them alone.
+// guidance is the file in which the harness reads our paragraph. It also lists the
+// files in which an earlier version or setting had it, so that Remove finds them;
+// Install does not change those.
 func (s Setup) guidance() []File {
 	const what = "a paragraph about tasklock"
 	at := s.guidanceFile()
@@ -31,7 +31,7 @@ func (s Setup) guidance() []File {
 	return out
 }
 
-// guidanceFile is where the harness reads: each has rules of its own for a
+// guidanceFile is the file that the harness reads: each has its own rules for a
 // project with files of several harnesses.
 func (s Setup) guidanceFile() string {
 	switch s.Harness {
@@ -104,14 +104,14 @@ func (n *names) UnmarshalJSON(b []byte) error {
 
 var fenced = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 
-// imports reports whether a file of guidance takes another one in: "@NAME" in
-// its text, but not in code.
+// imports reports whether a file of guidance includes another one: "@NAME" in its
+// text, but not in code.
 func imports(text []byte, name string) bool {
 	return regexp.MustCompile(`(^|\s)@(\./)?` + regexp.QuoteMeta(name) + `(\s|$)`).Match(fenced.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), nil))
 }
 
-// cursorRule is guidance for one person; other harnesses have no such file that
-// does not take the place of the project's.
+// cursorRule is guidance for one person; in other harnesses such a file would
+// replace the project's.
 const cursorRule = ".cursor/rules/tasklock.mdc"
 
 const cursorRuleText = "---\ndescription: tasklock\nalwaysApply: true\n---\n<!-- " + wholeMark + " \"tasklock agents install cursor\" -->\n" + agentsText + "\n"

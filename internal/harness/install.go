@@ -23,8 +23,7 @@ type File struct {
 	whole   string     // the file is all ours
 }
 
-// blank is the document that a file which was not there begins with, and by
-// which Remove knows that it was not.
+// blank is the beginning of a document that did not exist; Remove recognises it.
 func (f File) blank() string {
 	if f.empty != "" {
 		return f.empty
@@ -32,8 +31,7 @@ func (f File) blank() string {
 	return "{\n}\n"
 }
 
-// Install returns the text with what is ours in it. Text that is not there is
-// nil.
+// Install returns the text with our part. The text of a missing file is nil.
 func (f File) Install(text []byte) ([]byte, error) {
 	switch {
 	case f.Former:

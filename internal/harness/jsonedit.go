@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Settings of harnesses belong to people. They are changed as text: what is put
-// in is one piece at one place, and taking it out again leaves the file byte
-// for byte as it was; order, spaces, comments and unknown keys stay.
+// Settings of harnesses belong to people. We change them as text: we insert one
+// piece at one place, and taking it out again leaves the file byte for byte as it
+// was; order, spaces, comments and unknown keys stay.
 
 // jsonNode is a value with the place of its text.
 type jsonNode struct {
@@ -127,9 +127,9 @@ func (n *jsonNode) itemStart(i int) int {
 	return n.items[i].start
 }
 
-// insertJSON puts an item at the end of an object (with its key) or an array;
-// where there are comments, at its beginning, because a comment belongs to what
-// stands before it. tight: right behind its bracket.
+// insertJSON puts an item at the end of an object (with its key) or an array; if
+// there are comments, at its beginning, because a comment belongs to the item before
+// it. tight: right after its bracket.
 func insertJSON(text []byte, n *jsonNode, key, value string, depth int, tight bool) []byte {
 	unit := indentOf(text)
 	indent := strings.Repeat(unit, depth+1)
@@ -154,7 +154,7 @@ func insertJSON(text []byte, n *jsonNode, key, value string, depth int, tight bo
 	return bytes.Join([][]byte{text[:at], piece, text[at:]}, nil)
 }
 
-// cutJSON takes an item out, the other way round. Comments around it stay.
+// cutJSON undoes insertJSON. Comments around the item stay.
 func cutJSON(text []byte, n *jsonNode, i int) []byte {
 	plain := plainJSON(text)
 	start, from, to := n.itemStart(i), n.start+1, n.items[i].end
@@ -176,9 +176,9 @@ func cutJSON(text []byte, n *jsonNode, i int) []byte {
 	return without(from, to)
 }
 
-// plainJSON is the text with spaces in place of comments, of commas behind the
-// last item, and of a byte order mark: some harnesses take them. What is where
-// stays the same.
+// plainJSON is the text with spaces in place of comments, of a comma after the last
+// item, and of a byte order mark, which some harnesses accept. Positions stay the
+// same.
 func plainJSON(text []byte) []byte {
 	out := bytes.Clone(text)
 	blank := func(from, to int) {

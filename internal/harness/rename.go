@@ -18,15 +18,15 @@ type shellCall struct {
 	input json.RawMessage
 }
 
-// Renames reports whether the answer to an event can change the command that a
-// tool is about to run. In Codex that would skip the approval of a person. On
-// Windows, Gemini's commands are not for a shell that we read.
+// Renames reports whether the answer to an event can change the command that a tool
+// will run. In Codex that would skip the approval of a person. On Windows, Gemini's
+// shell is one that we do not read.
 func (e Event) Renames() bool {
 	return e.Harness == "claude" || e.Harness == "gemini" && runtime.GOOS != "windows"
 }
 
 // Hookless reports whether git runs no hooks in the harness's shell: Gemini switches
-// them off there, so that a repository cannot bring its own.
+// them off, so that a repository cannot bring its own.
 func (e Event) Hookless() bool { return e.Harness == "gemini" }
 
 // Naming is what a command must know.

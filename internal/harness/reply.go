@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// A Reply is what a hook answers: what goes to standard output, in the form
-// that the harness reads, and whether the action is denied by the exit code.
+// A Reply is the answer of a hook: its output, in the form that the harness reads,
+// and whether the exit code denies the action.
 type Reply struct {
 	Out  []byte
 	Exit int
@@ -18,8 +18,8 @@ const denied = 2
 // Pass lets the action go on and says nothing.
 func (e Event) Pass() Reply { return Reply{Out: e.object(map[string]any{})} }
 
-// Tell lets the action go on and gives the model facts to read; owner becomes
-// the owner of its shell commands where the harness can set that.
+// Tell lets the action go on and gives the model facts; owner becomes the owner of
+// its shell commands if the harness can set that.
 func (e Event) Tell(text, owner string) Reply {
 	switch {
 	case e.Harness == "cursor":
@@ -34,10 +34,10 @@ func (e Event) Tell(text, owner string) Reply {
 	return Reply{Out: []byte(text + "\n")}
 }
 
-// Deny stops the action. The text goes to standard error as well, which most
-// harnesses show to the model. Cursor and Gemini read it from their JSON, with exit
-// code 0: Gemini calls any other a hook that failed. A hook of Claude denies by its
-// exit code in Cursor, too.
+// Deny stops the action. The text also goes to standard error, which most harnesses
+// show to the model. Cursor and Gemini read it from their JSON, with exit code 0:
+// Gemini treats any other code as a failed hook. In Cursor a hook of Claude also
+// denies by its exit code.
 func (e Event) Deny(text string) Reply {
 	switch {
 	case e.Borrowed:

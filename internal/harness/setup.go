@@ -92,7 +92,7 @@ var (
 	cursorHooks = hooks{events: "sessionStart preToolUse beforeShellExecution postToolUse beforeSubmitPrompt subagentStart subagentStop sessionEnd"}
 )
 
-// hookEntries are the events of a harness in its own form. Gemini counts in
+// hookEntries are the events of a harness in its own form. Gemini counts
 // milliseconds; Claude Code can deny when a hook is too slow.
 func (s Setup) hookEntries(h hooks) (out []entry) {
 	for event := range strings.FieldsSeq(h.events) {
@@ -122,7 +122,7 @@ func (s Setup) hookEntries(h hooks) (out []entry) {
 
 func (s Setup) denies(event string) bool { return s.Strict && Meaning(s.Harness, event) == BeforeTool }
 
-// notInstalled is what somebody without tasklock reads, once a session.
+// notInstalled is what a person without tasklock reads, once a session.
 const notInstalled = "tasklock is not installed on this machine, so nobody checks here which files others have locked"
 
 // hookCommand is the shell command of an event. Somebody who shares the project and

@@ -8,9 +8,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// tomlTable is a table in a TOML document, put there as a block of text. The
-// document is read before and after, because a harness does not start with one
-// that cannot be read, or that has a table twice.
+// tomlTable is a table in a TOML document, inserted as a block of text. We read the
+// document before and after, because a harness does not start with one that cannot
+// be read, or that has a table twice.
 type tomlTable struct {
 	path []string
 	*block
@@ -57,8 +57,8 @@ func (t *tomlTable) remove(text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// take takes our table out of a document, with the tables around it that are
-// empty then, and reports whether it was there.
+// take takes our table out of a document, with the tables around it that are then
+// empty, and reports whether it was there.
 func (t *tomlTable) take(doc map[string]any) bool {
 	around, at := []map[string]any{doc}, doc
 	for _, key := range t.path[:len(t.path)-1] {

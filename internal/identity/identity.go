@@ -1,26 +1,25 @@
-// Package identity answers who is calling: which coding agent, CI job, pod,
-// terminal or process a command works for.
+// Package identity says who calls: the coding agent, CI job, pod, terminal or process
+// that a command works for.
 //
 // # Guarantee
 //
-// The owner that [Identify] returns is the same for all commands of one
-// session and differs between two sessions, also of one human on one machine.
-// Name and e-mail address from git are a label to show ([Label]), never the
-// owner: two agents of one human would be one, and would share their locks.
+// The owner that [Identify] returns is the same for all commands of one session and
+// differs between two sessions, even of one person on one machine. Name and e-mail
+// address from git are a label to show ([Label]), never the owner: two agents of one
+// person would be one, and would share their locks.
 //
 // # Limit
 //
-// A caller without an id of its own (a cron job, an agent whose harness gives
-// its commands none) gets what comes next in the chain, at worst a random name
-// that the next command does not have. [Identity.Warning] then says what to do.
-// Identify cannot tell apart subagents that share their parent's environment: the
-// hook before a tool puts their names into their commands (package rewrite).
+// A caller without an id (a cron job, an agent whose harness gives its commands none)
+// gets the next step of the chain, at worst a random name that the next command does
+// not have. [Identity.Warning] then says what to do. This package cannot distinguish
+// subagents that share their parent's environment: the hook before a tool puts their
+// names into their commands (package rewrite).
 //
 // # Failure
 //
-// Nothing here fails or waits: a fact that cannot be read is absent, and the
-// chain goes on. What was given on purpose is taken as it is; whether it can
-// be an owner is for package lease to say.
+// Nothing here fails or waits: an unreadable fact is absent, and the chain goes on.
+// A given owner is taken as it is; package lease decides whether it is valid.
 package identity
 
 import (
@@ -53,15 +52,14 @@ type Identity struct {
 	PID     int    // the process whose death ends the session; 0: unknown
 	Warning string // why the owner will not do, and what to do about it
 	Remedy  string // the command that helps, where there is a warning
-	// Proposed is the name that a warning proposes to the commands of an agent which
-	// have none. Hooks, guard and server of the same process know it: what was locked
-	// under it is the session's own. Empty: there is none, or several sessions.
+	// Proposed is the name that a warning proposes to an agent's commands without
+	// one. Hooks, guard and server of the same process know it: locks under it are
+	// the session's own. Empty: there is none, or several sessions.
 	Proposed string
 	Chain    []Step // every step in order of precedence, the one used marked
 }
 
-// A Step is one place where an owner was looked for. Value is empty where
-// there was none.
+// A Step is one source of an owner. Value is empty if it had none.
 type Step struct {
 	Source string `json:"source"`
 	Value  string `json:"value"`
@@ -80,15 +78,14 @@ const (
 	FromProcess  = "process"
 )
 
-// Identify finds the owner. It is the only function that does: the shell
-// commands of a session, its hooks, its MCP server and git's guard have one name
-// because all of them ask here. The first of these counts: --owner, the session of
-// a coding agent (see [sighting.owner] for a name that it inherited),
-// TASKLOCK_OWNER, the configuration, the CI job, the pod, the terminal and, if all
-// else is missing, this very process.
+// Identify finds the owner. It is the only function that does: the shell commands of
+// a session, its hooks, its MCP server and git's guard have one name because all of
+// them call it. The first of these counts: --owner, the session of a coding agent
+// (see [sighting.owner] for an inherited name), TASKLOCK_OWNER, the configuration,
+// the CI job, the pod, the terminal and, if all else is missing, this process.
 func Identify(in Input) Identity { return identify(in, thisMachine) }
 
-// machine is what Identify asks the system, apart so that tests can answer.
+// machine is what Identify asks the system; tests replace it.
 type machine struct {
 	name, boot, user       func() string
 	terminal, sessionStart func() string
@@ -137,8 +134,8 @@ func identify(in Input, m machine) Identity {
 	return id
 }
 
-// warning tells a caller without an id of its own how to get one. An owner
-// that somebody chose, or that a harness or CI system vouches for, needs none.
+// warning tells a caller without an id how to get one. An owner that somebody chose,
+// or that a harness or CI system gave, needs none.
 func warning(id Identity, seen sighting, above []Note) (text, remedy string) {
 	name := seen.nameless()
 	switch {
@@ -173,8 +170,8 @@ func proposed(seen sighting, above []Note, m machine) string {
 	return name + ":" + id
 }
 
-// lasting is an id that every command of a session can be given: that of the
-// process of its harness, else of its terminal. Empty: there is none.
+// lasting is an id for every command of a session: that of the process of its
+// harness, else of its terminal. Empty: there is none.
 func lasting(m machine) string {
 	if p, err := host.Find(m.harness()); err == nil {
 		return digest(p.Boot + p.NS + p.Start + strconv.Itoa(p.PID))[len("sha256-"):][:12]
@@ -220,8 +217,8 @@ func pod(env func(string) string, m machine) string {
 }
 
 // terminal names the session of this terminal. The start time of its leader
-// tells it from an earlier one on the same device; without it, there is no
-// name that the next session would not have as well.
+// distinguishes it from an earlier one on the same device; without it there is no
+// unique name.
 func terminal(m machine) string {
 	tty := m.terminal()
 	if tty == "" {
@@ -244,8 +241,8 @@ func userName() string {
 // maxSegment bounds one id, so that all of them together can be an owner.
 const maxSegment = 120
 
-// segment makes an id from elsewhere one part of an owner's name: "/" would
-// make it a child. Different ids stay different.
+// segment turns a foreign id into one part of an owner's name: "/" would make it a
+// child. Different ids stay different.
 func segment(id string) string {
 	var b strings.Builder
 	for _, r := range []byte(id) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Label names the human behind a folder as git would, "Name <mail>", for
-// people to read. It runs git, so only commands that show it ask; where git
-// is missing or knows no name it is empty.
+// Label names the person behind a folder as git does, "Name <mail>", for people. It
+// runs git, so only commands that show it call it; it is empty if git is missing or
+// has no name.
 func Label(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// A Note says which session lives in a process of a harness. The harness names
-// the session to its hooks, and not to everything that it runs (the shell commands
-// of Gemini, the MCP servers of Codex): that finds the note of a process above it.
+// A Note says which session lives in a process of a harness. The harness names the
+// session to its hooks, but not to everything that it runs (the shell commands of
+// Gemini, the MCP servers of Codex): those find the note of a process above them.
 type Note struct {
 	Harness string       `json:"harness"`
 	Session string       `json:"session"`
@@ -27,8 +27,7 @@ const (
 	keepUnknown = 30 * 24 * time.Hour // a note of which it cannot be known whether its process lives
 )
 
-// Remember keeps a note for as long as its process lives, and drops those of
-// dead ones.
+// Remember keeps a note while its process lives, and drops those of dead ones.
 func Remember(env func(string) string, n Note) error {
 	dir, err := notesFolder(env, true)
 	if err != nil {
@@ -76,9 +75,9 @@ func notes(dir string) (out []Note) {
 	return out
 }
 
-// tidy removes the notes of dead processes and, once they are old, those of which
-// that cannot be known: of an earlier boot, or of another machine or container
-// with the same home. What was left half written goes with them.
+// tidy removes the notes of dead processes and, once they are old, those of unknown
+// ones: of an earlier boot, or of another machine or container with the same home.
+// It also removes half-written notes.
 func tidy(dir string) {
 	eachFile(dir, func(name string, fi os.FileInfo) {
 		n, ok := readNote(name, fi)
@@ -112,9 +111,8 @@ func readNote(name string, fi os.FileInfo) (n Note, ok bool) {
 	return n, err == nil && json.Unmarshal(data, &n) == nil && n.Session != "" && n.Process.PID > 1
 }
 
-// notesAbove are the notes of the nearest process of a harness above this one.
-// Those further up are about sessions in which another one was started, which has
-// a name of its own, or none.
+// notesAbove are the notes of the nearest process of a harness above this one. Notes
+// further up belong to outer sessions.
 func notesAbove(env func(string) string) (out []Note) {
 	dir, err := notesFolder(env, false)
 	if err != nil {

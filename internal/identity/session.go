@@ -6,7 +6,7 @@ import (
 	"github.com/tasklock/tasklock/internal/host"
 )
 
-// A Session is the one that a harness names to its hooks.
+// A Session is a session as a harness names it to its hooks.
 type Session struct {
 	Harness string
 	ID      string // empty: the harness named none
@@ -18,8 +18,8 @@ func (s Session) Name() string { return sessionName(s.Harness, s.ID) }
 
 func sessionName(harness, id string) string { return harness + ":" + segment(id) }
 
-// Identify is [Identify] for whoever works in the session: the owner that its
-// shell commands have too, or for a subagent a child of it.
+// Identify is [Identify] for the session: the owner that its shell commands have too,
+// or for a subagent a child of it.
 func (s Session) Identify(in Input) Identity {
 	env := in.Env
 	in.Env = func(k string) string {
@@ -72,10 +72,9 @@ func (s Session) Note(env func(string) string) (Note, error) {
 	return Note{Harness: s.Harness, Session: s.ID, Process: p}, err
 }
 
-// IdentifyServer is [Identify] for a server that its harness keeps from one session
-// to the next: what a hook has noted of the harness is newer than the environment
-// that the server was started with. Where no session can be found, the server has
-// the name that the warning proposes to its shell commands.
+// IdentifyServer is [Identify] for a server that its harness keeps from one session to
+// the next: a hook's note is newer than the environment of the server. Without a
+// session, the server has the name that the warning proposes to its shell commands.
 func IdentifyServer(in Input) Identity { return identifyServer(in, thisMachine) }
 
 func identifyServer(in Input, m machine) Identity {

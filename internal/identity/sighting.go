@@ -19,8 +19,8 @@ type harness struct {
 	thread string // variable that holds the id of a subagent, or that of the session
 }
 
-// harnesses, in the order in which their ids are looked for. The last one
-// stands for those that only say what they are.
+// harnesses, in the order in which we look for their ids. The last one is any harness
+// that only says that it is one.
 var harnesses = []harness{
 	{name: "claude", ids: []string{"CLAUDE_CODE_SESSION_ID"}, marks: []string{"CLAUDECODE"}, pid: "CLAUDE_PID"},
 	{name: "codex", ids: []string{"CODEX_SESSION_ID", "CODEX_THREAD_ID"}, thread: "CODEX_THREAD_ID"},
@@ -31,7 +31,7 @@ var harnesses = []harness{
 	{name: "agent", marks: []string{"AI_AGENT"}},
 }
 
-// sighting is which harnesses can be seen, in the table's order.
+// sighting is the visible harnesses, in the table's order.
 type sighting []found
 
 type found struct {
@@ -90,7 +90,7 @@ func first(env func(string) string, names []string) string {
 	return ""
 }
 
-// set reports whether a mark says yes.
+// set reports whether a mark is set.
 func set(v string) bool { return v != "" && v != "0" && v != "false" }
 
 func (s sighting) agent() bool { return len(s) > 0 }
@@ -119,15 +119,13 @@ func (s sighting) names() (out []string) {
 	return out
 }
 
-// owner names whoever works in the session, given the name and the lease that
-// it inherited. Where one agent started another both ids can be seen, and which
-// is the inner one cannot; so all of them together are the name. Two agents that
-// a third one started are then not taken for one.
+// owner names the session, given the name and the lease that it inherited. If one
+// agent started another, both ids are visible, but not which is the inner one; so
+// the name has all of them. Then two agents that a third one started differ.
 //
-// An inherited name counts where it is that of this session or of a part of it,
-// or where a command under a lease inherited both: such a command may use what
-// the lease holds. Any other is the name of somebody else, often of all that a
-// person starts.
+// An inherited name counts if it is that of this session or of a part of it, or if a
+// command under a lease inherited both: such a command may use what the lease holds.
+// Any other name belongs to somebody else, often to all that a person starts.
 func (s sighting) owner(inherited, lease string) string {
 	names := s.names()
 	if len(names) == 0 {
@@ -156,9 +154,9 @@ func (s sighting) session() string {
 	return ""
 }
 
-// pid is the process of the harness that owner belongs to. An owner that
-// somebody chose for another purpose does not end with the session. Of several
-// sessions the one that is nearest to this process counts.
+// pid is the process of the harness that owner belongs to. An owner that somebody
+// chose for another purpose does not end with the session. Of several sessions the
+// nearest to this process counts.
 func (s sighting) pid(owner string, nearest func() int) int {
 	var mine []found
 	for _, f := range s {
