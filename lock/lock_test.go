@@ -145,7 +145,7 @@ func TestNestedWithLock(t *testing.T) {
 				return other.WithLock(inner, "a", also("b", "c"), func(context.Context, *lock.Lease) error { return nil })
 			})
 			if w.locked("b") || w.locked("c") || !w.locked("a") {
-				t.Error("each level gives back what it took, and only that")
+				t.Error("each level releases what it acquired, and only that")
 			}
 			// Without the context of the outer call it is someone else.
 			_, held := locker.TryAcquire(w.ctx, "a", nil)

@@ -56,7 +56,7 @@ func TestAdopt(t *testing.T) {
 	left, err := lease.List(w.ctx, w.st, lease.ListRequest{})
 	w.must(err)
 	equal(w, "locks", len(left.Locks), 0)
-	// What has been given back is not taken again by the same import.
+	// The same import does not take again what was released.
 	_, err = lease.Acquire(w.ctx, w.st, acquire)
 	w.want(err, lease.ErrLost)
 

@@ -301,7 +301,7 @@ func knows(older map[string]string, name, lease string) bool {
 }
 
 // judgeTasks: dependencies are written on both sides and know what is done,
-// there is no circle, and only a task in progress has a claim.
+// there is no cycle, and only a task in progress has a claim.
 func (r *records) judgeTasks() {
 	for id, t := range r.tasks {
 		for _, d := range t.DependsOn {

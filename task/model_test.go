@@ -149,7 +149,7 @@ func (m *model) end(l *modelLease, keys map[string]bool) {
 			delete(m.locks, a)
 		}
 	}
-	for k := range keys { // a section that was given back, and those in it who were over
+	for k := range keys { // a released section, and those in it that were over
 		for _, in := range m.inside(l, k) {
 			if user := m.leases[m.locks[in].lease]; user != nil && user != l {
 				m.end(user, maps.Clone(user.keys))
@@ -191,7 +191,7 @@ func (m *model) end(l *modelLease, keys map[string]bool) {
 	}
 }
 
-// free gives back a task's key, whoever has it.
+// free releases a task's key, whoever has it.
 func (m *model) free(key, by string) {
 	if l := m.leases[m.locks[key].lease]; l != nil {
 		keys := map[string]bool{key: true}

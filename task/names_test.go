@@ -223,7 +223,7 @@ func TestAmbiguousNames(t *testing.T) {
 	w.holds("x a", "t1 b", "TODO a")
 }
 
-// A title that reads like another kind of key is no name.
+// A title that reads like another kind of key is not a name.
 func TestTitlesThatAreNoKeys(t *testing.T) {
 	w := newWorld(t)
 	w.add(in("Core", "a"))

@@ -46,7 +46,7 @@ func TestChainOfAThousand(t *testing.T) {
 	})...)
 	_, err := task.Depends(w.ctx, w.st, task.DependsRequest{Task: "c0", On: []string{"c999"}})
 	if cycle := as[*task.CycleError](w, err); len(cycle.IDs) != 1000 {
-		t.Errorf("the circle has %d tasks", len(cycle.IDs))
+		t.Errorf("the cycle has %d tasks", len(cycle.IDs))
 	}
 	ids := w.list(task.ListRequest{})
 	w.must(w.do(task.Skip, "A", 0, ids[:300]...))
@@ -135,7 +135,7 @@ func TestHundredSections(t *testing.T) {
 	as[*task.CycleError](w, err)
 }
 
-// Names that are no ids cost reads of their own, together and not each.
+// Names that are not ids cost reads of their own, together and not each.
 func TestThreeHundredTitles(t *testing.T) {
 	w := large(t)
 	w.add(many(400, func(i int) task.New { return task.New{Title: fmt.Sprint("Title ", i), Section: "S"} })...)

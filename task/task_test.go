@@ -68,7 +68,7 @@ func TestTwoRunnersSameSection(t *testing.T) {
 	if _, err := claim(st, "B", "Task 2"); !errors.As(err, &held) {
 		t.Fatalf("B: %v", err)
 	}
-	// The section cannot be given back while a task in it is held.
+	// The section cannot be released while a task in it is held.
 	var used *lease.InUseError
 	if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: "A", Keys: []string{"section:Backend"}}); !errors.As(err, &used) {
 		t.Fatalf("release of the section: %v", err)
@@ -88,7 +88,7 @@ func TestTwoRunnersSameSection(t *testing.T) {
 }
 
 // TestSectionComesAndGoesWithTheTask: a claim without the section takes it and
-// gives it back with the last task.
+// releases it with the last task.
 func TestSectionComesAndGoesWithTheTask(t *testing.T) {
 	st := store.New(memstore.New())
 	addTasks(t, st, task.New{Title: "one", Section: "S"}, task.New{Title: "two", Section: "S"})
@@ -107,7 +107,7 @@ func TestSectionComesAndGoesWithTheTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c, _ := lease.Check(ctx, st, lease.CheckRequest{Key: "section:S"}); !c.Locked {
-		t.Fatal("section was given back while t2 is held")
+		t.Fatal("section was released while t2 is held")
 	}
 	// Whoever loses the section loses the tasks in it.
 	if _, err := lease.Break(ctx, st, lease.BreakRequest{Keys: []string{"section:S"}, By: "admin", Reason: "test"}); err != nil {

@@ -157,7 +157,7 @@ func TestAttachHoldsWhileItsInputIsOpen(t *testing.T) {
 	}
 }
 
-// Holders of one owner count as one when a circle of waiters is looked for,
+// Holders of one owner count as one in the search for a deadlock,
 // unless each of them works by itself.
 func TestAttachInACircle(t *testing.T) {
 	t.Parallel()
@@ -241,8 +241,8 @@ func TestAttachKilled(t *testing.T) {
 	_ = client.Wait()
 }
 
-// TestAttachLost: what is broken is told at once, and not at the next
-// heartbeat; what ran out while the holder was stopped is told as it wakes.
+// TestAttachLost: a holder reports a broken lease at once, and not at the next
+// heartbeat; it reports one that expired while it was stopped when it wakes.
 func TestAttachLost(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)

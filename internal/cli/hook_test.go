@@ -20,7 +20,7 @@ func (s *session) hook(event, json string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// What a session is told is short, however long the names of others are, and
+// The facts for a session are short, however long the names of others are, and
 // however many there are.
 func TestFactsAreShort(t *testing.T) {
 	s := newSession(t, "TASKLOCK_OWNER=")

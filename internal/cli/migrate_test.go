@@ -248,9 +248,9 @@ func TestRestoreKilled(t *testing.T) {
 	}
 }
 
-// TestMigrateUnderLoad lets workers take and give back locks, and add tasks,
-// while the store moves away under them. Whatever one of them was told is true
-// in the new store, and nobody is told anything by the old one afterwards.
+// TestMigrateUnderLoad lets workers acquire and release locks, and add tasks,
+// while the store moves away under them. Every answer that one of them got is true
+// in the new store, and the old one answers nobody afterwards.
 func TestMigrateUnderLoad(t *testing.T) {
 	long.NotShort(t) // many processes
 	for _, pair := range [][2]string{{"sqlite", "file"}, {"file", "sqlite"}, {"git", "sqlite"}, {"sqlite", "git"}} {

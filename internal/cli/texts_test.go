@@ -67,7 +67,7 @@ func TestCommandsInTextsExist(t *testing.T) {
 	}
 }
 
-// facts is what a session is told at its start, a command in each line.
+// facts is the text for a session at its start, a command in each line.
 func facts(t *testing.T) string {
 	t.Helper()
 	cmd := newSession(t).command("hook", "claude", "SessionStart")

@@ -111,7 +111,7 @@ func TestKeeperOfAnotherProcess(t *testing.T) {
 	_ = one.Wait()
 	w.must(<-first)
 	if !w.locked("a") {
-		t.Fatal("given back when the process ended that it does not live with any more")
+		t.Fatal("released when a process ended that it no longer lives with")
 	}
 	child := sleeper(t)
 	p3, err := host.Find(child.Process.Pid)
@@ -127,6 +127,6 @@ func TestKeeperOfAnotherProcess(t *testing.T) {
 	_ = two.Wait()
 	w.must(<-second)
 	if w.holder("a") != "" {
-		t.Error("not given back with its process")
+		t.Error("not released with its process")
 	}
 }

@@ -146,7 +146,7 @@ func TestKeep(t *testing.T) {
 	_ = work.Wait()
 	w.must(<-done)
 	if w.holder("a") != "" || len(w.kinds("lease/")) > 0 {
-		t.Errorf("not given back: %v", w.kinds(""))
+		t.Errorf("not released: %v", w.kinds(""))
 	}
 }
 

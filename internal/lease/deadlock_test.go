@@ -11,7 +11,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// chain is what a circle's error says: "bob waits for a, alice waits for b".
+// chain is the text of a deadlock's error: "bob waits for a, alice waits for b".
 func chain(e *lease.DeadlockError) string {
 	var links []string
 	for _, l := range e.Chain {
@@ -20,7 +20,7 @@ func chain(e *lease.DeadlockError) string {
 	return strings.Join(links, ", ")
 }
 
-// Each script acquires and waits in order. The last call closes the circle and
+// Each script acquires and waits in order. The last call closes the deadlock and
 // is the youngest: it alone gets the error.
 func TestCircles(t *testing.T) {
 	type move struct {
@@ -31,7 +31,7 @@ func TestCircles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		moves []move
-		chain string // empty: no circle, all wait
+		chain string // empty: no deadlock, all wait
 	}{
 		{
 			"two",
@@ -71,12 +71,12 @@ func TestCircles(t *testing.T) {
 			"carol waits for b, bob waits for a, alice waits for c",
 		},
 		{
-			"a line is no circle",
+			"a chain is not a deadlock",
 			[]move{{"alice", "a", false}, {"bob", "b", false}, {"carol", "c", false}, {"alice", "b", true}, {"bob", "c", true}, {"dave", "a", true}},
 			"",
 		},
 		{
-			"a wheel seen from outside is no circle of one's own",
+			"a deadlock of others is not one's own",
 			[]move{{"alice", "a", false}, {"bob", "b", false}, {"alice", "b", true}, {"dave", "a", true}},
 			"",
 		},
@@ -86,7 +86,7 @@ func TestCircles(t *testing.T) {
 			"",
 		},
 		{
-			"two for one key are no circle",
+			"two for one key are not a deadlock",
 			[]move{{"alice", "a", false}, {"bob", "a+b", true}, {"carol", "b+a", true}, {"dave", "b", true}},
 			"",
 		},
@@ -129,7 +129,7 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// The youngest leaves although an older one finds the circle at the same time.
+// The youngest leaves although an older one finds the deadlock at the same time.
 func TestJoiningAtTheSameInstant(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestJoiningAtTheSameInstant(t *testing.T) {
 					if e := as[*lease.DeadlockError](w, left[0].err); len(e.Chain) != n {
 						t.Errorf("%s", chain(e))
 					}
-					// What the one who left holds, it gives back, and all are served.
+					// The one that left releases what it holds, and all are served.
 					holder := slices.Index(calls, left[0])
 					for range n - 1 {
 						w.release(fmt.Sprintf("o%d", holder), key(holder))
@@ -199,7 +199,7 @@ func TestBatchesAtTheSameInstant(t *testing.T) {
 	}
 }
 
-// A lock whose lease is over blocks nobody, so it closes no circle.
+// A lock whose lease is over blocks nobody, so it closes no deadlock.
 func TestExpiredLockClosesNoCircle(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: time.Minute})

@@ -11,7 +11,7 @@ import (
 )
 
 // A turn is one call of a holder. Owner "A/r1" is the holder r1 of A; with an
-// actor it holds for that one, with plain it is no holder at all.
+// actor it holds for that one, with plain it is not a holder at all.
 type turn struct {
 	owner, keys string
 	actor       string
@@ -40,14 +40,14 @@ func (w *world) do(ctx context.Context, m turn, wait time.Duration) error {
 	return err
 }
 
-// Each script holds, then waits in order. The last to wait closes the circle and
+// Each script holds, then waits in order. The last to wait closes the deadlock and
 // is the youngest: it alone gets the error.
 func TestCirclesOfHolders(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		holds []turn
 		waits []turn
-		chain string // empty: no circle, all wait
+		chain string // empty: no deadlock, all wait
 	}{
 		{
 			"nested holders",

@@ -56,7 +56,7 @@ func TestTold(t *testing.T) {
 }
 
 // TestToldOnlyByTheStore: a read that fails changes nothing, the ttl decides;
-// what happened meanwhile is told as soon as the store answers.
+// the holder hears what happened as soon as the store answers.
 func TestToldOnlyByTheStore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := &outage{Store: w.mem}
@@ -78,7 +78,7 @@ func TestToldOnlyByTheStore(t *testing.T) {
 	})
 }
 
-// TestOwnEnd: who gives back under its own holder is let to its end, unless
+// TestOwnEnd: a command that releases its own holder may finish, unless
 // somebody else has come.
 func TestOwnEnd(t *testing.T) {
 	for _, outer := range []bool{false, true} { // or under a lock of its parent, which ends with it

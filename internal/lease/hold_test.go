@@ -55,7 +55,7 @@ func TestHoldersOfOneOwnerExcludeEachOther(t *testing.T) {
 		l := w.hold(minute("alice", "a"))
 		_, err := lease.Hold(w.ctx, w.st, minute("alice", "a"))
 		as[*lease.HeldError](w, err)
-		// A child of the holder uses what it holds, and gives back only its own.
+		// A child of the holder uses what it holds, and releases only its own.
 		inner := w.hold(minute(l.Owner(), "a", "b"))
 		if inner.Grant().Keys[0].Token != l.Token() {
 			t.Errorf("%+v", inner.Grant())
@@ -116,7 +116,7 @@ func TestLoss(t *testing.T) {
 }
 
 // What is taken from the holder's parent is lost to the holder as well. The
-// parent itself cannot give it back meanwhile.
+// parent itself cannot release it meanwhile.
 func TestLossOfAParentsKey(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		bubble(t, func(w *world) {
@@ -390,7 +390,7 @@ func TestHoldOverABadNetwork(t *testing.T) {
 			t.Fatal(d)
 		}
 		w.want(l.Err(), lease.ErrLost)
-		// Nobody took it over, so giving it back at once is no loss.
+		// Nobody took it over, so releasing it at once is not a loss.
 		w.must(l.Release(w.ctx))
 	})
 }

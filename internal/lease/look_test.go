@@ -123,7 +123,7 @@ func TestHistory(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, Reason: "fix it"})
 		w.acquire("alice/sub", "b", "c")
-		w.must(w.renew("alice", "a")) // a heartbeat is no event
+		w.must(w.renew("alice", "a")) // a heartbeat is not an event
 		time.Sleep(time.Millisecond)
 		w.release("alice", "a")
 		time.Sleep(time.Millisecond)

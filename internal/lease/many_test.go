@@ -59,7 +59,7 @@ func TestManyPathsBelowOne(t *testing.T) {
 				w.acquire(fmt.Sprint("o", i), key)
 			}
 			if !w.locked("path:src") {
-				t.Errorf("%d locks below src, and it is told as free", n)
+				t.Errorf("%d locks below src, and it counts as free", n)
 			}
 			src, err := lease.ParseGlob("src")
 			w.must(err)

@@ -85,7 +85,7 @@ func TestExpiredPathsAreTakenOver(t *testing.T) {
 			{Key: "path:src/api", Owner: "alice", Why: lease.Expired},
 		})
 		w.want(w.renew("alice", "path:src/api"), lease.ErrLost)
-		w.want(w.renew("alice", "deploy"), lease.ErrLost) // half a lease is no lease
+		w.want(w.renew("alice", "deploy"), lease.ErrLost) // half a lease does not count
 		if w.holder("path:docs") != "bob" {
 			t.Error(w.holder("path:docs"))
 		}

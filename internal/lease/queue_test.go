@@ -195,7 +195,7 @@ func TestTwoWaitersOfOneOwner(t *testing.T) {
 }
 
 // A caller who leaves at the very moment another call of its owner is served
-// must not give back what that one got.
+// must not release what that one got.
 func TestLeavingTakesNothingFromOthers(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.acquire("alice", "a")
@@ -206,7 +206,7 @@ func TestLeavingTakesNothingFromOthers(t *testing.T) {
 		w.served(one)
 		<-two.done
 		if w.holder("a") != "bob" {
-			t.Error("the lock was given back by someone else's leaving")
+			t.Error("someone else's leaving released the lock")
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestOvertaking(t *testing.T) {
 		w.release("alice", "a")
 		w.served(carol)
 	})
-	near(t, func(w *world) { // the same where b is busy: alice waits, and is no deadlock
+	near(t, func(w *world) { // the same if b is busy: alice waits, without a deadlock
 		w.acquire("alice", "a")
 		w.acquire("bob", "b")
 		carol := w.wait("carol", "a", "b")

@@ -71,7 +71,7 @@ func TestAgainMovesTheEnd(t *testing.T) {
 		w.acquire("alice", "a")
 		time.Sleep(50 * time.Second)
 		if !w.locked("a") {
-			t.Error("acquiring again was no sign of life")
+			t.Error("acquiring again was not a heartbeat")
 		}
 		// The owner may ask for another ttl, a child only renews.
 		w.grant(lease.AcquireRequest{Owner: "alice/sub", Keys: []string{"a"}, TTL: time.Hour})
@@ -98,7 +98,7 @@ func TestAgainWithMoreKeys(t *testing.T) {
 		if g.Token <= a.Token || g.LeaseID == a.LeaseID {
 			t.Errorf("%+v", g)
 		}
-		// Each lease is given back by itself.
+		// Each lease is released alone.
 		_, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "alice", Lease: g.LeaseID})
 		w.must(err)
 		if !w.locked("a") || w.locked("b") {

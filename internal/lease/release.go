@@ -124,7 +124,7 @@ func checkToken(token int64, keys []string) error {
 	return nil
 }
 
-// fullName completes a lease id with its owner.
+// fullName completes the name of a lease with its owner.
 func fullName(owner, lease string) string {
 	if strings.Contains(lease, "/") {
 		return lease

@@ -126,7 +126,7 @@ func TestReleaseOfAnExpiredLock(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.release("alice", "a")
 		if w.holder("a") != "" {
-			t.Error("an expired lock cannot be given back")
+			t.Error("an expired lock cannot be released")
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestPartialReleaseKeepsTheLease(t *testing.T) {
 		g := w.acquire("alice", "a", "b", "c")
 		w.release("alice", "a")
 		bob := w.acquire("bob", "a")
-		// The rest is one lease still; what was given back is no part of it.
+		// The rest is still one lease, without what was released.
 		out, err := lease.Renew(w.ctx, w.st, lease.RenewRequest{Owner: "alice", Lease: g.LeaseID})
 		w.must(err)
 		equal(w, "keys", out.Leases[0].Keys, []string{"b", "c"})
@@ -172,7 +172,7 @@ func TestSessionEnd(t *testing.T) {
 		for _, o := range append(mine, others...) {
 			w.acquire(o, "of "+o[:1]+o[1:], "more of "+o)
 		}
-		// A ticket is given back too.
+		// A ticket is released too.
 		_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: "claude:ab", Keys: []string{"of claude"}, Wait: time.Second})
 		as[*lease.HeldError](w, err)
 		out, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "claude:ab", All: true})

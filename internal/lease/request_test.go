@@ -157,7 +157,7 @@ func oneEffect(w *world, st *store.Store, key string) {
 	}
 }
 
-// A caller who is told that the key is held must not get it afterwards from a
+// A caller that hears that the key is held must not get it afterwards from a
 // request that was thought lost.
 func TestNoGrantAfterARefusal(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -471,7 +471,7 @@ func (s *sequence) processEnds() error {
 	return err
 }
 
-// forget is for those who have given back: what they held may stay for others.
+// forget is for workers that have released: what they held may stay for others.
 func (s *sequence) forget(who mayEnd) { s.workers = slices.DeleteFunc(s.workers, who) }
 
 func (s *sequence) time() error {

@@ -43,7 +43,7 @@ type simlease struct {
 	Keys     []string
 	WaitsFor []string
 	Using    []string
-	Auto     []string // given back, and kept for who uses them
+	Auto     []string // released, and kept for their users
 	TTL      float64  `json:"ttlSeconds"`
 	at       time.Time
 }
@@ -149,7 +149,7 @@ func (j *judge) lockWritten(c *simclient, key string, value []byte, rev int64) {
 }
 
 // used reports whether someone alive works under a key that is another's. What
-// its holder has given back lasts as long as they do.
+// its holder has released lasts as long as they do.
 func (j *judge) used(key string) bool {
 	for _, l := range j.leases {
 		if slices.Contains(l.Using, key) && !l.over() {

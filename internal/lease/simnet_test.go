@@ -207,7 +207,7 @@ func (n *simnet) apply(c *simcall) simreply {
 
 const simTTL = 10 * time.Second
 
-// simclient is one worker: it takes, keeps, uses and gives back locks, waits
+// simclient is one worker: it acquires, keeps, uses and releases locks, waits
 // for others, crashes and comes back, on clocks of its own.
 type simclient struct {
 	id    int

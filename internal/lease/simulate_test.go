@@ -147,7 +147,7 @@ func (c *simclient) work(ctx context.Context, quiet chan struct{}) {
 			c.judge().fault("client %d was not served in the end: %v", c.id, err)
 		}
 		if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: c.owner, Keys: key}); err != nil {
-			c.judge().fault("client %d could not give back in the end: %v", c.id, err)
+			c.judge().fault("client %d could not release in the end: %v", c.id, err)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestQueueFull(t *testing.T) {
 				if n < c.min || n > c.max {
 					t.Errorf("full after %d", n)
 				}
-				// Who is there is told; who has gone makes room.
+				// Present waiters get an answer; absent ones make room.
 				time.Sleep(31 * time.Second)
 				last := w.wait("last", "a")
 				equal(w, "waiters", w.waiters("a"), []string{"last"})

@@ -113,7 +113,7 @@ func TestHistoryOfLargeCommits(t *testing.T) {
 	})
 }
 
-// What follows a commit is no part of it: a store that refuses it does not
+// What follows a commit is not part of it: a store that refuses it does not
 // make the commit fail.
 func TestTidyingFails(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -42,7 +42,7 @@ func (w *world) releaseErr(owner string, keys ...string) error {
 	return err
 }
 
-// Whoever works under a lock of its parent is told when its own part ends: the
+// A user of its parent's lock learns when its own part ends: the
 // lock stays, and the next one may work under it at once.
 func TestToldOfTheEndOfAUse(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -65,7 +65,7 @@ func TestToldOfTheEndOfAUse(t *testing.T) {
 }
 
 // Two who work under locks of one owner, and each waits for the other: the
-// younger is told at once.
+// younger gets the error at once.
 func TestCircleOfUsers(t *testing.T) {
 	for name, keys := range map[string][3]string{ // what the parent holds, the one uses, and the other's child asks for
 		"one key":            {"a", "a", "a"},
@@ -106,7 +106,7 @@ func TestCircleOfUsers(t *testing.T) {
 	}
 }
 
-// While somebody works under a lock, its owner can neither give it back nor
+// While somebody works under a lock, its owner can neither release it nor
 // have it for a shorter time; when that ends all is as before.
 func TestLockInUse(t *testing.T) {
 	bubble(t, func(w *world) {

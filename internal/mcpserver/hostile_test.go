@@ -147,7 +147,7 @@ func TestBadArguments(t *testing.T) {
 	w.want(c.call("acquire", args{"keys": []string{"a"}, "wait_seconds": 1e300}), "acquired")
 }
 
-// TestRubbish: a line that is no message is answered where it has an id, and
+// TestRubbish: a line that is not a message gets an answer if it has an id, and
 // neither ends the server nor what it holds.
 func TestRubbish(t *testing.T) {
 	w := newWorld(t)
@@ -190,7 +190,7 @@ func TestRubbish(t *testing.T) {
 	w.want(c.call("status", args{"key": "a"}), "held")
 }
 
-// TestGarbage: what is no message of the protocol ends the connection at worst,
+// TestGarbage: a line that is not a message of the protocol at worst ends the connection,
 // and then nothing stays held.
 func TestGarbage(t *testing.T) {
 	for _, garbage := range []string{
@@ -295,7 +295,7 @@ func TestHTTPStrangers(t *testing.T) {
 	}
 }
 
-// TestServeHTTPEnds: a server that is told to end does so at once, also with
+// TestServeHTTPEnds: a server that must end does so at once, even with
 // calls that wait, and others hear nothing of a call that was under way.
 func TestServeHTTPEnds(t *testing.T) {
 	w := newWorld(t)

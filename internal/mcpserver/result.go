@@ -151,7 +151,7 @@ func grantedResult(h *handle) Result {
 		}
 	}
 	if h.task != "" {
-		r.Next = "work, then call complete with this lease; release gives it back undone"
+		r.Next = "work, then call complete with this lease; release makes it pending again"
 	}
 	return r
 }

@@ -6,7 +6,7 @@
 // A lock belongs to the handle that a tool returned, never to a connection or
 // a session of the protocol: each is held by a child of its own of the server's
 // owner, so that two calls exclude each other whoever makes them. The server
-// renews what it holds for as long as it lives and gives it back when it ends;
+// renews what it holds while it lives and releases it when it ends;
 // its death is proof that its leases are free. A task is completed with the
 // token of its claim or not at all.
 //
@@ -130,7 +130,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	return err
 }
 
-// Close ends the calls that still wait, and gives back all that is held.
+// Close ends the calls that still wait, and releases everything.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -243,7 +243,7 @@ func TestClaimWaitsInLine(t *testing.T) {
 	w.want(bob.call("complete", args{"lease": b.Lease, "outcome": "review"}), "review")
 }
 
-// TestLost: what was taken away is told, and what is reported under it changes
+// TestLost: the client hears of a lost lease, and what it reports under it changes
 // nothing.
 func TestLost(t *testing.T) {
 	w := newWorld(t)
@@ -288,7 +288,7 @@ func TestEndGivesBack(t *testing.T) {
 		t.Error("a call outlived its server")
 	}
 	if w.locked("a") || w.locked(ids[0]) || w.locked("section:Core") || w.waiters("b") != 0 || !w.locked("b") {
-		t.Error("something was left behind, or too much given back")
+		t.Error("something was left behind, or too much released")
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *firstReplyLost) Commit(ctx context.Context, b driver.Batch) (int64, err
 	return rev, err
 }
 
-// A runner whose announcement was written, and the reply lost, is no other runner.
+// A runner whose announcement was written, and the reply lost, is not another runner.
 func TestRunnerKnowsItself(t *testing.T) {
 	st := &firstReplyLost{Store: memstore.New()}
 	_, err := worker.Work(t.Context(), store.New(st), worker.Options{Owner: "me", Name: "R", Command: []string{"true"}})

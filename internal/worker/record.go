@@ -251,7 +251,7 @@ type WakeupResult struct {
 	Woken     []string    `json:"woken"`
 }
 
-// Wakeup gives back the tasks whose holder is dead or silent, of whatever kind
+// Wakeup releases the tasks whose holder is dead or silent, of whatever kind
 // it was, and lets every runner look again. None of this is ever needed:
 // whoever looks for work takes such tasks over.
 func Wakeup(ctx context.Context, st *store.Store, r WakeupRequest) (WakeupResult, error) {

@@ -166,7 +166,7 @@ func (h *hook) store(ctx context.Context) (*store.Store, error) {
 	return h.s.Store(ctx, false)
 }
 
-// renew is a sign of life and nothing else: one look at what is due.
+// renew is a heartbeat and nothing else: one look at what is due.
 func (h *hook) renew(ctx context.Context) error {
 	if h.recently() {
 		return nil

@@ -31,7 +31,7 @@ func (h *hook) start(ctx context.Context) error {
 	return h.reply(h.Tell(facts(h.s, seen, h.unnamed && !h.Renames()), h.s.Identity().Owner))
 }
 
-// maxFacts keeps what a session is told within 120 tokens or so.
+// maxFacts limits the facts for a session to 120 tokens or so.
 const maxFacts = 380
 
 // facts are sentences, not orders: text from elsewhere that gives orders is
@@ -86,7 +86,7 @@ func (h *hook) startAgent() error {
 	return h.reply(h.Tell("This subagent is tasklock owner "+owner+". It may use what its session holds; "+own, owner))
 }
 
-// stopAgent gives back what a subagent holds.
+// stopAgent releases what a subagent holds.
 func (h *hook) stopAgent(ctx context.Context) error {
 	if h.Agent == "" {
 		return h.renew(ctx)
@@ -98,7 +98,7 @@ func (h *hook) stopAgent(ctx context.Context) error {
 // is slow then. Tests are more patient.
 var EndTime = 250 * time.Millisecond
 
-// end gives back exactly what the session holds. A store that is not on this
+// end releases exactly what the session holds. A store that is not on this
 // machine, or is busy, is left to a process of its own; the ttl is the
 // guarantee.
 func (h *hook) end(ctx context.Context) error {
@@ -145,8 +145,8 @@ func localStore(s *session.Session) bool {
 	return strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")
 }
 
-// quiet is how long a store that is far away is left alone between two signs
-// of life: hooks fire many times a minute.
+// quiet is how long a distant store is not asked between two
+// heartbeats: hooks fire many times a minute.
 const quiet = time.Minute
 
 // recently reports whether this session has looked at a store that is far away

@@ -310,7 +310,7 @@ func (c *Config) FileOwner() string {
 	return ""
 }
 
-// TTL is how long a lock on a key of the kind lasts without a sign of life.
+// TTL is how long a lock on a key of the kind lasts without a heartbeat.
 func (c *Config) TTL(kind lease.Kind) time.Duration {
 	switch kind {
 	case lease.Section:

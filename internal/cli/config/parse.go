@@ -42,8 +42,8 @@ func readFile(path string) ([]entry, error) {
 	return entriesOf(path, doc)
 }
 
-// strangers is the error of a file in a folder that we may not enter: that is
-// no mistake in the configuration if the folder is somebody else's.
+// strangers is the error of a file in a folder that we may not enter: that is not
+// a mistake in the configuration if the folder is somebody else's.
 func strangers(path string, err error) error {
 	dir := filepath.Dir(path)
 	if fi, lerr := os.Lstat(dir); lerr == nil {

@@ -67,7 +67,7 @@ func (o *claimOptions) place(ctx context.Context, s *session.Session, refs []str
 }
 
 // work makes the worktree of a claim that was just granted and notes it. If git
-// refuses, a claim that is new is given back; one that its owner had before
+// refuses, a new claim is released; one that its owner had before
 // stays.
 func (o *claimOptions) work(ctx context.Context, s *session.Session, st *store.Store, out task.ClaimResult) (*madeWorktree, error) {
 	if !o.makes || s.DryRun || len(out.Tasks) == 0 {

@@ -21,7 +21,7 @@ func (o *verbOptions) removeFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.removeTree, "remove-worktree", false, "remove the worktree of the claim, unless it has unsaved work")
 }
 
-// emptied returns the worktrees of tasks that are about to be given back, and
+// emptied returns the worktrees of tasks that are about to be released, and
 // refuses if one of them has something that would be lost or is still used.
 func (o *verbOptions) emptied(ctx context.Context, s *session.Session, st *store.Store, refs []string) ([]string, error) {
 	if !o.removeTree {
@@ -105,7 +105,7 @@ func unsavedIn(ctx context.Context, s *session.Session, path string) string {
 
 // hiddenIn says what git would remove without a word: files that it ignores,
 // which may be the only copy of somebody's settings or a repository of its own,
-// and those that it was told not to look at.
+// and those that it must not look at.
 func hiddenIn(ctx context.Context, path string) string {
 	ignored, err := git.Run(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // Whatever depends on what, a drawing ends, and is not large.
 func TestTreeIsBounded(t *testing.T) {
 	for name, below := range map[string]func(id string) []string{
-		"a circle": func(id string) []string { return []string{"b", "a"} },
-		"deep":     func(id string) []string { return []string{id + "x"} },
+		"a cycle": func(id string) []string { return []string{"b", "a"} },
+		"deep":    func(id string) []string { return []string{id + "x"} },
 		"wide": func(id string) []string {
 			if id != "a" {
 				return nil
