@@ -108,7 +108,7 @@ func phrase(words string) *regexp.Regexp {
 
 // unchecked are files that may have the phrases: the list itself and its test,
 // the past, and packages that still have to be cleaned.
-var unchecked = []string{"docs/words.md", "words_test.go", "CHANGELOG.md", "runner/", "schedule/"}
+var unchecked = []string{"docs/words.md", "words_test.go", "CHANGELOG.md"}
 
 func (all phrases) in(name, text string) (found []string) {
 	page := filepath.Ext(name) == ".md"

@@ -234,7 +234,7 @@ func (s *session) finish(ctx context.Context) (Result, error) {
 	defer s.cancel(nil)
 	if cause := context.Cause(s.lease.Context()); errors.Is(cause, lease.ErrLost) {
 		s.noteLoss(cause)
-		return s.res, s.err // its heartbeat has ended and there is nothing to give back
+		return s.res, s.err // its heartbeat has ended and there is nothing to release
 	}
 	patience := min(s.lease.TTL(), releaseTime)
 	if s.res.Lost != nil { // out of time, and so perhaps is the store: only make sure that the heartbeat ends

@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 			{at: at(150), want: doKill},
 			{at: at(170), want: doKill},
 		},
-		"a late sign of life does not take TERM back": {
+		"a late heartbeat does not take TERM back": {
 			{at: at(0), trust: [2]int{100, 50}},
 			{at: at(100), want: doTerm},
 			{at: at(110), trust: [2]int{1000, 50}},

@@ -14,7 +14,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// ApplyRequest makes jobs as they are given: see [Apply].
+// ApplyRequest adds and changes jobs: see [Apply].
 type ApplyRequest struct {
 	Jobs   []Job
 	New    bool // refuse a name that exists
@@ -23,12 +23,12 @@ type ApplyRequest struct {
 	DryRun bool
 }
 
-// ApplyResult tells what was changed, by name.
+// ApplyResult says what changed, by name.
 type ApplyResult struct {
 	Changes []Change `json:"changes"`
 }
 
-// Change is what became of one job.
+// Change is the change of one job.
 type Change struct {
 	Name   string     `json:"name"`
 	Action string     `json:"action"` // added, changed, removed, unchanged
@@ -56,9 +56,9 @@ type Field struct {
 // Apply adds and changes jobs. A job whose times change fires next at the first of
 // its new times after now; one that is paused stays so.
 //
-// All that fits is one commit: all or none. More jobs are made in several commits,
-// each job whole; what can be refused is refused before the first of them. If
-// that is interrupted, the same request again completes it.
+// What fits into one commit is all or none. More jobs take several commits, each job
+// whole; everything that can be refused is refused before the first of them. If it
+// is interrupted, the same request again completes it.
 func Apply(ctx context.Context, st *store.Store, r ApplyRequest) (ApplyResult, error) {
 	r, err := r.normal()
 	if err != nil {
@@ -104,11 +104,11 @@ const (
 	patience = 20   // runs of one transaction before it is made smaller
 )
 
-// errBusy: others write so often that a commit which guards whole kinds of records
-// does not get through.
+// errBusy: others write so often that a commit with guards on whole kinds does not
+// get through.
 var errBusy = errors.New("too many jobs at once while others write")
 
-// tooMuch reports that the same with fewer jobs may succeed.
+// tooMuch reports whether fewer jobs may succeed.
 func tooMuch(err error) bool { return errors.Is(err, driver.ErrTooLarge) || errors.Is(err, errBusy) }
 
 // inSteps applies in as many commits as it takes. The removals come last.
@@ -143,7 +143,7 @@ func (r ApplyRequest) inSteps(ctx context.Context, st *store.Store) (out ApplyRe
 	return out, nil
 }
 
-// most is how many jobs may be removed of so many.
+// most is how many of n jobs may be removed.
 func (r ApplyRequest) most(n int) int {
 	if !r.Prune {
 		return 0
@@ -151,8 +151,8 @@ func (r ApplyRequest) most(n int) int {
 	return n
 }
 
-// once applies some of the jobs in one commit, and removes at most so many of
-// those that are not in the request.
+// once applies some of the jobs in one commit, and removes at most most of those that
+// are not in the request.
 func (r ApplyRequest) once(ctx context.Context, st *store.Store, jobs []Job, most int) (out ApplyResult, err error) {
 	runs := 0
 	err = update(ctx, st, r.DryRun, needJobs(jobs, most > 0), func(tx *store.Tx) error {
@@ -224,7 +224,7 @@ func (r ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 	return c, nil
 }
 
-// prune removes jobs that are not in the request, at most so many.
+// prune removes at most most jobs that are not in the request.
 func (r ApplyRequest) prune(tx *store.Tx, most int, out *ApplyResult) error {
 	recs, err := tx.Scan(jobKind, 0)
 	if err != nil {

@@ -30,8 +30,7 @@ func (p *pod) attempt(ctx context.Context, c candidate, r lease.AcquireRequest) 
 	return got, err
 }
 
-// notClaimed says what came of a candidate that was not claimed, and reports whether
-// it was trouble.
+// notClaimed logs why a candidate was not claimed, and reports whether it was trouble.
 func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 	e := LogEntry{Level: LevelDebug, Event: "skipping", Job: c.job, FireTime: &c.at, RunID: runID(c.job, c.at)}
 	var s *settled
@@ -61,7 +60,7 @@ func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 	return false
 }
 
-// logPlan tells what was decided besides a claim.
+// logPlan logs what was decided besides a claim.
 func (p *pod) logPlan(done plan, job string) {
 	for _, f := range done.records {
 		e := LogEntry{Event: "skipped", Job: job, FireTime: &f.At, RunID: f.RunID}

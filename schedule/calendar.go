@@ -7,10 +7,10 @@ import (
 
 // Next is the first fire time after t, or the zero time if there is none.
 //
-// The table speaks about local time, which has gaps and repetitions. A fire
-// time is the first instant at which the local clock shows the time of the
-// table or a later one: a time that a clock change leaves out fires right after
-// it, and one that comes twice fires the first time only.
+// The table is in local time, which has gaps and repetitions. A fire time is the first
+// instant at which the local clock shows the time of the table or a later one: a time
+// that a clock change leaves out fires right after it, and one that comes twice fires
+// the first time only.
 func (c Cron) Next(t time.Time) time.Time {
 	if c.every > 0 {
 		n := int64(c.every / time.Second)
@@ -34,8 +34,8 @@ func mod(a, n int64) int64 { return ((a % n) + n) % n }
 // maxShift is more than any zone has ever been away from UTC, or moved.
 const maxShift = 25 * time.Hour
 
-// latestWall is the latest time that the clock has shown up to t, in whole
-// seconds. Only after it was set back is that another than it shows at t.
+// latestWall is the latest time that the clock has shown up to t, in whole seconds.
+// It differs from what the clock shows at t only after it was set back.
 func latestWall(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	wall := onWall(t)

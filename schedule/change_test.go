@@ -111,7 +111,7 @@ func (w *world) claimDue(name string) claimed {
 	return c
 }
 
-// The end of a run whose answer got lost is not refused when it is told again,
+// The end of a run whose answer got lost is not refused when it is reported again,
 // and another end is.
 func TestFinishAgain(t *testing.T) {
 	w := newWorld(t, Job{Name: "x", Cron: "@yearly"})
@@ -164,8 +164,8 @@ func TestOverlapIsForbiddenWhileOneRuns(t *testing.T) {
 	}
 }
 
-// A zone that this program does not know keeps the job from running here. It is
-// no damage, and nothing about the job is changed.
+// A zone that this program does not know keeps the job from running here. It is not
+// damage, and nothing about the job changes.
 func TestZoneOfANewerProgram(t *testing.T) {
 	w := newWorld(t, Job{Name: "x", Cron: "* * * * *"}, Job{Name: "y", Cron: "@yearly"})
 	w.outage(time.Hour)

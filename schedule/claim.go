@@ -12,14 +12,14 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// errNothing: there is nothing to claim; what there was to write is written.
+// errNothing: there is nothing to claim; everything else is written.
 var errNothing = errors.New("nothing to claim")
 
-// errBlocked: what is due has to wait for a run to end.
+// errBlocked: a due fire time has to wait for a run to end.
 var errBlocked = errors.New("has to wait")
 
-// firedError: that fire time has a record already. It comes of a table that was
-// changed back and forth, or of a fast clock; it must not fire again.
+// firedError: that fire time already has a record, because somebody changed the table
+// back and forth, or a clock is fast; it must not fire again.
 type firedError struct{ at time.Time }
 
 func (e *firedError) Error() string { return "fired before: " + timeKey(e.at) }
@@ -38,9 +38,9 @@ type claimed struct {
 	wrote plan // with the claim
 }
 
-// claimNext claims what is to be done next of a job, if anything: the record of
-// the fire time, the next one, and the lock in one commit. What can be decided
-// without a claim (a skip, a loss) is written instead.
+// claimNext claims the next fire time of a job, if any: the record of the fire time,
+// the next one, and the lock in one commit. What needs no claim (a skip, a loss) is
+// written instead.
 func claimNext(ctx context.Context, st *store.Store, c candidate, r lease.AcquireRequest) (claimed, error) {
 	key := c.key
 	r.TTL = c.ttl
@@ -92,7 +92,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	var err error
 	var held *lease.HeldError
 	if out.lease, err = lease.Hold(ctx, st, r); errors.As(err, &held) {
-		err = errBlocked // it waits for those who stand in line for the key
+		err = errBlocked // it waits for those in the queue of the key
 	}
 	if err == nil {
 		out.fire.Token = out.lease.Token()
@@ -132,12 +132,12 @@ func settle(ctx context.Context, st *store.Store, c candidate) error {
 	return errNothing
 }
 
-// settled tells what was decided without a claim.
+// settled is what was decided without a claim.
 type settled struct{ p plan }
 
 func (s *settled) Error() string { return errNothing.Error() }
 
-// passOver takes a fire time that has a record off what is due.
+// passOver removes a fire time that has a record from what is due.
 func passOver(ctx context.Context, st *store.Store, c candidate, at time.Time) error {
 	_, err := st.Update(ctx, need(c.job), func(tx *store.Tx) error {
 		s, err := readSituation(tx, c)
@@ -172,8 +172,8 @@ func need(name string) driver.Query {
 	return driver.Query{Keys: []string{jobKind + name, dueKind + name}}
 }
 
-// clock is what this pod takes for the time: that of the store. It picks the fire
-// time to claim, so it is one time for all runs of the transaction.
+// clock is the store's time. It picks the fire time to claim, so it is one time for
+// all runs of the transaction.
 func clock(tx *store.Tx) time.Time { return tx.Began().UTC().Add(fault.Shift()) }
 
 // ending is how a run ended.
@@ -185,8 +185,8 @@ type ending struct {
 	again  bool // not this pod's any more: leave it to the policy for crashes
 }
 
-// finish writes how a run ended and gives its lock back, in one commit that
-// counts only if the lock is still the run's own.
+// finish writes how a run ended and releases its lock, in one commit that counts only
+// if the lock is still the run's own.
 func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, error) {
 	f := c.fire
 	q := need(f.Job)

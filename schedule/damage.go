@@ -12,8 +12,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// DamagedError: a record of a job cannot be read. Unless it is one of a fire
-// time, the job does not fire until somebody mends it; the others do.
+// DamagedError: a record of a job cannot be read. Unless it is that of a fire time,
+// the job does not fire until somebody repairs it; the others do.
 type DamagedError struct {
 	Job  string
 	Mend string // "resume" or "remove": with Force that mends it; empty: neither does
@@ -33,7 +33,7 @@ func (e *DamagedError) MarshalText() ([]byte, error) { return []byte(e.Error()),
 // Unwrap makes it a driver.ErrDamaged.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// damaged puts the name of a job to an error, if it is damage.
+// damaged adds the name of a job to an error that is damage.
 func damaged(name, mend string, err error) error {
 	var known *DamagedError
 	if !errors.Is(err, driver.ErrDamaged) || errors.As(err, &known) {
@@ -48,9 +48,9 @@ type dueList struct {
 	damaged []*DamagedError
 }
 
-// dues runs fn on all that is due in one view, together with what need names.
-// Where something cannot be read, be it by us or by the driver, fn runs on the
-// jobs that remain: one damaged record stops its own job and no other.
+// dues runs fn on all that is due in one view, together with what need names. If
+// something cannot be read, by us or by the driver, fn runs on the other jobs: one
+// damaged record stops its own job and no other.
 func dues(ctx context.Context, st *store.Store, need driver.Query, fn func(*store.Tx, dueList) error) error {
 	q := need
 	q.Ranges = append([]driver.Range{{Prefix: dueKind}}, need.Ranges...)
@@ -106,7 +106,7 @@ func dues(ctx context.Context, st *store.Store, need driver.Query, fn func(*stor
 	return some(good, bad)
 }
 
-// names lists a kind without a look into its records.
+// names lists a kind without reading its records.
 func names(ctx context.Context, st *store.Store, kind string) (list []string, err error) {
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: kind}}}, func(tx *store.Tx) error {
 		list = nil
@@ -119,7 +119,7 @@ func names(ctx context.Context, st *store.Store, kind string) (list []string, er
 	return list, err
 }
 
-// sound tells the jobs that can be looked at from those that cannot.
+// sound separates the jobs that can be read from those that cannot.
 func sound(names []string, look func([]string) error) (good []string, bad []*DamagedError, err error) {
 	err = look(names)
 	var one *DamagedError
@@ -142,8 +142,8 @@ func sound(names []string, look func([]string) error) (good []string, bad []*Dam
 	return good, bad, nil
 }
 
-// remake is what is due of a job whose record of that is lost: nothing yet, and
-// what runs by the records of its fire times. What was triggered is not known.
+// remake is a new due record of a job whose own is lost: nothing is due yet, and the
+// records of its fire times show what runs. Triggers are lost.
 func remake(tx *store.Tx, j Job) (dueRecord, error) {
 	d := newDue(j)
 	recs, err := tx.Scan(firePrefix(j.Name), 0)

@@ -32,8 +32,8 @@ type dispatcher struct {
 	woken    bool               // do not even begin it
 }
 
-// failure is why a job could not be claimed, as it was at a revision. It is
-// tried again later, or when something was written about it.
+// failure is why a job could not be claimed, at a revision. The pod tries again later,
+// or when something was written about the job.
 type failure struct {
 	rev int64
 	trouble
@@ -94,8 +94,8 @@ func (p *pod) runEnded(r *run, slot bool) {
 	p.wakeIfOnce()
 }
 
-// wakeIfOnce makes a pod that runs once look whether it was all: the last
-// change of the store came before it was.
+// wakeIfOnce makes a pod that runs once look whether it has finished: the last change
+// of the store came before it had.
 func (p *pod) wakeIfOnce() {
 	if p.o.Once {
 		p.wake()

@@ -1,5 +1,5 @@
-// Package schedule fires jobs: any number of pods run the same table, and each
-// fire time is run by one of them.
+// Package schedule fires jobs: any number of pods have the same jobs, and one of them
+// runs each fire time.
 //
 // # Guarantee
 //
@@ -10,15 +10,14 @@
 // default a run is started at most once. With [CrashRetry] it is started again
 // when its pod dies, so at least once, and [Fire.RunID] is the same every time.
 //
-// Every fire time ends in a record: done, failed, lost, or skipped with the
-// reason; a row of skipped ones shares a record, so that what an outage leaves
-// behind is bounded.
+// Every fire time ends in a record: done, failed, lost, or skipped with the reason; a
+// series of skipped ones shares a record, so that an outage leaves few behind.
 //
 // # Limit
 //
-// A pod that dies takes with it the knowledge how far its run came. A pod that
-// is paused may let its command work until it, or the guardian of the command,
-// notices (see package runner); what it reports afterwards is refused.
+// When a pod dies, nobody knows how far its run came. A paused pod may let its command
+// work until it, or the guardian of the command, notices (see package runner); the
+// store refuses what it reports afterwards.
 //
 // # Failure
 //
@@ -30,11 +29,10 @@
 //
 // # Time
 //
-// Fire times are instants, computed from the table by [Cron.Next] when the one
-// before is claimed, and stored. What is due is decided by the clock of the
-// store. A fire time that is claimed within 30 seconds is on time. A pod that the
-// store keeps from claiming tries again every few seconds, and writes into the
-// record of what was missed why.
+// Fire times are instants, computed from the table by [Cron.Next] when the one before
+// is claimed, and stored. The store's clock decides what is due. A fire time that is
+// claimed within 30 seconds is on time. If the store keeps a pod from claiming, the pod
+// tries again every few seconds, and the record of the missed times says why.
 //
 // # Records
 //

@@ -43,7 +43,7 @@ type duration time.Duration
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil || v <= 0 {
-		return fmt.Errorf("line %d: %q is no duration like 30s, 5m or 1h", n.Line, n.Value)
+		return fmt.Errorf("line %d: %q is not a duration like 30s, 5m or 1h", n.Line, n.Value)
 	}
 	*d = duration(v)
 	return nil
@@ -62,7 +62,7 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Why)
 }
 
-// ParseFile reads a YAML file of jobs. What it does not know is refused.
+// ParseFile reads a YAML file of jobs. It refuses unknown keys.
 func ParseFile(data []byte) ([]Job, error) {
 	if len(data) > MaxFile {
 		return nil, &FileError{Why: "the file has more than 8 MB"}
@@ -124,7 +124,7 @@ func jobNodes(root *yaml.Node) (names []*yaml.Node, ok bool) {
 	return names, ok
 }
 
-// yamlError is the first complaint, in our words.
+// yamlError is the parser's first error, in our words.
 func yamlError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var several *yaml.TypeError
@@ -147,7 +147,7 @@ func yamlError(err error) error {
 	return out
 }
 
-// expected says in words what a Go type stands for in the file.
+// expected says which YAML a Go type expects.
 func expected(into string) string {
 	switch {
 	case strings.HasSuffix(into, "[]string"):

@@ -13,14 +13,13 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Misfire says what becomes of fire times at which no pod was there, or could
-// claim anything.
+// Misfire says what happens to fire times at which no pod ran, or could claim.
 type Misfire string
 
-// Overlap says what becomes of a fire time while the one before still runs.
+// Overlap says what happens to a fire time while the one before still runs.
 type Overlap string
 
-// OnCrash says what becomes of a run whose pod died.
+// OnCrash says what happens to a run whose pod died.
 type OnCrash string
 
 // The policies. The first of each is the default.
@@ -37,7 +36,7 @@ const (
 	CrashRetry OnCrash = "retry" // another pod starts it again: at least once
 )
 
-// Bounds and defaults of a job.
+// Limits and defaults of a job.
 const (
 	MaxName     = 200
 	MaxJobs     = 10_000
@@ -53,7 +52,7 @@ const (
 	maxDefinition   = 48 << 10 // bytes of a job as JSON
 )
 
-// Job is the definition of one. Every zero field means its default.
+// Job is the definition of a job. Every zero field means its default.
 type Job struct {
 	Name    string            `json:"name"`
 	Cron    string            `json:"cron"`

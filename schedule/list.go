@@ -12,7 +12,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Info is a job with what is known about its fire times.
+// Info is a job with its fire times.
 type Info struct {
 	Job
 	Next      *time.Time `json:"next"`      // none while paused
@@ -27,7 +27,7 @@ type Info struct {
 	Damaged *DamagedError `json:"damaged,omitempty"` // why something is missing here; List only
 }
 
-// Run is a fire time that is being run.
+// Run is a fire time whose command runs.
 type Run struct {
 	At      time.Time `json:"fireTime"`
 	Attempt int       `json:"attempt"`
@@ -60,7 +60,7 @@ type ListResult struct {
 	Schedulers []Pod  `json:"schedulers"`
 }
 
-// List returns all jobs, those too of which a record cannot be read.
+// List returns all jobs, even those with an unreadable record.
 func List(ctx context.Context, st *store.Store) (ListResult, error) {
 	var out ListResult
 	err := dues(ctx, st, driver.Query{Ranges: []driver.Range{{Prefix: jobKind}, {Prefix: podKind}}}, func(tx *store.Tx, all dueList) (err error) {
@@ -182,7 +182,7 @@ type Stats struct {
 	Mean    float64  `json:"meanSeconds"` // of those that are done
 }
 
-// History returns what became of fire times.
+// History returns the records of fire times.
 func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryResult, error) {
 	if r.Limit < 0 {
 		return HistoryResult{}, &lease.InvalidError{What: "limit", Rule: "must not be negative"}

@@ -34,8 +34,7 @@ type candidate struct {
 	trouble trouble // what kept this pod from claiming it
 }
 
-// loop looks, hands out what is ready, and sleeps until the next fire time or
-// change.
+// loop looks, hands out what is ready, and sleeps until the next fire time or change.
 func (p *pod) loop() error {
 	for looked := false; p.Soft.Err() == nil; {
 		began, quiet := time.Now(), p.quiet() // in this order: what ends after it may leave something to do
@@ -112,7 +111,7 @@ func (p *pod) look() (view, error) {
 	return v, err
 }
 
-// logDamaged says once of each job that cannot be looked at, and when it can be again.
+// logDamaged logs once each job that cannot be read, and when it can be again.
 func (p *pod) logDamaged(damaged []*DamagedError) {
 	now := map[string]string{}
 	for _, d := range damaged {
@@ -152,7 +151,7 @@ func (p *pod) otherRuns(tx *store.Tx, dues []store.Entry[dueRecord], v *view) er
 	return lease.WantLook(tx, v.keys...)
 }
 
-// pick tells what can be claimed now from what comes later.
+// pick separates what can be claimed now from what comes later.
 func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 	now := clock(tx)
 	dead := map[string]bool{}
@@ -177,7 +176,7 @@ func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 		case ready:
 		case len(d.Triggers) > 0:
 			ready, c.at = true, d.Triggers[0].At
-			if waits && d.At != nil && d.QueuedAt == nil { // it is to stand in line once it comes
+			if waits && d.At != nil && d.QueuedAt == nil { // it queues once it comes
 				if waits = !d.isDue(now); waits {
 					v.sleep = min(v.sleep, d.start().Sub(now))
 				}

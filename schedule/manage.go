@@ -41,7 +41,7 @@ func note(tx *store.Tx, event, name, by string) error {
 	return lease.Log(tx, lease.Event{Event: "job " + event, Keys: []string{lockPrefix + name}, Owner: by})
 }
 
-// remove deletes a job. What runs goes on; its end is still written.
+// remove deletes a job. A present run goes on; its end is still written.
 func remove(tx *store.Tx, name, by string, force bool) (Change, error) {
 	c := Change{Name: name, Action: "removed"}
 	forced := func(err error) bool { return force && errors.Is(err, driver.ErrDamaged) }
@@ -78,7 +78,7 @@ type ChangeRequest struct {
 	Force  bool // Remove, Resume: also a job of which a record cannot be read
 }
 
-// Remove deletes a job. Its history stays until its age is over.
+// Remove deletes a job. Its history stays for its usual time.
 func Remove(ctx context.Context, st *store.Store, r ChangeRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -92,14 +92,14 @@ func Remove(ctx context.Context, st *store.Store, r ChangeRequest) error {
 	})
 }
 
-// Pause keeps a job from firing until Resume. What runs goes on.
+// Pause keeps a job from firing until Resume. A present run goes on.
 func Pause(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) {
 	return r.pause(ctx, st, true)
 }
 
-// Resume lets a job fire again, from now on: the times between are not missed.
-// With Force that holds for one of which it cannot be read what is due; what was
-// triggered is forgotten then.
+// Resume lets a job fire again, from now on: the times between do not count as missed.
+// With Force it also resumes a job whose due record is unreadable; triggers are lost
+// then.
 func Resume(ctx context.Context, st *store.Store, r ChangeRequest) (Info, error) {
 	return r.pause(ctx, st, false)
 }

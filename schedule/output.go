@@ -11,8 +11,8 @@ import (
 // maxOutput is how much of a run's output its record keeps.
 const maxOutput = 2048
 
-// output keeps the end of what a command says, and passes it on line by line
-// under the name of its job.
+// output keeps the end of a command's output, and passes it on line by line under the
+// name of its job.
 type output struct {
 	mu      sync.Mutex
 	job     string
@@ -83,8 +83,8 @@ func (o *output) flush() {
 	}
 }
 
-// String is the end of the output, without what a terminal would obey, from the
-// beginning of a line if there is one.
+// String is the end of the output, without control characters, from the beginning of a
+// line if there is one.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,12 +8,11 @@ import (
 // onTime is how late a fire time may be claimed and still count as on time.
 const onTime = 30 * time.Second
 
-// hiccup is how late the oldest of several fire times may be that run one after the other
-// all the same. Once it is later there was an outage, and to make up for that is
-// what Misfire decides.
+// hiccup is how late the oldest of several fire times may be if they still run one
+// after the other. If it is later there was an outage, and Misfire decides.
 const hiccup = 5 * time.Second
 
-// situation is all that the rules look at.
+// situation is everything that the rules look at.
 type situation struct {
 	job    Job
 	exists bool // else it was removed while it ran
@@ -30,14 +29,14 @@ type lockHolder struct {
 	full  int // or so many runs that no further one has room
 }
 
-// deadRun is a run whose pod does not have its lock any more.
+// deadRun is a run whose pod no longer has its lock.
 type deadRun struct {
 	run   runRecord
 	why   string
 	stuck bool // the lock is still there
 }
 
-// plan is what is to be done: records to write, and one fire time to claim.
+// plan is what to do: records to write, and one fire time to claim.
 type plan struct {
 	due     dueRecord // as it will be
 	changed bool
@@ -54,8 +53,8 @@ type claim struct {
 	retry   string // why the attempt before ended
 }
 
-// decide is the whole policy, as a pure function: first what died, then what
-// somebody asked for, then the table.
+// decide is the whole policy, as a pure function: first dead runs, then triggers, then
+// the table.
 func decide(s situation) plan {
 	p := plan{due: s.due}
 	p.due.Running, p.due.Triggers = append([]runRecord(nil), s.due.Running...), append([]trigger(nil), s.due.Triggers...)
@@ -106,7 +105,7 @@ func (p *plan) triggered(s situation) {
 		p.claim = &claim{at: t.At, attempt: 1, by: t.By}
 	case s.job.Overlap == OverlapQueue:
 		p.blocked = true
-		if s.due.isDue(s.now) && s.due.QueuedAt == nil { // it stands in line too
+		if s.due.isDue(s.now) && s.due.QueuedAt == nil { // it queues too
 			p.due.QueuedAt, p.changed = &s.now, true
 		}
 		return
@@ -144,8 +143,8 @@ func (p *plan) fire(s situation) {
 	}
 }
 
-// late picks the fire time that is to run of those that have come, and skips what
-// is before it. It is zero if none is to run, and catching if it is made up for.
+// late picks the fire time to run among those that have come, and skips those before
+// it. It is zero if none will run, and catching if it was missed.
 func (p *plan) late(s situation, cron Cron) (at time.Time, catching bool) {
 	at, start, limit := *s.due.At, s.due.start(), s.limit()
 	if !start.Before(s.now.Add(-hiccup)) {
@@ -197,7 +196,7 @@ func (p *plan) setNext(j Job, at time.Time) {
 	p.changed = true
 }
 
-// skipRange leaves one record for fire times in a row.
+// skipRange leaves one record for a series of fire times.
 func (p *plan) skipRange(j Job, first, last time.Time, count int, why string) {
 	f := Fire{Job: j.Name, At: first, RunID: runID(j.Name, first), State: Skipped, Why: why}
 	if count > 1 {
@@ -213,8 +212,8 @@ func (h *lockHolder) reason() string {
 	return fmt.Sprintf("still running on %s since %s", h.owner, h.since.UTC().Format(time.RFC3339))
 }
 
-// run picks those of the fire times that have come that run: the newest, unless
-// it was missed and they are skipped; or all.
+// run picks the fire times to run among those that have come: the newest, unless it
+// was missed and they are skipped; or all.
 func (m Misfire) run(list []time.Time, missed bool) []time.Time {
 	switch {
 	case m == MisfireAll:
@@ -225,7 +224,7 @@ func (m Misfire) run(list []time.Time, missed bool) []time.Time {
 	return nil
 }
 
-// rest says in a record what runs in place of those that do not.
+// rest says in a record what runs in place of the skipped ones.
 func (m Misfire) rest() string {
 	switch m {
 	case MisfireOnce:

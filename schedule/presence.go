@@ -11,8 +11,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A scheduler has a record, because one that waits for the next fire time holds
-// nothing, and a table of jobs that nobody fires would look healthy.
+// A scheduler has a record, because a waiting one holds no lock, and jobs that nobody
+// fires would look healthy.
 const (
 	podKind = "pod/"
 	podTTL  = 5 * time.Minute
@@ -45,8 +45,8 @@ type Pod struct {
 // store move, its schedulers do not move with them.
 func Stays(key string) bool { return driver.Kind(key) == podKind }
 
-// announce tells others that this pod is there, until the end. That its record
-// cannot be written keeps nobody from firing. One that runs once is not there.
+// announce shows others that this pod runs, until the end. The pod fires even if its
+// record cannot be written. A pod that runs once has no record.
 func (p *pod) announce() (leave func()) {
 	if p.o.Once {
 		return func() {}
@@ -87,7 +87,7 @@ func (p *pod) putRecord(since time.Time) error {
 // maxSwept is how many records one heartbeat looks through.
 const maxSwept = 50
 
-// Pods returns the schedulers, those too that died without a word.
+// Pods returns the schedulers, dead ones too.
 func Pods(ctx context.Context, st *store.Store) (out []Pod, err error) {
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: podKind}}}, func(tx *store.Tx) error {
 		out, err = pods(tx)
@@ -96,7 +96,7 @@ func Pods(ctx context.Context, st *store.Store) (out []Pod, err error) {
 	return out, err
 }
 
-// pods reads the records. One that cannot be read is nobody's.
+// pods reads the records. It skips unreadable ones.
 func pods(tx *store.Tx) ([]Pod, error) {
 	recs, err := tx.Scan(podKind, 0)
 	if err != nil {

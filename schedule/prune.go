@@ -15,8 +15,8 @@ const (
 	maxCleaned = 5000 // records that one commit of Cleanup deletes: each reads all
 )
 
-// prunesAfter says after which fire times a pod prunes the records of a job: one
-// in sixteen, whatever the pace of the job and of the store.
+// prunesAfter says after which fire times a pod prunes the records of a job: one in
+// sixteen, whatever the pace of the job and of the store.
 func prunesAfter(job string, at time.Time) bool { return fireHash(job, at)%16 == 0 }
 
 // prune deletes the oldest records of a job beyond what it keeps.
@@ -28,7 +28,7 @@ func prune(tx *store.Tx, j Job) error {
 	return err
 }
 
-// pruneRecords deletes at most so many of a job's records, the oldest first.
+// pruneRecords deletes at most most of a job's records, the oldest first.
 func pruneRecords(tx *store.Tx, recs []driver.Record, j Job, most int) (n int) {
 	for i, rec := range recs {
 		f, err := store.Decode[Fire](tx, rec)

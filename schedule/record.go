@@ -19,8 +19,8 @@ const (
 	lockPrefix = string(lease.Job) + ":"
 )
 
-// dueRecord is what a pod must know about a job to sleep: when it fires next,
-// what waits, and what runs. One scan of this kind is a pod's whole view.
+// dueRecord is what a pod must know about a job to sleep: when it fires next, what
+// waits, and what runs. One scan of this kind is a pod's whole view.
 type dueRecord struct {
 	Job      string      `json:"job"`
 	At       *time.Time  `json:"at,omitempty"`       // the next fire time; none while paused
@@ -55,8 +55,8 @@ func (d dueRecord) Check(key string) error {
 	return nil
 }
 
-// full reports that with so many runs there is no room for another: all of them
-// stand in this record.
+// full reports whether there is no room for another run: all of them are in this
+// record.
 func (d dueRecord) full(runs int) bool {
 	const room = driver.MaxValue * 3 / 4 // names may be long
 	if runs < MaxRuns/4 {
@@ -66,7 +66,7 @@ func (d dueRecord) full(runs int) bool {
 	return runs >= MaxRuns || err == nil && len(b) > room
 }
 
-// newDue is what is due of a job that has no fire time yet.
+// newDue is the due record of a job that has no fire time yet.
 func newDue(j Job) dueRecord {
 	return dueRecord{Job: j.Name, TTL: j.TTL.Seconds(), Handler: len(j.Command) == 0, Each: j.Overlap == OverlapAllow}
 }
@@ -84,7 +84,7 @@ func (d dueRecord) start() time.Time {
 // isDue reports whether the next fire time may be claimed.
 func (d dueRecord) isDue(now time.Time) bool { return d.At != nil && !now.Before(d.start()) }
 
-// dropped are the records of what was to run up to now and never will.
+// dropped are the records of fire times that were due up to now and will never run.
 func (d dueRecord) dropped(j Job, now time.Time, triggers bool, why string) []Fire {
 	var p plan
 	if d.At != nil && !now.Before(*d.At) {
@@ -129,9 +129,9 @@ func (j Job) start(at time.Time) time.Time {
 	return j.startIn(j.cron(), at)
 }
 
-// startIn is start for who has the table at hand. A fire time starts before the
-// next one comes, however large the jitter is: a job has one next fire time, and
-// the one after it would be late before it could be claimed.
+// startIn is start for a caller with the table. A fire time starts before the next one
+// comes, however large the jitter is: a job has one next fire time, and the one after
+// it would be late before it could be claimed.
 func (j Job) startIn(c Cron, at time.Time) time.Time {
 	if j.Jitter <= 0 {
 		return at
@@ -166,7 +166,7 @@ const (
 	Skipped State = "skipped" // why says why
 )
 
-// Fire is the record of one fire time, and what a handler is given.
+// Fire is the record of one fire time; a handler gets it.
 type Fire struct {
 	Job       string     `json:"job"`
 	At        time.Time  `json:"fireTime"`
@@ -241,7 +241,7 @@ func getFire(tx *store.Tx, name string, at time.Time) (store.Entry[Fire], error)
 
 func putFire(tx *store.Tx, f Fire) error { return tx.Put(fireKey(f.Job, f.At), f) }
 
-// putDue writes what is due, or deletes it when nothing is.
+// putDue writes the due record, or deletes it when nothing is due.
 func putDue(tx *store.Tx, d dueRecord) error {
 	if d.empty() {
 		tx.Delete(dueKind + d.Job)

@@ -32,8 +32,7 @@ type run struct {
 	unfinished bool // another pod has to write how it ended
 }
 
-// runNext waits for a fire time, and runs its command. A slot that is not needed
-// any more retires.
+// runNext waits for a fire time, and runs its command. An unneeded slot retires.
 func (p *pod) runNext() (retire bool, err error) {
 	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
@@ -99,7 +98,7 @@ func (r *run) say(level Level, event, format string, args ...any) {
 	r.p.say(r.entry(level, event), format, args...)
 }
 
-// env is what the command finds in its environment.
+// env is the environment of the command.
 func (r *run) env() []string {
 	var env []string
 	for name, value := range r.job.Env {
@@ -225,7 +224,7 @@ func (p *pod) handle(c candidate) {
 	p.runEnded(r, false)
 }
 
-// call runs the handler; one that panics has failed.
+// call runs the handler; a panic is a failure.
 func (r *run) call(ctx context.Context) (err error) {
 	defer func() {
 		if bug := recover(); bug != nil {

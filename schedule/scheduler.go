@@ -55,7 +55,7 @@ type Options struct {
 	Log func(LogEntry) // gets each step, one at a time; may be nil
 }
 
-// Commands is how to run them.
+// Commands says how to run commands.
 type Commands struct {
 	Dir            string   // of commands that name none
 	Env            []string // nil: os.Environ()
@@ -104,9 +104,9 @@ var errStopped = errors.New("the scheduler was stopped")
 // runs any more. It claims nothing new then; what runs may finish within the
 // grace and is stopped after it, which counts as a crash.
 //
-// It goes by the clock of the store. A store that does not answer is tried
-// again for ever, and so is one that begins to refuse what it allowed before: an
-// error means that this cannot pass by itself, or that the first look was refused.
+// It goes by the store's clock. It tries for ever at a store that does not answer, or
+// that begins to refuse what it allowed before: an error means that the trouble cannot
+// pass, or that the first look was refused.
 func (s *Scheduler) Run(ctx context.Context, opt *Options) error {
 	p, err := s.newPod(opt)
 	if err != nil {

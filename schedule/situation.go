@@ -77,8 +77,8 @@ func (s *situation) locks(tx *store.Tx) error {
 	return err
 }
 
-// run looks at the lock of a run. Where runs may overlap they may be many, and one
-// that goes on is not guarded: its end changes what is due. One that does not is.
+// run looks at the lock of a run. Overlapping runs may be many, so one that goes on has
+// no guard: its end changes what is due. One that has ended is guarded.
 func (s *situation) run(tx *store.Tx, r runRecord) (*lease.Info, error) {
 	if s.due.Each {
 		lk, err := lease.Peek(tx, r.Key)
@@ -115,7 +115,7 @@ func (p plan) write(tx *store.Tx, s situation, g *lease.Grant) (*Fire, error) {
 	return fired, putDue(tx, p.due)
 }
 
-// putSkipped writes records of skipped fire times where there are none.
+// putSkipped writes records of skipped fire times that have none.
 func putSkipped(tx *store.Tx, records []Fire) error {
 	var keys []string
 	for _, f := range records {

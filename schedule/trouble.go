@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// trouble is why a pod could not look at its jobs, or claim one of them, and
-// when it tries again. It is kept for a while after it has passed: the record of
-// a fire time that was missed says why.
+// trouble is why a pod could not look at its jobs, or claim one of them, and when it
+// tries again. The pod remembers it for a while: the record of a missed fire time says
+// why.
 type trouble struct {
 	began time.Time // the first failed attempt
 	last  time.Time // the last one
@@ -65,8 +65,8 @@ func oneLine(err error) string {
 	return text
 }
 
-// limit is the start before which a fire time counts as missed. A pod that
-// rested when the store came back is not late by its own rest.
+// limit is the start before which a fire time counts as missed. A pod that rested when
+// the store came back is not late because of its rest.
 func (s situation) limit() time.Time {
 	if o := s.outage; o != nil && !s.now.Before(o.last) && s.now.Before(o.until.Add(restExcuse)) {
 		return o.last.Add(-onTime)
@@ -74,8 +74,7 @@ func (s situation) limit() time.Time {
 	return s.now.Add(-onTime)
 }
 
-// hindered reports whether a start was still to be made, or in time, when the
-// outage began.
+// hindered reports whether a start was not yet due, or in time, when the outage began.
 func (o *outage) hindered(start time.Time) bool {
 	return o != nil && !start.Add(onTime).Before(o.began) && !start.After(o.last)
 }
@@ -114,8 +113,8 @@ func (s *lastSaid) new(text string, now time.Time) bool {
 	return true
 }
 
-// storeFailed notes that an attempt at the store failed, and returns how long the
-// pod leaves it alone.
+// storeFailed notes that an attempt at the store failed, and returns how long the pod
+// rests.
 func (p *pod) storeFailed(from time.Time, err error, reading bool) time.Duration {
 	now := time.Now()
 	p.mu.Lock()
@@ -134,7 +133,7 @@ func (p *pod) storeFailed(from time.Time, err error, reading bool) time.Duration
 	return rest
 }
 
-// storeRead notes that a look succeeded. That shows nothing about commits.
+// storeRead notes that a look succeeded. That proves nothing about commits.
 func (p *pod) storeRead() {
 	p.mu.Lock()
 	reading := p.reading
@@ -144,8 +143,8 @@ func (p *pod) storeRead() {
 	}
 }
 
-// storeAnswered notes that an attempt succeeded, at a job or at a look. One that
-// had nothing to commit shows only that the store can be read.
+// storeAnswered notes that an attempt succeeded, at a job or at a look. Without a
+// commit it proves only that the store can be read.
 func (p *pod) storeAnswered(job string, committed bool) {
 	p.mu.Lock()
 	f := p.failed[job]

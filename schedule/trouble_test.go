@@ -75,7 +75,7 @@ func asleep(t *testing.T, pods int, jobs []Job, fn func(*dream)) {
 	})
 }
 
-// down makes the store fail at a second of the run, for so long.
+// down makes the store fail at a second of the run, for that length.
 func (d *dream) down(at, length time.Duration, read, commit error) {
 	time.Sleep(at)
 	d.m.Fail(read, commit)
