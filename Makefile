@@ -55,7 +55,7 @@ short-torture: build etcd ## races, kills, pauses, crashes, planted bugs, a quar
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	go test -p 1 -count=1 -timeout 30m ./internal/torture ./internal/fault/plant
 
-torture: build etcd ## the long forms, about an hour: races, kills, pauses, crashes at every system call
+torture: build etcd ## the long forms, more than an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
 	scripts/torture
 

@@ -1,6 +1,6 @@
 // Package long sizes the long forms of tests, so that all of them together end
 // in time. The variable TASKLOCK_TORTURE asks for them: with 1, "make torture"
-// takes about an hour on two cores; 10 makes every part ten times as long, 0.1
+// takes somewhat more than an hour on two cores; 10 makes every part ten times as long, 0.1
 // a tenth. Parts are given time, not rounds: a slow machine does less in the
 // same time.
 package long
