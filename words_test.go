@@ -49,7 +49,7 @@ func TestWordsCanFail(t *testing.T) {
 			}
 		}
 	}
-	all := phrases{{phrase: "sign of life", everywhere: true, find: phrase("sign of life")}}
+	all := phrases{{phrase: "sign of life", find: phrase("sign of life")}}
 	for source, want := range map[string]int{
 		"package p // a sign of life":                  1,
 		"package p\n// no sign\n// of life\n":          1,
@@ -65,11 +65,10 @@ func TestWordsCanFail(t *testing.T) {
 
 // A refusal is one line of the table in docs/words.md.
 type refusal struct {
-	phrase     string
-	everywhere bool // also in comments and strings of Go files
-	unless     []string
-	write      string
-	find       *regexp.Regexp
+	phrase string
+	unless []string
+	write  string
+	find   *regexp.Regexp
 }
 
 type phrases []refusal
@@ -83,15 +82,15 @@ func refusedPhrases(t *testing.T) (all phrases) {
 	_, table, _ := strings.Cut(string(text), "\n| phrase |")
 	for _, line := range strings.Split(table, "\n")[2:] {
 		cells := strings.Split(line, "|")
-		if len(cells) != 6 {
+		if len(cells) != 5 {
 			break
 		}
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		r := refusal{phrase: cells[1], everywhere: cells[2] == "all", write: cells[4], find: phrase(cells[1])}
-		if cells[3] != "" {
-			r.unless = strings.Split(cells[3], ", ")
+		r := refusal{phrase: cells[1], write: cells[3], find: phrase(cells[1])}
+		if cells[2] != "" {
+			r.unless = strings.Split(cells[2], ", ")
 		}
 		all = append(all, r)
 	}
@@ -106,21 +105,19 @@ func phrase(words string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + strings.ReplaceAll(regexp.QuoteMeta(strings.ToLower(words)), " ", `(?:\s|//)+`) + `\b`)
 }
 
-// unchecked are files that may have the phrases: the list itself and its test,
-// the past, and packages that still have to be cleaned.
+// unchecked are files that may have the phrases: the list, its test, and the past.
 var unchecked = []string{"docs/words.md", "words_test.go", "CHANGELOG.md"}
 
 func (all phrases) in(name, text string) (found []string) {
-	page := filepath.Ext(name) == ".md"
 	switch {
 	case slices.ContainsFunc(unchecked, func(u string) bool { return strings.HasPrefix(name, u) }):
 		return nil
-	case !page:
+	case filepath.Ext(name) == ".go":
 		text = prose(text)
 	}
 	text = strings.ToLower(text)
 	for _, r := range all {
-		if !page && !r.everywhere || !strings.Contains(text, strings.Fields(r.phrase)[0]) {
+		if !strings.Contains(text, strings.Fields(r.phrase)[0]) {
 			continue
 		}
 		for _, at := range r.find.FindAllStringIndex(text, -1) {

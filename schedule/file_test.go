@@ -56,8 +56,8 @@ func TestParseFileRefuses(t *testing.T) {
 		{"", 0, "needs the key jobs"}, // with --prune it would remove all
 		{"jobs:", 0, "needs the key jobs"},
 		{"job: {}", 1, `unknown key "job"`},
-		{job + ", ttl: 60}", 2, "no duration"},
-		{job + ", ttl: -5s}", 2, "no duration"},
+		{job + ", ttl: 60}", 2, "not a duration"},
+		{job + ", ttl: -5s}", 2, "not a duration"},
 		{job + ", keep: many}", 2, "`many`: must be a whole number"},
 		{job + ", misfire: maybe}", 2, "must be skip, once or all"},
 		{job + "}\n  x: {cron: '@daily', command: ['true']}", 3, "already defined"},

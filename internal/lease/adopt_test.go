@@ -59,7 +59,7 @@ func TestStoppedWaiterGivesUp(t *testing.T) {
 		close(f.goOn)
 		<-one.done
 		if c := w.check("a"); !c.Locked || c.Lock.Token != g.Token {
-			t.Errorf("it gave back what the other call was granted: %+v", c.Lock)
+			t.Errorf("it released what the other call was granted: %+v", c.Lock)
 		}
 	})
 	bubble(t, func(w *world) { // the other call still waits: it keeps its place
@@ -121,7 +121,7 @@ func TestKeeperOfAnotherProcess(t *testing.T) {
 	_ = child.Wait()
 	w.must(<-third)
 	if !w.locked("a") {
-		t.Fatal("a child gave back what its parent holds")
+		t.Fatal("a child released what its parent holds")
 	}
 	w.must(two.Process.Kill())
 	_ = two.Wait()

@@ -62,7 +62,7 @@ func TestHoldersOfOneOwnerExcludeEachOther(t *testing.T) {
 		}
 		w.must(inner.Release(w.ctx))
 		if !w.locked("a") || w.locked("b") {
-			t.Error("the inner holder gave back what the outer took")
+			t.Error("the inner holder released what the outer took")
 		}
 		w.must(l.Release(w.ctx))
 	})

@@ -259,7 +259,7 @@ func TestLossOfWhatIsUsed(t *testing.T) {
 		w.lostAfter(l)
 		w.want(l.Release(w.ctx), lease.ErrLost)
 		if w.holder("a") != "bob" || w.holder("c") != "bob" {
-			t.Error("a lost user gave back what is bob's")
+			t.Error("a lost user released what is bob's")
 		}
 	})
 }

@@ -104,11 +104,11 @@ func (s *Source) addLock(l Lock, now time.Time) {
 	s.mendOwner(&l)
 	s.mendKey(&l)
 	if l.Until.After(now.Add(lease.MaxTTL)) {
-		l.doubt("lasts until %s, which cannot be meant", l.Until.Format(time.RFC3339))
+		l.doubt("lasts until %s, which cannot be right", l.Until.Format(time.RFC3339))
 		l.Until = time.Time{}
 	}
 	if l.Since.After(now.Add(24 * time.Hour)) {
-		l.doubt("was taken at %s, which cannot be meant", l.Since.Format(time.RFC3339))
+		l.doubt("was taken at %s, which cannot be right", l.Since.Format(time.RFC3339))
 		l.Since = time.Time{}
 	}
 	if !l.Until.IsZero() && l.Until.Before(l.Since) {

@@ -53,7 +53,7 @@ func TestFailovers(t *testing.T) {
 		n, len(f.tokens), f.unknown.Load(), f.lost, f.twice, f.both)
 }
 
-// failovers is a pair of servers, workers who lock, and what they were told.
+// failovers is a pair of servers, workers who lock, and what they got.
 type failovers struct {
 	t                *testing.T
 	primary, standby *pgtest.Server

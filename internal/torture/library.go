@@ -185,7 +185,7 @@ func released(o *op, out lease.ReleaseResult) {
 	}
 	for _, r := range out.Released {
 		if t := o.token(r.Key); t != r.Token {
-			o.Result, o.Err = isError, fmt.Sprintf("release of token %d gave back token %d of %s", t, r.Token, r.Owner)
+			o.Result, o.Err = isError, fmt.Sprintf("release of token %d released token %d of %s", t, r.Token, r.Owner)
 		}
 	}
 }

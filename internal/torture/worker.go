@@ -113,7 +113,7 @@ func workerMain(open Open) error {
 // chance is true n times out of 100.
 func (w *worker) chance(n int) bool { return w.rand.IntN(100) < n }
 
-// round takes some keys, works on what they protect, and gives them back.
+// round takes some keys, works on what they protect, and releases them.
 func (w *worker) round() {
 	keys := w.someKeys()
 	g, o := w.take(keys)

@@ -81,7 +81,7 @@ func TestFormat(t *testing.T) {
 }
 
 // In a cluster that is not the one where the store was, etcd's revisions may be
-// lower than those that were told. Ours are above all of them, of old records too. A
+// lower than those that were given out. Ours are above all of them, of old records too. A
 // cluster that was restored where it was has the same id, and a log that is shorter
 // than it was. Two that come from one snapshot have no revision in common.
 func TestAnotherCluster(t *testing.T) {

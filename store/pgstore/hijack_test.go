@@ -113,7 +113,7 @@ func raceForOne(t *testing.T, place string) {
 	}
 	racers.Wait()
 	if n := won.Load(); n != 1 {
-		t.Errorf("%s: %d of 12 were told that they have it", schemaOf(place), n)
+		t.Errorf("%s: %d of 12 believe that they have it", schemaOf(place), n)
 	}
 }
 
