@@ -381,8 +381,8 @@ func TimesOf(url string) lease.Times { return lease.TimesOf(driver.Scheme(url)) 
 // LeaseEnv names the store of the lease.
 const LeaseEnv = "TASKLOCK_LEASE_STORE"
 
-// Blame says which place of the configuration names a store that cannot be
-// meant. A flag is bad input; anything else is a bad configuration.
+// Blame says which place of the configuration names a malformed store. A flag is
+// bad input; anything else is a bad configuration.
 func (c *Config) Blame(err error) error {
 	var bad *lease.InvalidError
 	v := c.values["store"]
