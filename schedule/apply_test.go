@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -25,6 +26,7 @@ func numbered(n int) (jobs []Job) {
 
 // As many jobs as the limit says can be made, changed and removed.
 func TestApplyAsManyAsTheLimitSays(t *testing.T) {
+	long.NotShort(t)
 	w := newWorld(t)
 	jobs := numbered(MaxJobs)
 	for _, step := range []struct {
@@ -87,6 +89,7 @@ func (b *busyStore) Commit(ctx context.Context, c driver.Batch) (int64, error) {
 // Where pods are at work many jobs are made some at a time. What is refused is
 // refused before the first of them, and what was interrupted is completed.
 func TestApplyInSteps(t *testing.T) {
+	long.NotShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		busy := &busyStore{Store: memstore.New(), left: 1000}
 		w := newWorldOn(t, store.New(busy))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -66,6 +67,7 @@ func TestChainOfAThousand(t *testing.T) {
 }
 
 func TestThreeHundredHeld(t *testing.T) {
+	long.NotShort(t)
 	w := large(t)
 	ids := w.add(many(300, func(i int) task.New { return in("", fmt.Sprint("c", i)) })...)
 	for i, id := range ids {
@@ -103,6 +105,7 @@ func TestThreeHundredHeld(t *testing.T) {
 }
 
 func TestHundredSections(t *testing.T) {
+	long.NotShort(t)
 	w := large(t)
 	for i := range 120 {
 		s := fmt.Sprintf("S%03d", i)

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tasklock/tasklock/internal/torture/long"
 )
 
 func TestGlobsOverlap(t *testing.T) {
@@ -120,6 +122,7 @@ func TestCovers(t *testing.T) {
 // TestOverlapByEnumeration compares every pair of small patterns with what a
 // list of all small paths says: two overlap if some path is in both.
 func TestOverlapByEnumeration(t *testing.T) {
+	long.NotShort(t)
 	names := []string{}
 	for _, a := range []string{"", "a", "b"} {
 		for _, b := range []string{"", "a", "b"} {
