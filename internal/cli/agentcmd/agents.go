@@ -1,6 +1,6 @@
-// Package agentcmd has what coding agents and git call, and what installs it:
-// hooks, the guard, the MCP server, the guide. Each New function makes the command of its
-// name.
+// Package agentcmd has the commands that coding agents and git call, and those that
+// install them: hooks, the guard, the MCP server, the guide. Each New function makes
+// the command of its name.
 package agentcmd
 
 import (
@@ -146,7 +146,7 @@ func reader(top, home string) func(string) []byte {
 	}
 }
 
-// sharing is what has to be done so that others have the files too.
+// sharing is what to do so that others get the files too.
 type sharing struct {
 	Commit    []string `json:"commit,omitempty"`    // files that git would take
 	Ignored   []string `json:"ignored,omitempty"`   // files that git ignores, although others should have them

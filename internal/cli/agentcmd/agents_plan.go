@@ -91,9 +91,9 @@ func (in *installation) plan(local bool) ([]planned, error) {
 	return in.exclude(plan, hidden, !local)
 }
 
-// exclude keeps git from seeing files, or takes that back. All worktrees have
-// one list: what is hidden for another one, or for another form of the setup,
-// stays hidden, unless it is to be shared now.
+// exclude hides files from git, or shows them again. All worktrees have one list: a
+// file that is hidden for another one, or for another form of the setup, stays hidden,
+// unless it will be shared now.
 func (in *installation) exclude(plan []planned, names []string, share bool) ([]planned, error) {
 	if in.tree.Git == "" {
 		return plan, nil
@@ -116,8 +116,8 @@ func (in *installation) exclude(plan []planned, names []string, share bool) ([]p
 	return append(plan, more), err
 }
 
-// removal takes the harness out, in all its forms or in that for one person.
-// Guidance stays where another harness that is set up reads it.
+// removal takes the harness out, in all its forms or in that for one person. Guidance
+// stays if another installed harness reads it.
 func (in *installation) removal(local bool) ([]planned, error) {
 	var files []harness.File
 	for _, form := range []bool{true, false} {
@@ -255,8 +255,8 @@ func (in *installation) changeAt(path string, f harness.File, change func(harnes
 	return p, nil
 }
 
-// staysIn refuses to follow a link out of the project unasked: whoever made the
-// repository has made its links.
+// staysIn refuses to follow a link out of the project without consent: the author of
+// the repository made its links.
 func staysIn(tree repo.Tree, plan []planned) error {
 	for _, p := range plan {
 		if _, err := tree.Name(tree.Top, p.File); err != nil && !p.same() && !p.git {
@@ -294,8 +294,8 @@ func (p *planned) carryOut(s *session.Session, top string, ask bool, in *bufio.R
 	return host.WriteFile(p.File, p.is, p.mode)
 }
 
-// removeWithFolders removes a file, and the folders around it that are empty
-// then, below top.
+// removeWithFolders removes a file, and the folders above it that are then empty, below
+// top.
 func removeWithFolders(file, top string) error {
 	if err := os.Remove(file); err != nil && !repo.Absent(err) {
 		return err

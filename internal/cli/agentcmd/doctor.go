@@ -19,8 +19,8 @@ func CheckInstalled(ctx context.Context, x *session.Findings) {
 	checkAgents(ctx, x)
 }
 
-// checkAgents tells whether the coding agents that are set up have all that they
-// need, in this worktree and the others.
+// checkAgents checks whether the installed coding agents have all that they need, in
+// this worktree and the others.
 func checkAgents(ctx context.Context, x *session.Findings) {
 	tree, err := repo.TreeOf(x.Session.Dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func (in *installation) switchedOff() string {
 	return ""
 }
 
-// checkGuard tells whether git calls the guard, in this worktree and the others.
+// checkGuard checks whether git calls the guard, in this worktree and the others.
 func checkGuard(ctx context.Context, x *session.Findings) {
 	all, err := githooks.States(ctx, x.Session.Dir, x.Session.Env)
 	if err != nil || len(all) == 0 {

@@ -83,9 +83,9 @@ func serveHook(ctx context.Context, s *session.Session, name, event string) erro
 	return h.fault(err)
 }
 
-// eventWithin gives up with ctx: a harness that opens the pipe and writes
-// nothing must not keep us, nor a command line that takes long to read. The
-// reader that is left ends with the process.
+// eventWithin gives up with ctx: a harness that opens the pipe and writes nothing must
+// not keep us, nor a command line that takes long to read. The abandoned reader ends
+// with the process.
 func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness.Event, error) {
 	type result struct {
 		harness.Event
@@ -113,7 +113,7 @@ func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness
 	}
 }
 
-// settle finds out where and who: the folder of the event and its session.
+// settle finds the folder of the event and its session.
 func (h *hook) settle() {
 	s := h.s
 	if fi, err := os.Stat(h.Dir); err == nil && fi.IsDir() && filepath.IsAbs(h.Dir) {
@@ -122,8 +122,8 @@ func (h *hook) settle() {
 	in := s.IdentityInput()
 	s.ActAs(h.Caller().Identify(in))
 	h.owners = s.Names()
-	// Where commands find no session they act in the name of their terminal: what
-	// that holds must not keep the agent from its own files.
+	// Without a session, commands act as their terminal: what that holds must not
+	// keep the agent from its own files.
 	if around := identity.Identify(in); around.Source == identity.FromTerminal {
 		h.owners = append(h.owners, around.Owner)
 	}
@@ -159,8 +159,8 @@ func (h *hook) serve(ctx context.Context) error {
 	return h.renew(ctx)
 }
 
-// store opens the store, and never makes one. Where there is none yet, or none
-// can be, nothing is locked, and that is not worth a note at every event.
+// store opens the store, and never makes one. Without a store nothing is locked, and
+// that is not worth a note at every event.
 func (h *hook) store(ctx context.Context) (*store.Store, error) {
 	h.s.Quiet, h.s.Lenient = true, true
 	return h.s.Store(ctx, false)
@@ -197,8 +197,8 @@ func (h *hook) deny(text string) error {
 	return h.reply(h.Deny(text))
 }
 
-// fault is for what went wrong on our side. It stops nobody, unless the
-// project wants what cannot be judged to be denied.
+// fault handles our own failures. They stop nobody, unless hooks.strict denies what
+// cannot be judged.
 func (h *hook) fault(err error) error {
 	text := "tasklock hook: " + term.Clean(h.s.Problem(err).Message)
 	if h.What == harness.BeforeTool && h.strict() {

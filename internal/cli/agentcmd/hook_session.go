@@ -34,8 +34,8 @@ func (h *hook) start(ctx context.Context) error {
 // maxFacts limits the facts for a session to 120 tokens or so.
 const maxFacts = 380
 
-// facts are sentences, not orders: text from elsewhere that gives orders is
-// what models are taught to distrust. Names of strangers are cut short.
+// facts are sentences, not orders: models learn to distrust foreign text that gives
+// orders. Names of others are cut short.
 func facts(s *session.Session, seen lease.OverviewResult, named bool) string {
 	who := "This session is tasklock owner " + term.Clean(term.Short(s.Identity().Owner, 70))
 	if named {
@@ -64,16 +64,16 @@ func facts(s *session.Session, seen lease.OverviewResult, named bool) string {
 	return text + "\n" + commands
 }
 
-// remember lets what the harness runs without a session's id find it. Where that
-// cannot be, commands must name the owner.
+// remember lets programs without the session's id find it. If that fails, commands must
+// name the owner.
 func (h *hook) remember() {
 	if n, err := h.Caller().Note(h.s.Env); err == nil {
 		_ = identity.Remember(h.s.Env, n)
 	}
 }
 
-// startAgent tells a subagent its own owner. It has its parent's environment: its
-// commands are given the name, or must say it.
+// startAgent tells a subagent its own owner. It has its parent's environment: the hook
+// puts the name into its commands, or they must name it.
 func (h *hook) startAgent() error {
 	if h.Agent == "" {
 		return nil
@@ -98,9 +98,8 @@ func (h *hook) stopAgent(ctx context.Context) error {
 // is slow then. Tests are more patient.
 var EndTime = 250 * time.Millisecond
 
-// end releases exactly what the session holds. A store that is not on this
-// machine, or is busy, is left to a process of its own; the ttl is the
-// guarantee.
+// end releases exactly what the session holds. Another process does it for a store that
+// is busy or not on this machine; the ttl is the guarantee.
 func (h *hook) end(ctx context.Context) error {
 	if h.s.Identity().Session == "" {
 		return fmt.Errorf("the event names no session, so nothing is released")
@@ -149,8 +148,8 @@ func localStore(s *session.Session) bool {
 // heartbeats: hooks fire many times a minute.
 const quiet = time.Minute
 
-// recently reports whether this session has looked at a store that is far away
-// within the last minute, and notes that it does now.
+// recently reports whether this session has asked a distant store within the last
+// minute, and notes that it does now.
 func (h *hook) recently() bool {
 	if localStore(h.s) {
 		return false

@@ -24,7 +24,7 @@ type mcpOptions struct {
 	hosts        []string
 }
 
-// httpMaxHold bounds what a client that vanished can keep from others.
+// httpMaxHold limits how long a vanished client keeps others out.
 const httpMaxHold = 4 * time.Hour
 
 func NewMCP(s *session.Session) *cobra.Command {
@@ -105,9 +105,9 @@ func (o *mcpOptions) request(s *session.Session) (session.MCPRequest, error) {
 	return r, lease.CheckOwner(r.Owner)
 }
 
-// mcpCaller says for whom a call on the server's pipe is. Codex names session and
-// thread with every call. Others are found by what their hooks have noted, which
-// may be after they have started the server, and once more for each new session.
+// mcpCaller names the owner of a call on the server's pipe. Codex names session and
+// thread with every call. For others it uses the notes of their hooks, which may come
+// after the start of the server, and again for each new session.
 func mcpCaller(s *session.Session) func(session, thread string) (owner, sessionID string) {
 	in := s.IdentityInput()
 	return func(session, thread string) (string, string) {

@@ -23,9 +23,9 @@ const (
 	maxAccessKey = 4096
 )
 
-// accessKey returns the secret of a server, and where it came from. It is never
-// a flag: others can read those. Where there is none yet, one is made, if only
-// this machine can reach the server.
+// accessKey returns the secret of a server, and its source. It is never a flag: others
+// can read those. If there is none, accessKey makes one, if only this machine can reach
+// the server.
 func accessKey(s *session.Session, file string, near bool) (key, from string, err error) {
 	if key := s.Env(accessKeyEnv); file == "" && key != "" {
 		return key, accessKeyEnv, checkAccessKey(key, accessKeyEnv)

@@ -1,5 +1,5 @@
-// Package leasecmd has the commands of whoever holds a lease: acquire, heartbeat,
-// release and the like. Each New function makes the command of its name.
+// Package leasecmd has the commands of a holder: acquire, heartbeat, release and the
+// like. Each New function makes the command of its name.
 package leasecmd
 
 import (

@@ -46,8 +46,8 @@ func NewKeeper(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// onlyKeeper makes sure that a lease has one keeper on this machine, however
-// often it is taken again. Where that cannot be found out, two do no harm.
+// onlyKeeper makes sure that a lease has one keeper on this machine, however often it
+// is acquired again. If it cannot check that, two do no harm.
 func onlyKeeper(s *session.Session, lease string, p host.Process) (only bool, free func()) {
 	none := func() {}
 	dir, err := os.UserCacheDir()

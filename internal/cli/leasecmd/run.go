@@ -184,9 +184,9 @@ func isSignal(err error) bool {
 	return errors.As(err, &e)
 }
 
-// reported tells a loss from success: a command under run that completes its
-// task, or reports on it in another way, gives the lock back with that. The
-// task remembers by which token.
+// reported distinguishes a loss from success: a command under run that completes its
+// task, or reports on it in another way, also releases the lock. The task remembers the
+// token.
 func reported(ctx context.Context, st *store.Store, g lease.Grant, err error) bool {
 	if !errors.Is(err, lease.ErrLost) {
 		return false

@@ -109,8 +109,7 @@ func (o *cleanupOptions) run(ctx context.Context, s *session.Session) error {
 	return s.Answer(out, func(p *term.Printer) { printCleanup(p, out) })
 }
 
-// ask shows what would be broken and waits for a yes. Without a person to ask
-// it is refused.
+// ask shows what would be broken and waits for a yes. Without a terminal it refuses.
 func (o *cleanupOptions) ask(ctx context.Context, s *session.Session, st *store.Store, r lease.CleanupRequest) error {
 	refused := &session.DeniedError{
 		Text: "breaking locks that are in force needs --force, or a yes at a terminal",
