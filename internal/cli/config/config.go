@@ -19,10 +19,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Config is what a run of the command is configured to do: for each setting
-// the value of the first place that has one of flags, environment, project
-// file, the repository's tasklock.yaml, user file, default; and which place that
-// was.
+// Config is the configuration of one run: for each setting the first value of flags,
+// environment, project file, the repository's tasklock.yaml, user file and default;
+// and where that came from.
 type Config struct {
 	Place  place.Place // of the store where nobody names one
 	values map[string]value
@@ -118,8 +117,8 @@ func (c *Config) addTimes() {
 	}
 }
 
-// WithoutFiles is the configuration as far as flags and environment say it, for
-// who must go on although a file is wrong.
+// WithoutFiles is the configuration from flags and environment alone, for a command
+// that must work although a file is wrong.
 func WithoutFiles(in Input) *Config {
 	c := defaults(in.Place)
 	_ = c.addEnv(in.Env)
@@ -127,13 +126,13 @@ func WithoutFiles(in Input) *Config {
 	return c
 }
 
-// Far reports a store on a git remote.
+// Far reports whether the store is on a git remote.
 func (c *Config) Far() bool {
 	url, _ := c.Store()
 	return IsGit(url)
 }
 
-// Times are how long leases in this store last where nobody says otherwise.
+// Times are how long leases in this store last by default.
 func (c *Config) Times() lease.Times {
 	url, _ := c.Store()
 	t := TimesOf(url)
@@ -196,12 +195,12 @@ func (c *Config) addFlags(flags map[string]string) error {
 // Text is a value as it was written.
 func (c *Config) Text(key string) string { return c.values[key].text }
 
-// Origin tells where a value comes from, and which file holds it, if one does.
+// Origin says where a value comes from, and which file has it, if one does.
 func (c *Config) Origin(key string) (from, file string) {
 	return c.values[key].origin, c.values[key].file
 }
 
-// Files are those that say something that counts.
+// Files are the files whose values count.
 func (c *Config) Files() (names []string) {
 	for _, s := range Settings {
 		if f := c.values[s.Key].file; f != "" && !slices.Contains(names, f) {
@@ -211,7 +210,7 @@ func (c *Config) Files() (names []string) {
 	return names
 }
 
-// UseLease makes the store that of the lease which the command runs under.
+// UseLease chooses the store of the lease that the command runs under.
 func (c *Config) UseLease(url string) error {
 	text, err := StoreValue(url)
 	if err != nil {
@@ -241,8 +240,8 @@ func (c *Config) Store() (url string, named bool) {
 	return Anchor(v.text, filepath.Dir(v.file)), true
 }
 
-// Where is Store, or why no store can be meant: nobody names one, and there is
-// no place for one, or there are two.
+// Where is Store, or why there is no store: nobody names one, and there is no place for
+// one, or there are two.
 func (c *Config) Where() (url string, named bool, err error) {
 	if url, named = c.Store(); !named {
 		return url, named, c.Place.Problem()
@@ -250,7 +249,7 @@ func (c *Config) Where() (url string, named bool, err error) {
 	return url, named, c.untrusted
 }
 
-// Why tells which choice the store is.
+// Why says why it is this store.
 func (c *Config) Why() string {
 	if v := c.values["store"]; v.text != "" {
 		return "named by " + v.origin
@@ -258,8 +257,8 @@ func (c *Config) Why() string {
 	return c.Place.Why()
 }
 
-// Users reports whether the store is the one of the user, which serves all
-// folders that have none.
+// Users reports whether the store is the user's, which serves all folders that have
+// none.
 func (c *Config) Users() bool {
 	_, named := c.Store()
 	return !named && c.Place.Kind == place.User
@@ -302,7 +301,7 @@ func Reanchor(url, from, to string) string {
 // Owner is the owner that flag, environment or a file names; empty if none.
 func (c *Config) Owner() string { return c.values["owner"].text }
 
-// FileOwner is the owner that a file names, where nothing stronger does.
+// FileOwner is the owner that a file names, if no flag or variable does.
 func (c *Config) FileOwner() string {
 	if v := c.values["owner"]; v.file != "" {
 		return v.text
@@ -323,10 +322,10 @@ func (c *Config) TTL(kind lease.Kind) time.Duration {
 	return c.duration("locking.taskTimeout")
 }
 
-// WaitTimeout is how long acquire waits unless told otherwise.
+// WaitTimeout is how long acquire waits by default.
 func (c *Config) WaitTimeout() time.Duration { return c.duration("locking.waitTimeout") }
 
-// PollInterval is how often a waiter looks where nothing notifies it.
+// PollInterval is how often a waiter looks if nothing notifies it.
 func (c *Config) PollInterval() time.Duration { return c.duration("locking.pollInterval") }
 
 // StoreTimeout is how long a command waits for a server that does not answer.
@@ -341,7 +340,7 @@ func (c *Config) StoreTimeout() time.Duration {
 // StrictHooks denies what a hook cannot judge.
 func (c *Config) StrictHooks() bool { return c.values["hooks.strict"].text == "true" }
 
-// AllowUnsafeFS accepts a file system whose locks cannot be trusted.
+// AllowUnsafeFS accepts a file system with unreliable locks.
 func (c *Config) AllowUnsafeFS() bool { return c.values["allowUnsafeFs"].text == "true" }
 
 func (c *Config) duration(key string) time.Duration {
@@ -370,13 +369,13 @@ func UserFile(env func(string) string) string {
 	return filepath.Join(dir, "tasklock", "config.yaml")
 }
 
-// TimesOf are how long leases in a store last where nobody says otherwise.
+// TimesOf are how long leases in a store last by default.
 func TimesOf(url string) lease.Times { return lease.TimesOf(driver.Scheme(url)) }
 
-// A command that runs under a lease may work in another folder, which has
-// another store; there the key of its lease is free, or somebody else's. So run,
-// the runner and the scheduler tell it which store they mean, and commands about
-// that lease ask there. All other commands ask the store of their folder.
+// A command that runs under a lease may work in another folder with another store;
+// there the key of its lease is free, or somebody else's. So run, the runner and the
+// scheduler name their store in its environment, and commands about that lease ask
+// there. All other commands ask the store of their folder.
 
 // LeaseEnv names the store of the lease.
 const LeaseEnv = "TASKLOCK_LEASE_STORE"
@@ -392,5 +391,5 @@ func (c *Config) Blame(err error) error {
 	return &Error{File: v.origin, Msg: err.Error()}
 }
 
-// IsGit reports the URL of a store on a git remote.
+// IsGit reports whether a URL names a store on a git remote.
 func IsGit(url string) bool { return driver.Scheme(url) == "git" }

@@ -226,7 +226,7 @@ func ignoreInGit(folder string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Refused marks an error that means "you may not".
+// Refused marks an error that means "not permitted".
 func Refused(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w: %w", driver.ErrDenied, err)

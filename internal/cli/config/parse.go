@@ -57,8 +57,8 @@ func strangers(path string, err error) error {
 	return &Error{File: path, Msg: cause(err)}
 }
 
-// readSmall reads a configuration file, nil if there is none. What a stranger
-// could have written is refused: it may name the store and the owner.
+// readSmall reads a configuration file, nil if there is none. It refuses a file that a
+// stranger could have written: it may name the store and the owner.
 func readSmall(path string) ([]byte, error) {
 	fi, err := os.Stat(path)
 	switch {
@@ -169,7 +169,7 @@ func syntaxError(path string, err error) error {
 	return e
 }
 
-// noAliases refuses what a small file could grow with.
+// noAliases refuses aliases, which let a small file grow.
 func noAliases(path string, n *yaml.Node) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return &Error{File: path, Line: n.Line, Msg: "anchors and aliases are not read here"}

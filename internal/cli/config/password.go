@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// WithoutPassword hides what a URL may hold and nobody else should see. One
-// that cannot be read may hold it anywhere. Forges take a token for the user.
+// WithoutPassword hides the secrets of a URL. An unreadable URL may have them anywhere.
+// Forges take a token for the user.
 func WithoutPassword(s string) string {
 	u, err := url.Parse(s)
 	scheme, _, remote := strings.Cut(s, "://")

@@ -81,7 +81,7 @@ func ReadShared(path string) ([]entry, error) {
 	return entries, nil
 }
 
-// HasPassword reports a URL that holds what nobody else should see.
+// HasPassword reports whether a URL has a secret.
 func HasPassword(s string) bool {
 	if WithoutPassword(s) != s {
 		return true
@@ -181,7 +181,7 @@ func (s SharedStore) means() string {
 	return s.url
 }
 
-// UntrustedError: the repository names a store that nobody here has agreed to.
+// UntrustedError: the repository names a store that the user has not trusted.
 type UntrustedError struct {
 	File, Value string
 }

@@ -43,8 +43,8 @@ func readTrust(path string) (list []trust, err error) {
 	return list, nil
 }
 
-// checkTrust notes whether the store that the repository names may be used. It
-// matters only where nothing stronger names one.
+// checkTrust notes whether the repository's store may be used. It matters only if no
+// flag or variable names one.
 func (c *Config) checkTrust(env func(string) string) {
 	v := c.values["store"]
 	if c.Shared == nil || v.file != c.Shared.File || c.Shared.Free {
@@ -86,8 +86,8 @@ func AddTrust(ctx context.Context, env func(string) string, s SharedStore, dryRu
 	})
 }
 
-// homeless reports that the folder in which a user's files would be made is not
-// there: nobody's home is made here.
+// homeless reports whether the folder for a user's files is missing: tasklock makes no
+// home.
 func homeless(env func(string) string) error {
 	dir := env("XDG_CONFIG_HOME")
 	name := "XDG_CONFIG_HOME"

@@ -113,7 +113,7 @@ func fireState(f schedule.Fire) term.Text {
 	return term.Normal.Of("running")
 }
 
-// told is how a fire ended, in a few words.
+// told says how a fire ended, in a few words.
 func told(f schedule.Fire) string {
 	s := string(f.State)
 	if f.Why != "" {

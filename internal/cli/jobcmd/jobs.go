@@ -30,7 +30,7 @@ func oneJob(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// gitPace says what to expect of a store that is a branch.
+// gitPace warns about jobs in a git store.
 func gitPace(s *session.Session) {
 	if cfg, err := s.Config(); err == nil {
 		if url, _ := cfg.Store(); config.IsGit(url) {
@@ -39,7 +39,7 @@ func gitPace(s *session.Session) {
 	}
 }
 
-// fires tells when a job fires next.
+// fires says when a job fires next.
 func fires(p *term.Printer, next *time.Time) string {
 	if next == nil {
 		return "not while it is paused"
@@ -77,7 +77,7 @@ func jobNames(s *session.Session) cobra.CompletionFunc {
 	})
 }
 
-// whoFires warns if no scheduler is there to fire a job.
+// whoFires warns if no scheduler runs that fires a job.
 func whoFires(s *session.Session, all []schedule.Pod) {
 	if view.SchedulerNames(all) == "" {
 		s.Warn("no scheduler is running: %s", s.CommandLine("scheduler"))

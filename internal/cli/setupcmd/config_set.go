@@ -124,8 +124,8 @@ func fileFor(s *session.Session, p place.Place, key, text string, o *setOptions)
 	return path, false, err
 }
 
-// settle is what remains to be done once the repository names a store: whoever
-// sets it trusts it, and a file of this clone may name another.
+// settle does the rest once the repository names a store: the user who sets it trusts
+// it, and a file of this clone may name another.
 func settle(ctx context.Context, s *session.Session, p place.Place, file, text string) {
 	if !s.DryRun {
 		if _, err := config.AddTrust(ctx, s.Env, config.NewSharedStore(p, file, text), false); err != nil {
@@ -141,8 +141,8 @@ func settle(ctx context.Context, s *session.Session, p place.Place, file, text s
 	}
 }
 
-// leaves warns about the locks that stay behind in the store that was used so
-// far: nobody sees them in the new one.
+// leaves warns about the locks that stay in the former store: the new one does not see
+// them.
 func leaves(ctx context.Context, s *session.Session, to string) (keys []string) {
 	cfg, err := s.Config()
 	if err != nil {

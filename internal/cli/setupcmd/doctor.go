@@ -98,7 +98,7 @@ func configSources(cfg *config.Config) string {
 	return "from " + strings.Join(files, " and ")
 }
 
-// owner looks at the name that locks would belong to.
+// owner looks at the owner of locks.
 func (x *examination) owner() {
 	id := x.Session.Identity()
 	const remedy = "export TASKLOCK_OWNER=NAME"

@@ -8,7 +8,7 @@ import (
 	"github.com/tasklock/tasklock/internal/place"
 )
 
-// which tells which store it is and why, and whether there is a place for one.
+// which names the store and the reason, and whether there is a place for one.
 func (x *examination) which() bool {
 	url, named, err := x.cfg.Where()
 	p := x.cfg.Place

@@ -64,7 +64,7 @@ func (x *examination) folder() bool {
 	return true
 }
 
-// none notes that there is no store: a fault only where one was named.
+// none notes that there is no store: a failure only if one was named.
 func (x *examination) none(err error) {
 	remedy := x.Session.CommandLine("init")
 	var lacks *driver.LacksError
@@ -219,7 +219,7 @@ func (x *examination) remedy(err error) string {
 	return x.Session.CommandLine("config", "show")
 }
 
-// copyAside saves what is left before anyone tries to mend it.
+// copyAside saves what is left before anyone tries to repair it.
 func (x *examination) copyAside() string {
 	if x.dir == "" {
 		return x.Session.CommandLine("config", "show")
@@ -271,7 +271,7 @@ func (x *examination) records(ctx context.Context) {
 	x.jobs(ctx, st)
 }
 
-// format tells of records that are still as an older version wrote them.
+// format reports records of an older format.
 func (x *examination) format(ctx context.Context, st *store.Store) {
 	err := st.View(ctx, driver.Query{}, func(tx *store.Tx) error {
 		m, err := store.ReadMeta(tx)

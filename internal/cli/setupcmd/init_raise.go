@@ -16,7 +16,7 @@ type raiseResult struct {
 	Revision int64  `json:"revision"` // 0 with --dry-run
 }
 
-// raiseRevision lifts the revision. A store that remembers how far it was does so
+// raiseRevision raises the revision. A store that remembers its last revision does it
 // itself: it refuses everything else.
 func raiseRevision(ctx context.Context, s *session.Session) error {
 	cfg, url, err := s.Where()

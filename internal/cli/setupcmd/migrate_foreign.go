@@ -16,7 +16,7 @@ import (
 	"github.com/tasklock/tasklock/store/gitstore"
 )
 
-// foreign tells the other systems that migrate can read.
+// foreign are the other systems that migrate can read.
 func foreign(url string) (system, place string, ok bool) {
 	system, place, _ = strings.Cut(url, ":")
 	switch system {

@@ -25,8 +25,8 @@ func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 	}
 }
 
-// copying tells people how far a copy has come, on stderr: a terminal sees a
-// bar, a pipe a line now and then.
+// copying shows people how far a copy has come, on stderr: a bar on a terminal, a line
+// now and then in a pipe.
 type copying struct {
 	s    *session.Session
 	live bool

@@ -219,7 +219,7 @@ func (o *claimOptions) holdTasks(ctx context.Context, s *session.Session, st *st
 	return session.Tried(titles.explain(err), append(retry, "--attach"))
 }
 
-// printClaimedTask prints a claim, and to whoever reads it here what is to be done.
+// printClaimedTask prints a claim, and for a reader the work to do.
 func printClaimedTask(s *session.Session, p *term.Printer, t task.Task, g lease.Grant, made *madeWorktree) {
 	printClaimed(p, t, g)
 	printWorktree(p, made)

@@ -105,7 +105,7 @@ func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Co
 	return o.print(s, out, made)
 }
 
-// take asks for the task, and tells when that means to wait.
+// take asks for the task, and says when it waits.
 func (o *nextOptions) take(ctx context.Context, s *session.Session, st *store.Store, r task.NextRequest) (task.NextResult, error) {
 	ctx, signals := session.NewListener(ctx)
 	defer signals.Stop()

@@ -29,7 +29,7 @@ func titlesOf(ctx context.Context, st *store.Store, refs []string) titles {
 	})
 }
 
-// lockedText says who is in the way, with the title of the task.
+// lockedText names the blocking owner, with the title of the task.
 func (t titles) lockedText(h *lease.HeldError) string {
 	if title := t()[h.Key]; title != "" {
 		return view.LockedAs(`Task "`+term.Short(title, 80)+`"`, h)
@@ -37,7 +37,7 @@ func (t titles) lockedText(h *lease.HeldError) string {
 	return view.LockedText(h)
 }
 
-// explain lets a refusal speak of the title of the task.
+// explain adds the title of the task to a refusal.
 func (t titles) explain(err error) error {
 	var held *lease.HeldError
 	if errors.As(err, &held) {

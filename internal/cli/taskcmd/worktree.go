@@ -35,9 +35,7 @@ func (o *claimOptions) worktreeFlag(cmd *cobra.Command) {
 	f.Usage = "make a git worktree for it, at `PATH` or next to the repository"
 }
 
-// place finds out where the worktree is to be made, before anything is taken.
-// The value of a flag that may have none must be attached to it, so that a path
-// after a space is found among the other words.
+// place finds the place of the worktree, before anything is acquired.
 func (o *claimOptions) place(ctx context.Context, s *session.Session, refs []string, least int) ([]string, error) {
 	if o.Worktree == "" {
 		return refs, nil

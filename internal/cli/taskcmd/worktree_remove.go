@@ -103,9 +103,8 @@ func unsavedIn(ctx context.Context, s *session.Session, path string) string {
 	return ""
 }
 
-// hiddenIn says what git would remove without a word: files that it ignores,
-// which may be the only copy of somebody's settings or a repository of its own,
-// and those that it must not look at.
+// hiddenIn says what git would remove silently: ignored files, which may be the only
+// copy of somebody's settings or another repository, and files that it must not look at.
 func hiddenIn(ctx context.Context, path string) string {
 	ignored, err := git.Run(ctx, path, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
 	if err != nil {
