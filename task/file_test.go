@@ -87,8 +87,8 @@ func TestNumberIsNoPrefix(t *testing.T) {
 	}
 }
 
-// TestProgressIsASignOfLife: it moves the expiry, of the section too.
-func TestProgressIsASignOfLife(t *testing.T) {
+// TestProgressRenews: it moves the expiry, of the section too.
+func TestProgressRenews(t *testing.T) {
 	st := store.New(memstore.New())
 	addTasks(t, st, task.New{Title: "one", Section: "S"})
 	c, err := claim(st, "A", "t1")

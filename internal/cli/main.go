@@ -48,7 +48,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 	if err == nil {
 		cmd, err = root.ExecuteContextC(context.Background())
 	}
-	defer s.SignOfLife()
+	defer s.RenewDue()
 	return int(exitOf(s, session.CommandName(cmd), args, err))
 }
 

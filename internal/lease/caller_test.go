@@ -48,7 +48,7 @@ func TestCallsAreSignsOfLife(t *testing.T) {
 	})
 }
 
-func TestSignOfLifeAfterALoss(t *testing.T) {
+func TestRenewDueAfterALoss(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"a"}, TTL: time.Minute})
 		w.grant(lease.AcquireRequest{Owner: "s", Keys: []string{"b"}, TTL: time.Minute})

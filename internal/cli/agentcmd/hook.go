@@ -175,7 +175,7 @@ func (h *hook) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return st.View(ctx, driver.Query{}, func(*store.Tx) error { return nil }) // lifeStore looks along
+	return st.View(ctx, driver.Query{}, func(*store.Tx) error { return nil }) // heartbeatStore looks along
 }
 
 // reply prints the answer and ends the hook.

@@ -40,7 +40,7 @@ func (h *hook) beforeTool(ctx context.Context) error {
 		return h.deny(denial(h.s, d))
 	}
 	for _, s := range h.others {
-		s.SignOfLife()
+		s.RenewDue()
 	}
 	return errors.Join(append(faults, err)...)
 }

@@ -58,7 +58,7 @@ func (s *Session) URL() string {
 }
 
 // Forget makes the session read configuration and store again.
-func (s *Session) Forget() { s.cfg, s.cfgErr, s.st, s.life = nil, nil, nil, nil }
+func (s *Session) Forget() { s.cfg, s.cfgErr, s.st, s.heartbeat = nil, nil, nil, nil }
 
 // At is the same command in another folder.
 func (s *Session) At(dir string) *Session {
@@ -196,7 +196,7 @@ func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.st = s.NewStore(url, s.withLife(url, d))
+	s.st = s.NewStore(url, s.withHeartbeat(url, d))
 	return s.st, nil
 }
 

@@ -88,13 +88,13 @@ type search struct {
 
 // known is what a command asks for once.
 type known struct {
-	cfg    *config.Config
-	cfgErr error
-	id     identity.Identity
-	warned bool // that the name of the caller does not last
-	st     *store.Store
-	asOf   time.Time // with --offline: when that was true
-	life   *lifeStore
+	cfg       *config.Config
+	cfgErr    error
+	id        identity.Identity
+	warned    bool // that the name of the caller does not last
+	st        *store.Store
+	asOf      time.Time // with --offline: when that was true
+	heartbeat *heartbeatStore
 }
 
 // Program is what this program can do. The plain command leaves the parts that are

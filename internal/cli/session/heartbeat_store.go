@@ -12,31 +12,31 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// lifeStore makes every command a heartbeat of its caller. It reads the caller's
+// heartbeatStore makes every command a heartbeat of its caller. It reads the caller's
 // leases along with the first thing that the command reads, so that it asks nothing
 // again if no renewal is due.
-type lifeStore struct {
+type heartbeatStore struct {
 	driver.Store
-	url  string
-	life lease.Caller
+	url    string
+	caller lease.Caller
 
 	mu   sync.Mutex
 	seen bool
 	due  []string
 }
 
-// withLife wraps a store, unless the caller cannot hold anything: the name of this
+// withHeartbeat wraps a store, unless the caller cannot hold anything: the name of this
 // process is new.
-func (s *Session) withLife(url string, d driver.Store) driver.Store {
+func (s *Session) withHeartbeat(url string, d driver.Store) driver.Store {
 	id := s.Identity()
 	if s.DryRun || id.Source == identity.FromProcess || lease.CheckOwner(id.Owner) != nil {
 		return d
 	}
-	s.life = &lifeStore{Store: d, url: url, life: lifeOf(id)}
-	return s.life
+	s.heartbeat = &heartbeatStore{Store: d, url: url, caller: callerOf(id)}
+	return s.heartbeat
 }
 
-func lifeOf(id identity.Identity) lease.Caller {
+func callerOf(id identity.Identity) lease.Caller {
 	l := lease.Caller{Owner: id.Owner, Session: id.Session, Late: id.Agent}
 	if id.PID > 0 {
 		l.Process, _ = host.Find(id.PID)
@@ -44,7 +44,7 @@ func lifeOf(id identity.Identity) lease.Caller {
 	return l
 }
 
-func (s *lifeStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+func (s *heartbeatStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	s.mu.Lock()
 	first := !s.seen
 	s.seen = true
@@ -52,23 +52,23 @@ func (s *lifeStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, 
 	if !first {
 		return s.Store.Read(ctx, q)
 	}
-	q.Ranges = append(slices.Clip(q.Ranges), s.life.Range())
+	q.Ranges = append(slices.Clip(q.Ranges), s.caller.Range())
 	snap, err := s.Store.Read(ctx, q)
 	if err == nil {
 		s.mu.Lock()
-		s.due = s.life.Due(snap)
+		s.due = s.caller.Due(snap)
 		s.mu.Unlock()
 	}
 	return snap, err
 }
 
-// SignOfLife renews what is due, when the command has done its work. It cannot
+// RenewDue renews what is due, when the command has done its work. It cannot
 // fail the command.
-func (s *Session) SignOfLife() {
-	if s.life == nil || len(s.life.due) == 0 {
+func (s *Session) RenewDue() {
+	if s.heartbeat == nil || len(s.heartbeat.due) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = s.life.life.Renew(ctx, s.NewStore(s.life.url, s.life.Store), s.life.due)
+	_ = s.heartbeat.caller.Renew(ctx, s.NewStore(s.heartbeat.url, s.heartbeat.Store), s.heartbeat.due)
 }
