@@ -141,7 +141,7 @@ func (o *migrateOptions) print(s *session.Session, p *term.Printer, r store.Move
 		p.Line("Moved %s from %s to %s.", term.Plural(out.Records, "record"), r.FromName, r.ToName)
 	}
 	if out.LeftOut > 0 {
-		p.Line("%s of expired leases stayed behind.", term.Plural(out.LeftOut, "record"))
+		p.Line("%s of waiters and ended leases stayed behind.", term.Plural(out.LeftOut, "record"))
 	}
 	if !s.DryRun {
 		p.Line("Next: %s", s.UseStore(r.ToName))

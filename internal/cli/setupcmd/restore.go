@@ -79,7 +79,7 @@ func restore(ctx context.Context, s *session.Session, file string, force bool) e
 	return s.Answer(r, func(p *term.Printer) {
 		p.Line("%s %s of %s into %s.", p.Did("Restored", "Would restore"), term.Plural(out.Records, "record"), p.When(made), r.Store)
 		if out.LeftOut > 0 {
-			p.Line("%s of expired leases left out.", term.Plural(out.LeftOut, "record"))
+			p.Line("%s of waiters and ended leases left out.", term.Plural(out.LeftOut, "record"))
 		}
 		if !s.DryRun {
 			p.Line("Tokens from before are refused: the revision is %d now.", out.Revision)
