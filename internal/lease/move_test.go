@@ -49,9 +49,9 @@ func TestMoveRefusesWhileHeld(t *testing.T) {
 		if _, err := m.move(false); !errors.As(err, &busy) || len(busy.Holders) != 1 {
 			t.Fatal(err)
 		}
-		must(t, second(lease.Release(t.Context(), m.from, lease.ReleaseRequest{Keys: []string{"z"}, Owner: "b"})))
+		must(t, second(lease.Release(m.t.Context(), m.from, lease.ReleaseRequest{Keys: []string{"z"}, Owner: "b"})))
 		must(t, second(m.move(false)))
-		if got, err := lease.Check(t.Context(), m.to, lease.CheckRequest{Key: "x"}); err != nil || got.Locked {
+		if got, err := lease.Check(m.t.Context(), m.to, lease.CheckRequest{Key: "x"}); err != nil || got.Locked {
 			t.Errorf("what had expired is held again: %+v, %v", got.Lock, err)
 		}
 	})
@@ -67,10 +67,10 @@ func TestHeldLocksMoveWithNewTokens(t *testing.T) {
 		must(t, second(m.move(true)))
 
 		var lost *lease.LostError
-		if _, err := lease.Check(t.Context(), m.to, lease.CheckRequest{Key: "x", Token: g.Token}); !errors.As(err, &lost) || lost.Now <= g.Token {
+		if _, err := lease.Check(m.t.Context(), m.to, lease.CheckRequest{Key: "x", Token: g.Token}); !errors.As(err, &lost) || lost.Now <= g.Token {
 			t.Errorf("the old token: %v", err)
 		}
-		if _, err := lease.Renew(t.Context(), m.from, lease.RenewRequest{Owner: "a", Keys: []string{"x"}}); !errors.Is(err, store.ErrMoved) {
+		if _, err := lease.Renew(m.t.Context(), m.from, lease.RenewRequest{Owner: "a", Keys: []string{"x"}}); !errors.Is(err, store.ErrMoved) {
 			t.Errorf("renew in the old store: %v", err)
 		}
 		time.Sleep(9 * time.Minute)
@@ -82,7 +82,7 @@ func TestHeldLocksMoveWithNewTokens(t *testing.T) {
 		if err != nil || !again.Keys[0].Reentrant || again.Token <= g.Token {
 			t.Errorf("its owner takes it again: %+v, %v", again, err)
 		}
-		must(t, second(lease.Release(t.Context(), m.to, lease.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
+		must(t, second(lease.Release(m.t.Context(), m.to, lease.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
 		if next, err := m.acquire(m.to, "b", 0, "x"); err != nil || next.Token <= again.Token {
 			t.Errorf("%+v, %v", next, err)
 		}
@@ -97,14 +97,14 @@ func TestHistoryKeepsItsTokensInAMove(t *testing.T) {
 		for _, key := range []string{"x", "y", "x"} {
 			g, err := m.acquire(m.from, "a", time.Minute, key)
 			must(t, err)
-			must(t, second(lease.Release(t.Context(), m.from, lease.ReleaseRequest{Keys: []string{key}, Owner: "a"})))
+			must(t, second(lease.Release(m.t.Context(), m.from, lease.ReleaseRequest{Keys: []string{key}, Owner: "a"})))
 			want = append(want, g.Token)
 			time.Sleep(time.Second)
 		}
 		must(t, second(m.move(false)))
 		later, err := m.acquire(m.to, "a", time.Minute, "x")
 		must(t, err)
-		out, err := lease.History(t.Context(), m.to, lease.HistoryRequest{})
+		out, err := lease.History(m.t.Context(), m.to, lease.HistoryRequest{})
 		must(t, err)
 		var got []int64
 		for _, e := range out.Events {
@@ -174,7 +174,7 @@ func TestNewTokensInAnotherLife(t *testing.T) {
 					if _, err := m.acquire(st, "b", 0, key); !errors.As(err, &held) {
 						t.Errorf("%s is not kept for its holder: %v", key, err)
 					}
-					if _, err := lease.Check(t.Context(), st, lease.CheckRequest{Key: key, Token: tokens[key]}); !errors.Is(err, lease.ErrLost) {
+					if _, err := lease.Check(m.t.Context(), st, lease.CheckRequest{Key: key, Token: tokens[key]}); !errors.Is(err, lease.ErrLost) {
 						t.Errorf("%s passes with its old token: %v", key, err)
 					}
 					if g, err := m.acquire(st, "a", 0, key); err != nil || g.Token <= tokens[key] {
@@ -189,10 +189,10 @@ func TestNewTokensInAnotherLife(t *testing.T) {
 func TestRequestsStayKnownAfterAMove(t *testing.T) {
 	moving(t, func(m moved) {
 		req := lease.AcquireRequest{Keys: []string{"x"}, Owner: "a", ID: "r1"}
-		must(t, second(lease.Acquire(t.Context(), m.from, req)))
-		must(t, second(lease.Release(t.Context(), m.from, lease.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
+		must(t, second(lease.Acquire(m.t.Context(), m.from, req)))
+		must(t, second(lease.Release(m.t.Context(), m.from, lease.ReleaseRequest{Keys: []string{"x"}, Owner: "a"})))
 		must(t, second(m.move(false)))
-		if _, err := lease.Acquire(t.Context(), m.to, req); !errors.Is(err, lease.ErrLost) {
+		if _, err := lease.Acquire(m.t.Context(), m.to, req); !errors.Is(err, lease.ErrLost) {
 			t.Errorf("a request was granted twice: %v", err)
 		}
 	})
