@@ -399,9 +399,16 @@ func (m *model) release(owner string, keys []string) string {
 	}
 	slices.SortFunc(keys, func(a, b string) int { return -strings.Compare(a, b) }) // tasks, then sections
 	for _, k := range keys {
-		if l := m.leases[m.locks[k].lease]; l != nil {
-			m.end(l, map[string]bool{k: true})
+		l := m.leases[m.locks[k].lease]
+		if l == nil {
+			continue
 		}
+		together := map[string]bool{} // a lease that ends as a whole renews nothing that it used
+		for _, other := range keys {
+			together[other] = m.locks[other].lease == m.locks[k].lease
+		}
+		maps.DeleteFunc(together, func(_ string, its bool) bool { return !its })
+		m.end(l, together)
 	}
 	return ""
 }
