@@ -33,7 +33,7 @@ func newYard(t *testing.T) *yard {
 	}
 	y.mkdir("ours/src")
 	y.mkdir("ours/.tasklock")
-	y.mkdir("work")
+	y.mkdir("taken")
 	return y
 }
 
@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 	y := newYard(t)
 	y.lock("ours", lease.AcquireRequest{Keys: []string{"path:src"}, Owner: "other"})
 	y.lock("ours", lease.AcquireRequest{Keys: []string{"path:mine"}, Owner: "me"})
-	y.lock("ours", lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "worker", Worktree: y.path("work")})
+	y.lock("ours", lease.AcquireRequest{Keys: []string{"deploy"}, Owner: "worker", Worktree: y.path("taken")})
 	y.lock("theirs", lease.AcquireRequest{Keys: []string{"path:docs/*.md"}, Owner: "other"})
 	if err := os.Symlink(y.path("ours/src"), y.path("ours/link")); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 		{shellwrites.Target{Path: "s*/a.go", Pattern: true, There: true}, -1}, // no such file is there
 		{shellwrites.Target{Path: "../theirs/docs/a.md"}, guard.Locked},
 		{shellwrites.Target{Path: "../theirs/docs/a.txt"}, -1},
-		{shellwrites.Target{Path: "../work/a"}, guard.Occupied},
+		{shellwrites.Target{Path: "../taken/a"}, guard.Occupied},
 		{shellwrites.Target{Path: ".tasklock/tasklock.db"}, guard.Records},
 		{shellwrites.Target{Path: ".tasklock/config.yaml"}, -1},
 		{shellwrites.Target{Path: "..", Tree: true, Gone: true}, guard.Records},

@@ -3,8 +3,8 @@
 //
 // # Guarantee
 //
-// All worktrees of a repository have one store folder ([StoreFolder]), and a
-// file has one name in all of them ([Tree.Name]): relative to the root of the
+// All worktrees of a repository have one home, where its store is ([Tree.Home]),
+// and a file has one name in all of them ([Tree.Name]): relative to the root of the
 // worktree it is in, with symbolic links resolved.
 //
 // # Limit
@@ -49,29 +49,6 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 	}
 	return e.File + ": " + e.Msg
-}
-
-// StoreFolder returns the folder of the store that belongs to cwd, whether it
-// exists or not. It reads what git wrote and runs nothing.
-//
-//   - In a repository: at the root of its main worktree, so that all worktrees
-//     share it.
-//   - In a submodule: at the root of the submodule, which is a repository of
-//     its own.
-//   - In a bare repository, and in one apart from its files
-//     (--separate-git-dir): in the repository, the one place that all its
-//     worktrees can find.
-//   - Elsewhere: in the nearest parent that has one, else in cwd. Package place
-//     chooses the store if there is none.
-//
-// A worktree whose repository cannot be found is an error: a store of its own
-// would let two worktrees work on one task.
-func StoreFolder(cwd string) (string, error) {
-	t, err := TreeOf(cwd)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(t.Home, StoreDir), nil
 }
 
 // repositoryAt returns the repository whose files are at dir, the part that all

@@ -63,9 +63,9 @@ func (y yard) commit(dir string) {
 // store checks that dir has its store in the folder root.
 func (y yard) store(dir, root string) {
 	y.t.Helper()
-	got, err := StoreFolder(y.path(dir))
-	if want := filepath.Join(y.path(root), StoreDir); err != nil || got != want {
-		y.t.Errorf("store of %s: %q, %v\nwant %q", dir, got, err, want)
+	got, err := TreeOf(y.path(dir))
+	if want := y.path(root); err != nil || got.Home != want {
+		y.t.Errorf("home of %s: %q, %v\nwant %q", dir, got.Home, err, want)
 	}
 }
 
@@ -169,12 +169,12 @@ func TestStoreOfLostWorktree(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bad *Error
-	if got, err := StoreFolder(y.path("tree")); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--store") {
+	if got, err := TreeOf(y.path("tree")); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--store") {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, text := range []string{"", "garbage", "gitdir:", "gitdir: /nowhere", "gitdir: .", "\x00\xff"} {
 		y.put("odd/.git", text)
-		if got, err := StoreFolder(y.path("odd")); !errors.As(err, &bad) {
+		if got, err := TreeOf(y.path("odd")); !errors.As(err, &bad) {
 			t.Errorf(".git with %q: %q, %v", text, got, err)
 		}
 	}

@@ -12,8 +12,13 @@ import (
 // A Tree is the folder with the files of one repository, or of a project
 // without one.
 type Tree struct {
-	Top  string // its root: of this worktree
-	Home string // root of the main worktree: the same for all of a repository
+	Top string // its root: of this worktree
+	// Home is the folder that has the store, the same for all worktrees of a
+	// repository: the root of its main worktree; of a submodule its own root; of a
+	// bare repository, and of one apart from its files (--separate-git-dir), the
+	// repository itself. Elsewhere it is the nearest parent that has a store, else
+	// the folder itself.
+	Home string
 	Git  string // what git keeps for all worktrees; empty outside a repository
 }
 

@@ -3,8 +3,9 @@
 //
 // A bug is a patch against the production source: internal/fault/bugs/NAME.patch.
 // It begins with a sentence that says what the bug is and which test catches it.
-// Every change in it depends on fault.Bug("NAME"), so one binary holds all bugs
-// and TASKLOCK_FAULT_BUG chooses: a binary for each would take minutes to link.
+// Every change in it asks whether the bug of that name is on, so one binary holds
+// all bugs and TASKLOCK_FAULT_BUG chooses: a binary for each would take minutes to
+// link.
 // The patches apply to copies of the sources, which the compiler reads in place
 // of the sources (go build -overlay). Nothing in the tree changes. No patch
 // imports package fault: that is done here.
