@@ -17,7 +17,9 @@ import (
 // Patient lets hooks take the time that they need on a busy machine: what they
 // do when they do not get it depends on the machine.
 func Patient() {
-	guard.LookTime, agentcmd.EndTime, githooks.AskTime, harness.GitTime = time.Minute, time.Minute, time.Minute, time.Minute
+	for _, wait := range []*time.Duration{&guard.LookTime, &agentcmd.HookTime, &agentcmd.EndTime, &githooks.AskTime, &harness.GitTime} {
+		*wait = time.Minute
+	}
 }
 
 // Help returns what every command says about itself, by its name.

@@ -50,9 +50,10 @@ with 1. With hooks.strict in the configuration it denies what it cannot judge.`,
 	}
 }
 
-// hookTime is how long a hook may look for an answer: harnesses let the action
-// through when their own time is over, so ours must be over before.
-const hookTime = 3 * time.Second
+// HookTime is how long a hook may look for an answer: harnesses let the action
+// through when their own time is over, so ours must be over before. Tests are more
+// patient.
+var HookTime = 3 * time.Second
 
 // hook is one event under way.
 type hook struct {
@@ -64,7 +65,7 @@ type hook struct {
 }
 
 func serveHook(ctx context.Context, s *session.Session, name, event string) error {
-	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	ctx, cancel := context.WithTimeout(ctx, HookTime)
 	defer cancel()
 	h := &hook{s: s, others: map[string]*session.Session{}, Event: harness.Event{Harness: name, Name: event, What: harness.Meaning(name, event)}}
 	e, err := eventWithin(ctx, s.Stdin, name, event)
@@ -109,7 +110,7 @@ func eventWithin(ctx context.Context, in io.Reader, name, event string) (harness
 	case r := <-done:
 		return r.Event, r.err
 	case <-ctx.Done():
-		return harness.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", hookTime)
+		return harness.Event{}, fmt.Errorf("the event's JSON has not come, or could not be read, within %s", HookTime)
 	}
 }
 
