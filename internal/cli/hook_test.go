@@ -69,7 +69,7 @@ func TestHostileEvents(t *testing.T) {
 // A harness that opens the pipe and says nothing is not waited for.
 func TestSilentHarness(t *testing.T) {
 	t.Parallel()
-	s := newSession(t, "TASKLOCK_OWNER=")
+	s := newSession(t, "TASKLOCK_OWNER=", "TASKLOCK_TEST_IMPATIENT=1")
 	for _, begin := range []string{"", `{"session_id":"s",`} {
 		cmd := s.command("hook", "claude", "PreToolUse")
 		in, err := cmd.StdinPipe()

@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 
 // tasklock is the command as it is, without what only tasklock-plus can do.
 func tasklock() {
-	cli.Patient()
+	if os.Getenv("TASKLOCK_TEST_IMPATIENT") == "" {
+		cli.Patient()
+	}
 	os.Exit(cli.Main(os.Args[1:], backend.Process(), backend.Program("")))
 }
 
