@@ -26,12 +26,11 @@ type FillRequest struct {
 // given out twice. The store's clock decides the age of the records. If Fill is
 // interrupted the store stays closed, and the same call again continues.
 func Fill(ctx context.Context, r FillRequest) (MoveResult, error) {
-	f := filling{to: r.To, replace: r.Replace, carry: r.Carry, progress: r.Progress}
 	c, err := r.To.current(r.Copy)
 	if err != nil {
 		return MoveResult{}, err
 	}
-	f.copy = c
+	f := filling{to: r.To, copy: c, replace: r.Replace, carry: r.Carry, progress: r.Progress}
 	if err := f.look(ctx); err != nil {
 		return MoveResult{}, err
 	}
@@ -104,12 +103,7 @@ func (f *filling) floor() int64 {
 
 // look refuses what reserve would refuse.
 func (f *filling) look(ctx context.Context) error {
-	a := attempt{s: f.to, need: some, closed: true}
-	return a.view(ctx, func(tx *Tx) error {
-		m, err := tx.meta()
-		if err != nil {
-			return err
-		}
+	return f.to.examine(ctx, some, func(tx *Tx, m Meta) error {
 		f.rev, f.now = tx.Rev(), tx.Now()
 		if m.FromID == f.copy.ID && m.FromStep == stepCopy {
 			return nil
@@ -162,11 +156,9 @@ func (f *filling) reserve(ctx context.Context) (made bool, err error) {
 		return false, err
 	}
 	fault.Point("move.closed")
-	a := attempt{s: f.to, need: some, closed: true}
-	_, err = a.update(ctx, func(tx *Tx) error {
-		m, err := f.mine(tx)
-		if err != nil || m.FromStep == stepCopy {
-			return err
+	_, err = f.amend(ctx, some, func(tx *Tx, m Meta) error {
+		if m.FromStep == stepCopy {
+			return nil
 		}
 		if err := f.empty(tx); err != nil {
 			return err
@@ -181,12 +173,7 @@ func (f *filling) reserve(ctx context.Context) (made bool, err error) {
 }
 
 func (f *filling) close(ctx context.Context) (made bool, err error) {
-	a := attempt{s: f.to, closed: true}
-	_, err = a.update(ctx, func(tx *Tx) error {
-		m, err := tx.meta()
-		if err != nil {
-			return err
-		}
+	_, err = f.to.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		if err := f.mayUse(m); err != nil {
 			return err
 		}
@@ -196,10 +183,8 @@ func (f *filling) close(ctx context.Context) (made bool, err error) {
 			}
 			return nil
 		}
-		if m.ID == "" {
-			m = Meta{Format: Format, ID: newID()}
-		}
-		f.id, m = m.ID, m.raised()
+		m = m.described().raised()
+		f.id = m.ID
 		m.From, m.FromID, m.FromStep, m.CopyOf = f.copy.From, f.copy.ID, stepLook, ""
 		tx.Note("records arrive from " + f.copy.From)
 		return PutMeta(tx, m)
@@ -211,14 +196,18 @@ func (f *filling) close(ctx context.Context) (made bool, err error) {
 // has completed the copy or given it up.
 var errElsewhere = errors.New("the target was opened by somebody else meanwhile; repeat the command")
 
-// mine returns the target's description while it is reserved for this copy.
-func (f *filling) mine(tx *Tx) (Meta, error) {
-	m, err := tx.meta()
-	if err == nil && (m.ID != f.id || m.FromID != f.copy.ID) {
-		err = errElsewhere
+// amend changes the target while it is reserved for this copy.
+func (f *filling) amend(ctx context.Context, need driver.Query, fn func(*Tx, Meta) error) (int64, error) {
+	return f.to.amend(ctx, need, f.reserved(fn))
+}
+
+func (f *filling) reserved(fn func(*Tx, Meta) error) func(*Tx, Meta) error {
+	return func(tx *Tx, m Meta) error {
+		if f.rev = tx.Rev(); m.ID != f.id || m.FromID != f.copy.ID {
+			return errElsewhere
+		}
+		return fn(tx, m)
 	}
-	f.rev = tx.Rev()
-	return m, err
 }
 
 // giveUp opens the target again. It must be empty, unless theirs says that the
@@ -226,12 +215,7 @@ func (f *filling) mine(tx *Tx) (Meta, error) {
 func (f *filling) giveUp(ctx context.Context, cause error, theirs bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	a := attempt{s: f.to, need: some, closed: true}
-	_, err := a.update(ctx, func(tx *Tx) error {
-		m, err := f.mine(tx)
-		if err != nil {
-			return err
-		}
+	_, err := f.amend(ctx, some, func(tx *Tx, m Meta) error {
 		if err := f.empty(tx); err != nil && !theirs {
 			return err
 		}
@@ -326,12 +310,8 @@ func (f *filling) tell(done int) {
 // copy are written even if they are the same: a lock that kept its revision
 // would keep its token.
 func (f *filling) difference(ctx context.Context) (todo []driver.Write, err error) {
-	a := attempt{s: f.to, need: everything, closed: true}
-	err = a.view(ctx, func(tx *Tx) error {
+	err = f.to.examine(ctx, everything, f.reserved(func(tx *Tx, _ Meta) error {
 		todo = nil
-		if _, err := f.mine(tx); err != nil {
-			return err
-		}
 		recs, err := tx.Scan("", 0)
 		if err != nil {
 			return err
@@ -353,7 +333,7 @@ func (f *filling) difference(ctx context.Context) (todo []driver.Write, err erro
 			}
 		}
 		return nil
-	})
+	}))
 	return todo, err
 }
 
@@ -371,12 +351,7 @@ func room(todo []driver.Write) int {
 // commit writes some records while the target is reserved for this copy.
 // Writing them twice changes nothing, so it repeats an unknown outcome.
 func (f *filling) commit(ctx context.Context, writes []driver.Write) error {
-	a := attempt{s: f.to, closed: true}
-	_, err := a.update(ctx, func(tx *Tx) error {
-		m, err := f.mine(tx)
-		if err != nil {
-			return err
-		}
+	_, err := f.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		if m.FromStep != stepCopy {
 			return errElsewhere
 		}
@@ -392,12 +367,7 @@ func (f *filling) commit(ctx context.Context, writes []driver.Write) error {
 
 // open ends the copy: from now on the target can be used.
 func (f *filling) open(ctx context.Context) (int64, error) {
-	a := attempt{s: f.to, closed: true}
-	return a.update(ctx, func(tx *Tx) error {
-		m, err := f.mine(tx)
-		if err != nil {
-			return err
-		}
+	return f.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		m.From, m.FromID, m.FromStep, m.CopyOf, m.Converting = "", "", "", f.copy.ID, 0
 		tx.Floor(f.least)
 		tx.Note("complete: " + f.copy.From)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -113,9 +114,40 @@ func (tx *Tx) meta() (m Meta, err error) {
 	return m, nil
 }
 
+// described is the description, or that of a new store if there is none.
+func (m Meta) described() Meta {
+	if m.ID == "" {
+		m = Meta{Format: Format, ID: newID()}
+	}
+	return m
+}
+
 func (tx *Tx) initMeta() error {
 	if _, ok := tx.writes[metaKey]; ok {
 		return nil
 	}
-	return PutMeta(tx, Meta{Format: Format, ID: newID()})
+	return PutMeta(tx, Meta{}.described())
+}
+
+// examine is View for a function that works on the store's description, also
+// if the store is closed to everyone else.
+func (s *Store) examine(ctx context.Context, need driver.Query, fn func(*Tx, Meta) error) error {
+	a := attempt{s: s, need: need, closed: true}
+	return a.view(ctx, withMeta(fn))
+}
+
+// amend is Update for such a function.
+func (s *Store) amend(ctx context.Context, need driver.Query, fn func(*Tx, Meta) error) (int64, error) {
+	a := attempt{s: s, need: need, closed: true}
+	return a.update(ctx, withMeta(fn))
+}
+
+func withMeta(fn func(*Tx, Meta) error) func(*Tx) error {
+	return func(tx *Tx) error {
+		m, err := tx.meta()
+		if err != nil {
+			return err
+		}
+		return fn(tx, m)
+	}
 }

@@ -26,12 +26,7 @@ type Copy struct {
 // stay readable.
 func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 	c := Copy{From: name}
-	a := attempt{s: s, need: everything, closed: true}
-	err := a.view(ctx, func(tx *Tx) error {
-		m, err := tx.meta()
-		if err != nil {
-			return err
-		}
+	err := s.examine(ctx, everything, func(tx *Tx, m Meta) error {
 		if m.FromID != "" {
 			return m.filling()
 		}
@@ -168,12 +163,8 @@ func (r *MoveRequest) rehearse(ctx context.Context, f *filling, leaving bool) (M
 
 // seal closes the source and says where its records go.
 func (r *MoveRequest) seal(ctx context.Context, to string) error {
-	a := attempt{s: r.From, closed: true}
-	_, err := a.update(ctx, func(tx *Tx) error {
-		m, err := tx.meta()
+	_, err := r.From.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		switch {
-		case err != nil:
-			return err
 		case m.MovedTo != "" && m.MovedToID == to:
 			return nil
 		case m.MovedTo != "":
@@ -196,12 +187,11 @@ func (r *MoveRequest) seal(ctx context.Context, to string) error {
 // describe returns the store's description. With ensure it writes one if there
 // is none: a store needs an id of its own.
 func (s *Store) describe(ctx context.Context, ensure bool) (m Meta, err error) {
-	a := attempt{s: s, closed: true}
-	_, err = a.update(ctx, func(tx *Tx) error {
-		if m, err = tx.meta(); err != nil || m.ID != "" || !ensure {
-			return err
+	_, err = s.amend(ctx, driver.Query{}, func(tx *Tx, found Meta) error {
+		if m = found; m.ID != "" || !ensure {
+			return nil
 		}
-		m = Meta{Format: Format, ID: newID()}
+		m = m.described()
 		return PutMeta(tx, m)
 	})
 	return m, err
@@ -216,11 +206,8 @@ func (s *Store) Raise(ctx context.Context) (int64, error) {
 		if err != nil {
 			return err
 		}
-		if m.ID == "" {
-			m = Meta{Format: Format, ID: newID()}
-		}
 		tx.Floor(driver.Lift(tx.Rev()))
 		tx.Note(fmt.Sprintf("raise the revision from %d", tx.Rev()))
-		return PutMeta(tx, m)
+		return PutMeta(tx, m.described())
 	})
 }

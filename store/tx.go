@@ -71,7 +71,7 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 			in = append(in, rec)
 		}
 	}
-	slices.SortFunc(in, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(in, byKey)
 	switch {
 	case r.Limit > 0:
 		return in[:min(len(in), r.Limit)]
@@ -80,6 +80,8 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 	}
 	return in
 }
+
+func byKey(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) }
 
 // Now is the store's clock at the snapshot: one time for the whole transaction.
 func (tx *Tx) Now() time.Time { return tx.snap.Now }
@@ -251,7 +253,7 @@ func (tx *Tx) ScanWritten(prefix string, limit int) ([]driver.Record, error) {
 			mine = append(mine, rec)
 		}
 	}
-	slices.SortFunc(mine, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(mine, byKey)
 	if limit > 0 && len(mine) > limit {
 		mine = mine[:limit]
 	}

@@ -2,9 +2,11 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -155,12 +157,7 @@ func applied(records []driver.Record, writes []driver.Write, rev int64, now time
 		}
 		all[w.Key] = driver.Record{Key: w.Key, Rev: rev, Time: now, Value: w.Value}
 	}
-	out := make([]driver.Record, 0, len(all))
-	for _, r := range all {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
-	return out
+	return slices.SortedFunc(maps.Values(all), byKey)
 }
 
 // readOlder reads a store of an older format as if it were converted. A decision
@@ -241,23 +238,12 @@ func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, e
 }
 
 // was is the format of the records.
-func (m Meta) was() int {
-	switch {
-	case m.Converting > 0:
-		return m.Converting
-	case m.Format > 0:
-		return m.Format
-	}
-	return Format
-}
+func (m Meta) was() int { return cmp.Or(m.Converting, m.Format, Format) }
 
 // beginUpgrade closes the store, and returns its description.
 func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta, err error) {
-	a := attempt{s: s, closed: true}
-	_, err = a.update(ctx, func(tx *Tx) error {
-		if m, err = tx.meta(); err != nil {
-			return err
-		}
+	_, err = s.amend(ctx, driver.Query{}, func(tx *Tx, found Meta) error {
+		m = found
 		if err := m.unusable(); err != nil || m.older() == nil && !s.outdated() || m.Converting > 0 {
 			return err
 		}
@@ -322,12 +308,8 @@ func ignore(err, target error) error {
 
 // unconverted is what still has to be written, nothing in a converted store.
 func (s *Store) unconverted(ctx context.Context, leave func(*Tx) error) (todo []driver.Write, m Meta, err error) {
-	a := attempt{s: s, need: everything, closed: true}
-	err = a.view(ctx, func(tx *Tx) error {
-		todo = nil
-		if m, err = tx.meta(); err != nil {
-			return err
-		}
+	err = s.examine(ctx, everything, func(tx *Tx, found Meta) error {
+		todo, m = nil, found
 		if err := m.unusable(); err != nil || m.older() == nil && !s.outdated() {
 			return err
 		}
@@ -370,12 +352,7 @@ func (s *Store) endUpgrade(ctx context.Context) error {
 }
 
 func (s *Store) whileConverting(ctx context.Context, fn func(*Tx, Meta) error) error {
-	a := attempt{s: s, closed: true}
-	_, err := a.update(ctx, func(tx *Tx) error {
-		m, err := tx.meta()
-		if err != nil {
-			return err
-		}
+	_, err := s.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		if err := m.unusable(); err != nil {
 			return err
 		}
