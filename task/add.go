@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,15 +18,15 @@ import (
 
 // New describes a task to add.
 type New struct {
-	ID          string // empty: the next number
-	Parent      string // a child's number is counted below its parent
-	Title       string
-	Aliases     []string // further names, see [MaxAliases]
-	Description string
-	Section     string
-	Priority    int // 0: Medium
-	DependsOn   []string
-	Labels      []string
+	ID          string   `json:"id,omitempty"` // empty: the next number
+	Parent      string   `json:"-"`            // a child's number is counted below its parent
+	Title       string   `json:"title"`
+	Aliases     []string `json:"aliases,omitempty"` // further names, see [MaxAliases]
+	Description string   `json:"description,omitempty"`
+	Section     string   `json:"section,omitempty"`
+	Priority    int      `json:"priority,omitempty"` // 0: Medium
+	DependsOn   []string `json:"dependsOn,omitempty"`
+	Labels      []string `json:"labels,omitempty"`
 }
 
 // AddRequest adds tasks, all or none. A task may depend on one before it in the
@@ -91,19 +92,17 @@ func (n *New) check() (err error) {
 			return err
 		}
 	}
-	if err := checkPriority(n.Priority); err != nil {
-		return err
-	}
-	if err := checkLabels(n.Labels); err != nil {
-		return err
-	}
 	if n.Aliases, err = checkAliases(n.Aliases); err != nil {
 		return err
 	}
 	if len(n.DependsOn) > MaxDepends {
 		return &lease.InvalidError{What: "dependencies", Rule: fmt.Sprintf("at most %d", MaxDepends)}
 	}
-	return checkTexts(n.Title, n.Description)
+	return checkFields(n.Title, n.Description, n.Priority, n.Labels)
+}
+
+func checkFields(title, description string, priority int, labels []string) error {
+	return cmp.Or(checkPriority(priority), checkLabels(labels), checkTexts(title, description))
 }
 
 func checkTexts(title, description string) error {
@@ -254,10 +253,7 @@ func add(tx *store.Tx, n New, by string, earlier []Task) (t Task, made bool, err
 			return t, false, err
 		}
 	}
-	if err := save(tx, Task{}, &t); err != nil {
-		return t, false, err
-	}
-	return t, made, nil
+	return t, made, save(tx, Task{}, &t)
 }
 
 // findAdded is find that also knows the titles of earlier.

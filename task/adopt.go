@@ -114,7 +114,7 @@ func (p Past) put(tx *store.Tx, by string, earlier []Task) (t Task, made bool, e
 			return t, false, err
 		}
 	}
-	claimed := lk != nil && lk.State == lease.Held && lk.Owner == p.HeldBy
+	claimed := lk.InForce() && lk.Owner == p.HeldBy
 	if claimed {
 		n.Section = "" // it enters the section with its lock, which was taken with that of the section: see [OuterKeyNew]
 	}

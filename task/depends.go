@@ -28,15 +28,9 @@ type DependsRequest struct {
 
 // Depends changes what a task depends on. Cycles are refused and named.
 func Depends(ctx context.Context, st *store.Store, r DependsRequest) (Task, error) {
-	var out Task
-	_, err := update(ctx, st, r.DryRun, query(needFind(append([]string{r.Task}, r.On...))...), func(tx *store.Tx) error {
-		before, err := find(tx, r.Task)
-		if err != nil {
-			return err
-		}
-		t := before.clone()
+	return changeTask(ctx, st, r.DryRun, append([]string{r.Task}, r.On...), func(tx *store.Tx, t *Task) error {
 		for _, ref := range r.Off {
-			if err := unlink(tx, &t, ref); err != nil {
+			if err := unlink(tx, t, ref); err != nil {
 				return err
 			}
 		}
@@ -45,60 +39,67 @@ func Depends(ctx context.Context, st *store.Store, r DependsRequest) (Task, erro
 			if err != nil {
 				return err
 			}
-			if chain, err := leads(tx, dep, t.ID); err != nil || chain != nil {
-				if err == nil {
-					err = &CycleError{IDs: append([]string{t.ID}, chain[:len(chain)-1]...)}
-				}
+			if err := noCycle(tx, taskKind, t.ID, dep.ID, dependencies); err != nil {
 				return err
 			}
-			if err := link(tx, &t, dep); err != nil {
+			if err := link(tx, t, dep); err != nil {
 				return err
 			}
 		}
-		if err := save(tx, before, &t); err != nil {
-			return err
-		}
-		out = t
-		if err := withTexts(tx, &out); err != nil {
-			return err
-		}
-		return log(tx, "depends", t.ID, r.By, before.Status, t.Status, "")
+		return log(tx, "depends", t.ID, r.By, t.Status, t.Status, "")
 	})
-	return out, err
 }
 
-// leads returns the chain of dependencies from one task to another, or nil.
-func leads(tx *store.Tx, from Task, to string) ([]string, error) {
-	type node struct {
-		t    Task
-		prev *node
-	}
-	if len(from.DependsOn) > 0 {
-		if _, err := tx.Scan(taskKind, 0); err != nil { // the chain may be long
-			return nil, err
+// changeTask finds the first task, lets change change it, and saves it.
+func changeTask(ctx context.Context, st *store.Store, dry bool, refs []string, change func(*store.Tx, *Task) error) (t Task, err error) {
+	_, err = update(ctx, st, dry, query(needFind(refs)...), func(tx *store.Tx) error {
+		before, err := find(tx, refs[0])
+		if err != nil {
+			return err
 		}
-	}
+		t = before.clone()
+		if err := change(tx, &t); err != nil {
+			return err
+		}
+		return cmp.Or(save(tx, before, &t), withTexts(tx, &t))
+	})
+	return t, err
+}
+
+// dependencies are those of a task; none if it was archived or deleted.
+func dependencies(tx *store.Tx, id string) ([]string, error) {
+	t, err := getTask(tx, id)
+	return t.Value.DependsOn, err
+}
+
+// noCycle refuses that one task or section depends on another that depends on it,
+// directly or not. next returns what one depends on itself.
+func noCycle(tx *store.Tx, kind, id, on string, next func(*store.Tx, string) ([]string, error)) error {
 	var missing error
-	seen := map[string]bool{from.ID: true}
-	for todo := []*node{{t: from}}; len(todo) > 0; todo = todo[1:] {
+	via := map[string]string{on: id}
+	for todo := []string{on}; len(todo) > 0; todo = todo[1:] {
 		at := todo[0]
-		if at.t.ID == to {
+		if at == id {
 			var chain []string
-			for n := at; n != nil; n = n.prev {
-				chain = append([]string{n.t.ID}, chain...)
+			for at = via[at]; at != id; at = via[at] {
+				chain = append(chain, at)
 			}
-			return chain, nil
+			slices.Reverse(chain)
+			return &CycleError{IDs: append([]string{id}, chain...)}
 		}
-		for _, id := range at.t.DependsOn {
-			e, err := getTask(tx, id)
-			missing = cmp.Or(missing, err)
-			if e.Exists() && !seen[id] {
-				seen[id] = true
-				todo = append(todo, &node{e.Value, at})
+		more, err := next(tx, at)
+		if missing = cmp.Or(missing, err); len(more) > 0 {
+			if _, err := tx.Scan(kind, 0); err != nil { // the chain may be long
+				return err
+			}
+		}
+		for _, d := range more {
+			if via[d] == "" {
+				via[d], todo = at, append(todo, d)
 			}
 		}
 	}
-	return nil, missing
+	return missing
 }
 
 // unlink ends a dependency, in both records. The caller saves t.
@@ -152,33 +153,19 @@ func Edit(ctx context.Context, st *store.Store, r EditRequest) (Task, error) {
 		}
 		r.Section = &name
 	}
-	var out Task
-	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
-		before, err := find(tx, r.Task)
+	return changeTask(ctx, st, r.DryRun, []string{r.Task}, func(tx *store.Tx, t *Task) error {
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}
-		lk, err := lease.Look(tx, before.ID)
-		if err != nil {
+		if lk.InForce() && !lease.MayUse(r.Owner, lk.Owner) {
+			return &lease.OwnerError{Key: t.ID, Owner: lk.Owner, Caller: r.Owner}
+		}
+		if err := r.apply(tx, t, lk); err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lease.Held && !lease.MayUse(r.Owner, lk.Owner) {
-			return &lease.OwnerError{Key: before.ID, Owner: lk.Owner, Caller: r.Owner}
-		}
-		t := before.clone()
-		if err := r.apply(tx, &t, lk); err != nil {
-			return err
-		}
-		if err := save(tx, before, &t); err != nil {
-			return err
-		}
-		out = t
-		if err := withTexts(tx, &out); err != nil {
-			return err
-		}
-		return log(tx, "edit", t.ID, r.Owner, before.Status, t.Status, "")
+		return log(tx, "edit", t.ID, r.Owner, t.Status, t.Status, "")
 	})
-	return out, err
 }
 
 func (r EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
@@ -198,7 +185,7 @@ func (r EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 		t.Labels = once(*r.Labels)
 	}
 	if r.Section != nil && *r.Section != t.Section {
-		if lk != nil && lk.State == lease.Held {
+		if lk.InForce() {
 			return &StateError{ID: t.ID, Status: t.Status, Why: "cannot change its section while it is held by " + lk.Owner}
 		}
 		if err := lease.ReleaseKey(tx, t.ID, r.Owner, "moved"); err != nil { // it has expired
@@ -210,13 +197,7 @@ func (r EditRequest) apply(tx *store.Tx, t *Task, lk *lease.Info) error {
 			}
 		}
 	}
-	if err := checkPriority(t.Priority); err != nil {
-		return err
-	}
-	if err := checkLabels(t.Labels); err != nil {
-		return err
-	}
-	return checkTexts(t.Title, t.Description)
+	return checkFields(t.Title, t.Description, t.Priority, t.Labels)
 }
 
 // rename adds and removes aliases. Removing an alias that the task does not have

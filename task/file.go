@@ -35,15 +35,8 @@ type fileSection struct {
 }
 
 type fileTask struct {
-	ID          string   `json:"id,omitempty"`
-	Title       string   `json:"title"`
-	Aliases     []string `json:"aliases,omitempty"`
-	Description string   `json:"description,omitempty"`
-	Section     string   `json:"section,omitempty"`
-	Priority    int      `json:"priority,omitempty"`
-	DependsOn   []string `json:"dependsOn,omitempty"`
-	Labels      []string `json:"labels,omitempty"`
-	Status      Status   `json:"status,omitempty"`
+	New
+	Status Status `json:"status,omitempty"`
 }
 
 // ImportRequest adds the tasks of a file, all of them or none.
@@ -71,11 +64,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	if len(list) == 0 || len(list) > maxBatch {
 		return AddResult{}, &lease.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
 	}
-	out, err := adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, DryRun: r.DryRun}, groups)
-	if err != nil {
-		return AddResult{}, err
-	}
-	return out, nil
+	return adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, DryRun: r.DryRun}, groups)
 }
 
 // addSections adds the sections of a file that do not exist.
@@ -132,10 +121,7 @@ func readJSON(data []byte) ([]Past, []fileSection, error) {
 		default:
 			return nil, nil, fmt.Errorf("task %d: no status %q", i+1, t.Status)
 		}
-		out = append(out, Past{New: New{
-			ID: t.ID, Title: t.Title, Aliases: t.Aliases, Description: t.Description, Section: t.Section,
-			Priority: t.Priority, DependsOn: t.DependsOn, Labels: t.Labels,
-		}, Status: status})
+		out = append(out, Past{New: t.New, Status: status})
 	}
 	return out, f.Sections, nil
 }
@@ -206,10 +192,10 @@ func Export(ctx context.Context, st *store.Store, w io.Writer, format string) er
 	}
 	f := file{Sections: fileSections(groups.Sections), Tasks: []fileTask{}}
 	for _, t := range inDependencyOrder(all.Tasks) {
-		f.Tasks = append(f.Tasks, fileTask{
+		f.Tasks = append(f.Tasks, fileTask{New{
 			ID: t.ID, Title: t.Title, Aliases: t.Aliases, Description: t.Description, Section: t.Section, Priority: t.Priority,
-			DependsOn: t.DependsOn, Labels: t.Labels, Status: t.Status,
-		})
+			DependsOn: t.DependsOn, Labels: t.Labels,
+		}, t.Status})
 	}
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -28,7 +28,7 @@ func newInfo(t Task, lk *lease.Info) Info {
 	if t.Status == InProgress && i.Status == Pending {
 		i.release()
 	}
-	held := lk != nil && lk.State == lease.Held
+	held := lk.InForce()
 	i.Ready = i.ready() && !held
 	i.Stalled = i.Status == InProgress && !held
 	if i.Status == InProgress {
@@ -85,7 +85,7 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 			return err
 		}
 		for _, e := range all {
-			i := newInfo(e.Value, find1(locks, e.Value.ID))
+			i := newInfo(e.Value, locks[e.Value.ID])
 			i.Ready = i.Ready && !closed[i.Section] && !r.Archived
 			if r.matches(i, tx.Now()) {
 				out.Tasks = append(out.Tasks, i)
@@ -106,14 +106,14 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 
 // ranks returns the order of the sections, and which of them are skipped, wait for
 // others, or are held by another owner.
-func (r ListRequest) ranks(tx *store.Tx, locks map[string]lease.Info) (rank map[string]int, closed map[string]bool, err error) {
+func (r ListRequest) ranks(tx *store.Tx, locks map[string]*lease.Info) (rank map[string]int, closed map[string]bool, err error) {
 	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
 		waits, err := s.waits(tx)
 		missing = cmp.Or(missing, err)
-		lk := find1(locks, sectionLock(s.Name))
-		held := lk != nil && !s.Shared && lk.State == lease.Held && !lease.MayUse(r.Caller, lk.Owner)
+		lk := locks[sectionLock(s.Name)]
+		held := lk.InForce() && !s.Shared && !lease.MayUse(r.Caller, lk.Owner)
 		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
 	}
 	return rank, closed, missing

@@ -30,7 +30,7 @@ func Delete(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResult
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lease.Held {
+		if lk.InForce() {
 			return &BusyError{Holders: []lease.Info{*lk}}
 		}
 		if rest := lease.Without(t.Dependents, all); len(rest) > 0 {
@@ -54,7 +54,7 @@ func Archive(ctx context.Context, st *store.Store, r RemoveRequest) (ChangeResul
 		if err != nil {
 			return err
 		}
-		if lk != nil && lk.State == lease.Held && !lease.MayUse(r.By, lk.Owner) && !r.Force {
+		if lk.InForce() && !lease.MayUse(r.By, lk.Owner) && !r.Force {
 			return &BusyError{Holders: []lease.Info{*lk}}
 		}
 		t.release()
@@ -75,11 +75,7 @@ func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each
 			return err
 		}
 		ids, shown := idsOf(found), slices.Clone(found)
-		var names []string
-		for _, t := range found {
-			names = append(names, lease.NeedNames(t.ID, t.names())...)
-		}
-		if err := cmp.Or(withTexts(tx, pointersTo(shown)...), tx.Want(names...)); err != nil {
+		if err := withTexts(tx, pointersTo(shown)...); err != nil {
 			return err
 		}
 		for i, id := range ids {
@@ -95,20 +91,13 @@ func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each
 					return err
 				}
 			}
-			if err := reindex(tx, t, Task{}); err != nil {
-				return err
-			}
-			if err := lease.SetNames(tx, t.ID, t.names(), nil); err != nil {
-				return err
-			}
 			tx.Delete(taskKind + t.ID)
 			if t.LongText && verb == "delete" {
 				tx.Delete(textKind + t.ID)
 			}
-			if err := lease.ReleaseKey(tx, t.ID, r.By, string(verb)); err != nil {
-				return err
-			}
-			if err := log(tx, verb, t.ID, r.By, t.Status, t.Status, ""); err != nil {
+			err = cmp.Or(reindex(tx, t, Task{}), lease.SetNames(tx, t.ID, t.names(), nil),
+				lease.ReleaseKey(tx, t.ID, r.By, string(verb)), log(tx, verb, t.ID, r.By, t.Status, t.Status, ""))
+			if err != nil {
 				return err
 			}
 			t.Description, t.LongText = shown[i].Description, false
@@ -149,7 +138,7 @@ func (r RemoveRequest) notHeld(tx *store.Tx, closed []Task) (out []Task, err err
 			if err != nil {
 				return nil, err
 			}
-			if lk == nil || lk.State != lease.Held || lease.MayUse(r.By, lk.Owner) || r.Force {
+			if !lk.InForce() || lease.MayUse(r.By, lk.Owner) || r.Force {
 				out = append(out, t)
 			}
 		}
@@ -285,10 +274,7 @@ func liftNumber(ctx context.Context, st *store.Store, dry bool, choose func(unus
 		if err != nil {
 			return err
 		}
-		if c.Value.Next > next {
-			next = c.Value.Next
-		}
-		if next, err = choose(next); err != nil {
+		if next, err = choose(max(next, c.Value.Next)); err != nil {
 			return err
 		}
 		return raise(tx, taskCounter, next)

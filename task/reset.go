@@ -132,10 +132,10 @@ func (r ResetRequest) free(tx *store.Tx, found []Task) error {
 		if lk == nil {
 			continue
 		}
-		if lk.State == lease.Held {
+		if lk.InForce() {
 			held = append(held, *lk)
 		}
-		if r.Force || lk.State != lease.Held {
+		if r.Force || !lk.InForce() {
 			end = append(end, t.ID)
 		}
 	}

@@ -144,7 +144,7 @@ func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 		s.Priority = *r.Priority
 	}
 	if r.Shared != nil && *r.Shared != s.Shared {
-		if lk, err := lease.Look(tx, sectionLock(s.Name)); err != nil || lk != nil && lk.State == lease.Held {
+		if lk, err := lease.Look(tx, sectionLock(s.Name)); err != nil || lk.InForce() {
 			if err == nil {
 				err = &StateError{ID: "section " + s.Name, Why: "is held by " + lk.Owner}
 			}
@@ -159,23 +159,12 @@ func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 	if r.Skipped != nil {
 		s.Skipped = *r.Skipped
 	}
-	if _, err := tx.Scan(sectionKind, 0); err != nil { // a chain may be long
-		return err
-	}
-	deps := slices.DeleteFunc(slices.Clone(s.DependsOn), func(d string) bool { return slices.Contains(r.Off, d) })
 	for _, d := range r.On {
-		chain, err := sectionLeads(tx, d, s.Name, nil, map[string]bool{})
-		if err != nil {
+		if err := noCycle(tx, sectionKind, s.Name, d, sectionDependencies); err != nil {
 			return err
 		}
-		if chain != nil {
-			return &CycleError{IDs: append([]string{s.Name}, chain[:len(chain)-1]...)}
-		}
-		if !slices.Contains(deps, d) {
-			deps = append(deps, d)
-		}
 	}
-	s.DependsOn = deps
+	s.DependsOn = once(append(lease.Without(s.DependsOn, r.Off), r.On...))
 	return nil
 }
 
@@ -211,29 +200,13 @@ func pointers(list []string) (out []*string) {
 	return out
 }
 
-// sectionLeads returns the chain of dependencies from one section to another.
-func sectionLeads(tx *store.Tx, from, to string, way []string, seen map[string]bool) ([]string, error) {
-	if seen[from] {
-		return nil, nil
+// sectionDependencies are those of a section, which must exist.
+func sectionDependencies(tx *store.Tx, name string) ([]string, error) {
+	s, err := getSection(tx, name)
+	if err == nil && !s.Exists() {
+		err = &NotFoundError{What: "section", Ref: name}
 	}
-	seen[from] = true
-	way = append(slices.Clip(way), from)
-	if from == to {
-		return way, nil
-	}
-	s, err := getSection(tx, from)
-	if err != nil {
-		return nil, err
-	}
-	if !s.Exists() {
-		return nil, &NotFoundError{What: "section", Ref: from}
-	}
-	for _, d := range s.Value.DependsOn {
-		if chain, err := sectionLeads(tx, d, to, way, seen); err != nil || chain != nil {
-			return chain, err
-		}
-	}
-	return nil, nil
+	return s.Value.DependsOn, err
 }
 
 // sectionOpen refuses a task whose section is skipped or waits for another.
@@ -318,10 +291,10 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 			info := SectionInfo{Section: s, Tasks: map[Status]int{}}
 			for _, t := range ts {
 				if t.Section == s.Name {
-					info.Tasks[effective(t, find1(locks, t.ID))]++
+					info.Tasks[effective(t, locks[t.ID])]++
 				}
 			}
-			if lk := find1(locks, sectionLock(s.Name)); lk != nil && lk.State == lease.Held {
+			if lk := locks[sectionLock(s.Name)]; lk.InForce() {
 				info.LockedBy = lk.Owner
 			}
 			info.WaitsFor, err = s.waits(tx)
@@ -337,13 +310,6 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 		return nil
 	})
 	return out, err
-}
-
-func find1(locks map[string]lease.Info, key string) *lease.Info {
-	if lk, ok := locks[key]; ok {
-		return &lk
-	}
-	return nil
 }
 
 // DeleteSection removes a section without tasks.

@@ -34,7 +34,7 @@ type ChangeResult struct {
 	Repeated bool   `json:"repeated,omitempty"` // it was done before, with the same token
 }
 
-// Do carries out any verb but claim and reset. A task that someone works on
+// ChangeStatus carries out any verb but claim and reset. A task that someone works on
 // can be changed by its holder only: with an old token the error is
 // lock.ErrLost, from someone else an [*OwnerError]. Repeating it with the
 // same token succeeds again. The task's lock is free afterwards.
@@ -46,15 +46,12 @@ func ChangeStatus(ctx context.Context, st *store.Store, r StatusRequest) (out Ch
 		out, err = r.all(tx)
 		return err
 	})
-	if err != nil {
-		return ChangeResult{}, err
-	}
-	return out, nil
+	return out, err
 }
 
 func (r StatusRequest) check() error {
 	if r.Verb == Claim || r.Verb == Reset || transitions[r.Verb].to == "" {
-		return &lease.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that Do knows"}
+		return &lease.InvalidError{What: "verb " + strconv.Quote(string(r.Verb)), Rule: "is none of those that ChangeStatus knows"}
 	}
 	if r.Token != 0 && len(r.Tasks) != 1 {
 		return &lease.InvalidError{What: "token", Rule: "goes with exactly one task"}
@@ -76,12 +73,12 @@ func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 		if err != nil {
 			return out, err
 		}
-		t, again, err := r.one(tx, t)
-		if err != nil {
+		if out.Repeated = r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb; out.Repeated {
+			tx.Affirm()
+		} else if t, err = r.one(tx, t); err != nil {
 			return out, err
 		}
 		out.Tasks = append(out.Tasks, t)
-		out.Repeated = again
 	}
 	return out, withTexts(tx, pointersTo(out.Tasks)...)
 }
@@ -110,23 +107,18 @@ func wantChange(tx *store.Tx, found []Task) error {
 	return cmp.Or(tx.Want(around...), lease.WantEnd(tx, idsOf(found)...))
 }
 
-func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, again bool, err error) {
-	if r.Token != 0 && before.LastToken == r.Token && before.LastVerb == r.Verb {
-		tx.Affirm()
-		return before, true, nil
-	}
+func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, err error) {
 	lk, err := lease.Look(tx, before.ID)
 	if err != nil {
-		return Task{}, false, err
+		return t, err
 	}
 	token, err := r.may(tx, before, lk)
 	if err != nil {
-		return Task{}, false, err
+		return t, err
 	}
-	from := effective(before, lk)
-	to, err := r.Verb.step(before.ID, from)
+	to, err := r.Verb.step(before.ID, effective(before, lk))
 	if err != nil {
-		return Task{}, false, err
+		return t, err
 	}
 	t = before.clone()
 	t.Status, t.LastVerb, t.LastToken = to, r.Verb, token
@@ -136,15 +128,12 @@ func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, again bool, err e
 	}
 	r.describe(tx, &t)
 	if err := lease.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
-		return Task{}, false, err
+		return t, err
 	}
 	if err := save(tx, before, &t); err != nil {
-		return Task{}, false, err
+		return t, err
 	}
-	if err := spread(tx, before, t); err != nil {
-		return Task{}, false, err
-	}
-	return t, false, log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason)
+	return t, cmp.Or(spread(tx, before, t), log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason))
 }
 
 // may says whether the caller may change the task, and by which token.
@@ -253,32 +242,22 @@ func SetWorktree(ctx context.Context, st *store.Store, id, owner, path string) (
 
 // change writes the holder's changes into a task.
 func (r ProgressRequest) change(ctx context.Context, st *store.Store, set func(*Task), worktree *string) (Task, error) {
-	var t Task
-	_, err := update(ctx, st, r.DryRun, query(needFind([]string{r.Task})...), func(tx *store.Tx) error {
-		before, err := find(tx, r.Task)
-		if err != nil {
-			return err
-		}
-		lk, err := lease.Look(tx, before.ID)
+	return changeTask(ctx, st, r.DryRun, []string{r.Task}, func(tx *store.Tx, t *Task) error {
+		lk, err := lease.Look(tx, t.ID)
 		if err != nil {
 			return err
 		}
 		if r.Token != 0 {
-			err = lease.FenceLease(tx, before.ID, r.Token, r.Lease)
+			err = lease.FenceLease(tx, t.ID, r.Token, r.Lease)
 		} else if lk == nil || !lease.Related(r.Owner, lk.Owner) {
-			err = lease.NotHeld(tx, before.ID, r.Owner)
+			err = lease.NotHeld(tx, t.ID, r.Owner)
 		}
 		if err != nil {
 			return err
 		}
-		if err := lease.RenewKey(tx, before.ID, lk.Owner, worktree); err != nil {
-			return err
-		}
-		t = before.clone()
-		set(&t)
-		return cmp.Or(save(tx, before, &t), withTexts(tx, &t))
+		set(t)
+		return lease.RenewKey(tx, t.ID, lk.Owner, worktree)
 	})
-	return t, err
 }
 
 func taskKeys(ids []string) []string { return lease.Prefixed(taskKind, ids) }

@@ -31,6 +31,9 @@ type Info struct {
 	Waiters     int       `json:"waiters"`
 }
 
+// InForce reports whether there is a lock, and it keeps others out.
+func (i *Info) InForce() bool { return i != nil && i.State == Held }
+
 func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) Info {
 	l := ls.Value
 	i := Info{
@@ -87,15 +90,13 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		}
 		out = CheckResult{Key: key}
 		info, err := Look(tx, key)
-		if err == nil && (info == nil || info.State != Held) && !r.fences() {
+		if err == nil && !info.InForce() && !r.fences() {
 			info, err = lookAround(tx, key, r.HeldBy, info)
 		}
 		if err != nil {
 			return err
 		}
-		if out.Lock = info; info != nil {
-			out.Locked = info.State == Held
-		}
+		out.Lock, out.Locked = info, info.InForce()
 		if r.fences() || r.HeldBy != "" { // a caller acts on the answer
 			tx.Affirm()
 		}
@@ -115,7 +116,7 @@ func (r CheckRequest) heldAsAsked(tx *store.Tx, key string, info *Info) error {
 			return err
 		}
 		return fenced(lk, key, r.Token, r.Latest, r.Lease)
-	case r.HeldBy == "" || info != nil && info.State == Held && holdsFor(info.Owner, r.HeldBy):
+	case r.HeldBy == "" || info.InForce() && holdsFor(info.Owner, r.HeldBy):
 		return nil
 	case info == nil:
 		return NotHeld(tx, key, r.HeldBy)

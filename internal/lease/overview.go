@@ -77,7 +77,7 @@ func inForce(tx *store.Tx, keys []string) (out []Info, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if info != nil && info.State == Held {
+		if info.InForce() {
 			out = append(out, *info)
 		}
 	}

@@ -252,7 +252,7 @@ func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, 
 			if err != nil {
 				return err
 			}
-			if info != nil && info.State == Held {
+			if info.InForce() {
 				out = append(out, *info)
 			}
 		}
@@ -278,7 +278,7 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 			return nil, err
 		}
 		switch {
-		case info == nil || info.State != Held:
+		case !info.InForce():
 		case owner == "" || !holdsFor(info.Owner, owner):
 			exact = info
 		case !isPath(key) || covers(info.Key, key):

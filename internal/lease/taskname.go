@@ -291,7 +291,7 @@ func mayBear(tx *store.Tx, id string, older map[string]string, fresh []string) e
 		switch {
 		case err != nil:
 			return err
-		case lk == nil || lk.State != Held:
+		case !lk.InForce():
 		case name == id:
 			own = lk
 		case len(older) > maxOlder, own != nil && slices.Contains(fresh, name) && !MayUse(lk.Owner, own.Owner) && !MayUse(own.Owner, lk.Owner):

@@ -11,10 +11,11 @@ import (
 // packages decide who may; these carry it out.
 
 // Locks returns all locks by key, guarding none.
-func Locks(tx *store.Tx) (map[string]Info, error) {
-	out := map[string]Info{}
+func Locks(tx *store.Tx) (map[string]*Info, error) {
+	out := map[string]*Info{}
 	err := eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
-		out[lk.Value.Key] = newInfo(lk, ls, q)
+		i := newInfo(lk, ls, q)
+		out[lk.Value.Key] = &i
 		return nil
 	})
 	return out, err
