@@ -66,22 +66,12 @@ func (s *shell) tar(_ string, args []string) {
 	if !does('x', "--extract") && !has(args, "--get") || hasFlag(tarModes(args), 'O') || has(args, "--to-stdout") {
 		return
 	}
-	in := *s
-	if dirs := values(args, 'C', "--directory"); len(dirs) > 0 {
-		in.dir = repo.Absolute(s.dir, dirs[len(dirs)-1])
-	}
-	var names []string
-	ok := false
-	if len(files) > 0 {
-		names, ok = s.untar(files[0])
-	}
-	strip := 0
-	for _, n := range values(args, 0, "--strip-components") {
-		strip = max(0, int(n[min(0, len(n)-1)]-'0'))
-	}
 	if len(files) == 0 || !repo.Exists(repo.Absolute(s.dir, files[0])) {
-		return // from a pipe, or made before: nobody knows what is in it
+		return // it comes from a pipe, or an earlier command makes it: nobody knows what is in it
 	}
+	names, ok := s.untar(files[0])
+	strip := number(values(args, 0, "--strip-components"), 0)
+	in := s.inFolder(last(values(args, 'C', "--directory"), ""))
 	in.extract(names, ok, strip, operands(args, "-f", "-C", "--file", "--directory", "--strip-components"), files)
 }
 
@@ -130,10 +120,7 @@ func (s *shell) unzip(_ string, args []string) {
 	if len(ops) == 0 || hasFlag(args, 'l', 't', 'p', 'v', 'Z', 'z') {
 		return
 	}
-	in := *s
-	if dirs := values(args, 'd', ""); len(dirs) > 0 {
-		in.dir = repo.Absolute(s.dir, dirs[0])
-	}
+	in := s.inFolder(last(values(args, 'd', ""), ""))
 	path := repo.Absolute(s.dir, ops[0])
 	if !repo.Exists(path) {
 		path += ".zip"
@@ -194,10 +181,7 @@ func (s *shell) split(name string, args []string) {
 	ops := operands(args, "-l", "-b", "-C", "-n", "-a", "-t", "-f", "--lines", "--bytes", "--number")
 	switch {
 	case name == "csplit":
-		prefix = "xx"
-		if p := values(args, 'f', "--prefix"); len(p) > 0 {
-			prefix = p[0]
-		}
+		prefix = last(values(args, 'f', "--prefix"), "xx")
 	case len(ops) > 1:
 		prefix = ops[1]
 	}

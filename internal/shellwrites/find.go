@@ -83,22 +83,20 @@ func (s *shell) find(_ string, args []string) string {
 	if n < 0 {
 		n = len(args)
 	}
-	if f.roots, f.tests = args[:n], args[n:]; n == 0 {
-		f.roots = []string{"."}
-	}
+	f.roots, f.tests = orHere(args[:n]), args[n:]
 	for _, r := range f.roots {
 		if !known(r) || !known(s.dir) {
 			return unknown
 		}
 	}
 	expr := f.or()
-	printed := &action{prints: true}
+	found := &action{prints: true}
 	if !f.printsSome {
 		inner := expr
 		expr = func(f *finder) bool {
 			ok := inner(f)
 			if ok {
-				printed.names = append(printed.names, f.path)
+				found.names = append(found.names, f.path)
 			}
 			return ok
 		}
@@ -109,22 +107,18 @@ func (s *shell) find(_ string, args []string) string {
 			rest = append(rest, unseen(root, repo.Absolute(f.dir, root), stop, f.name)...)
 		}
 	}
-	for _, a := range append(f.acts, printed) {
+	for _, a := range append(f.acts, found) {
 		a.names = s.existing(append(a.names, rest...))
 	}
 	for _, a := range f.acts {
 		f.act(a)
 	}
-	out := printed
 	for _, a := range f.acts {
 		if a.prints {
-			out = a
+			found = a
 		}
 	}
-	if len(out.names) == 0 {
-		return ""
-	}
-	return strings.Join(out.names, "\n") + "\n"
+	return printed(found.names)
 }
 
 // look visits one root.

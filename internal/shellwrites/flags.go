@@ -80,6 +80,22 @@ func values(args []string, letter byte, long string) (out []string) {
 	return out
 }
 
+// last is the value that counts of those that a flag was given, or else another one.
+func last(values []string, otherwise string) string {
+	if n := len(values); n > 0 {
+		return values[n-1]
+	}
+	return otherwise
+}
+
+// orHere is for programs that look into their folder if they are given no path.
+func orHere(paths []string) []string {
+	if len(paths) == 0 {
+		return []string{"."}
+	}
+	return paths
+}
+
 // afterDashes returns what follows "--", and whether there is one.
 func afterDashes(args []string) ([]string, bool) {
 	if i := slices.Index(args, "--"); i >= 0 {

@@ -41,55 +41,61 @@ func (s *shell) git(_ string, args []string) string {
 		return unknown
 	}
 	g := &gitCall{shell: in, root: rootOf(in.dir), verb: args[0], args: args[1:]}
-	if act, ok := gitVerbs[g.verb]; ok {
-		return act(g)
-	}
-	if !reading[g.verb] {
+	switch prints, writes := gitPrints[g.verb], gitWrites[g.verb]; {
+	case prints != nil:
+		return prints(g)
+	case writes != nil:
+		if writes(g); g.slow {
+			g.add(g.root, Target{Tree: true, There: true})
+		}
+	case !reading[g.verb]:
 		return g.alias()
 	}
 	return unknown
 }
 
 // reading are verbs that have no alias and write no file of the worktree.
-var reading = map[string]bool{
-	"status": true, "show": true, "commit": true, "add": true, "push": true, "fetch": true, "branch": true, "tag": true,
-	"remote": true, "config": true, "blame": true, "describe": true, "cat-file": true, "gc": true, "notes": true, "reflog": true, "shortlog": true,
-	"ls-tree": true, "ls-remote": true, "merge-base": true, "rev-list": true, "for-each-ref": true, "show-ref": true, "help": true, "version": true,
-	"update-ref": true, "hash-object": true, "write-tree": true, "commit-tree": true, "update-index": true, "fsck": true, "prune": true, "check-ignore": true,
+var reading = setOf(`add blame branch cat-file check-ignore commit commit-tree config describe fetch for-each-ref fsck gc hash-object help ls-remote
+	ls-tree merge-base notes prune push reflog remote rev-list shortlog show show-ref status tag update-index update-ref version write-tree`)
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		set[w] = true
+	}
+	return set
 }
 
-var gitVerbs map[string]func(*gitCall) string
+// gitPrints are verbs whose output other commands read, and gitWrites those that only
+// write.
+var (
+	gitPrints map[string]func(*gitCall) string
+	gitWrites map[string]func(*gitCall)
+)
 
-func init() {
-	quiet := func(f func(*gitCall)) func(*gitCall) string {
-		return func(g *gitCall) string {
-			if f(g); g.slow {
-				g.add(g.root, Target{Tree: true, There: true})
-			}
-			return unknown
-		}
+func init() { // an alias leads back to the tables
+	gitPrints = map[string]func(*gitCall) string{
+		"diff": (*gitCall).differs, "ls-files": (*gitCall).listed, "grep": (*gitCall).grep, "rev-parse": (*gitCall).revParse,
 	}
-	gitVerbs = map[string]func(*gitCall) string{
-		"checkout": quiet((*gitCall).checkout), "switch": quiet((*gitCall).checkout), "restore": quiet((*gitCall).restore),
-		"rm": quiet((*gitCall).remove), "mv": quiet((*gitCall).move), "clean": quiet((*gitCall).clean), "stash": quiet((*gitCall).stash),
-		"reset": quiet((*gitCall).reset), "merge": quiet((*gitCall).merge), "pull": quiet((*gitCall).merge), "rebase": quiet((*gitCall).merge),
-		"cherry-pick": quiet((*gitCall).pick), "revert": quiet((*gitCall).pick), "apply": quiet((*gitCall).apply), "am": quiet((*gitCall).apply),
-		"read-tree": quiet((*gitCall).readTree), "checkout-index": quiet((*gitCall).checkoutIndex), "worktree": quiet((*gitCall).worktree),
-		"archive": quiet(func(g *gitCall) { g.write(values(g.args, 'o', "--output")...) }),
-		"diff":    (*gitCall).differs,
-		"log":     quiet(func(g *gitCall) { g.write(values(g.args, 0, "--output")...) }),
-		"bundle": quiet(func(g *gitCall) {
+	gitWrites = map[string]func(*gitCall){
+		"checkout": (*gitCall).checkout, "switch": (*gitCall).checkout, "restore": (*gitCall).restore,
+		"rm": (*gitCall).remove, "mv": (*gitCall).move, "clean": (*gitCall).clean, "stash": (*gitCall).stash,
+		"reset": (*gitCall).reset, "merge": (*gitCall).merge, "pull": (*gitCall).merge, "rebase": (*gitCall).merge,
+		"cherry-pick": (*gitCall).pick, "revert": (*gitCall).pick, "apply": (*gitCall).apply, "am": (*gitCall).apply,
+		"read-tree": (*gitCall).readTree, "checkout-index": (*gitCall).checkoutIndex, "worktree": (*gitCall).worktree,
+		"format-patch": (*gitCall).formatPatch,
+		"archive":      func(g *gitCall) { g.write(values(g.args, 'o', "--output")...) },
+		"log":          func(g *gitCall) { g.write(values(g.args, 0, "--output")...) },
+		"bundle": func(g *gitCall) {
 			if ops := operands(g.args); len(ops) > 1 && ops[0] == "create" {
 				g.write(ops[1])
 			}
-		}),
-		"format-patch": quiet((*gitCall).formatPatch),
-		"clone": quiet(func(g *gitCall) {
+		},
+		"clone": func(g *gitCall) {
 			if ops := operands(g.args, "-b", "--branch", "--depth", "-o", "--reference"); len(ops) > 1 {
 				g.tree(ops[1])
 			}
-		}),
-		"ls-files": (*gitCall).listed, "grep": (*gitCall).grep, "rev-parse": (*gitCall).revParse,
+		},
 	}
 }
 
@@ -125,6 +131,11 @@ func (g *gitCall) changed(names []string, err error) bool {
 		g.add(filepath.Join(g.root, filepath.FromSlash(n)), Target{})
 	}
 	return true
+}
+
+// files are those that git tracks in some paths, or which.
+func (g *gitCall) files(paths []string, which ...string) ([]string, error) {
+	return g.ask(slices.Concat([]string{"ls-files", "-z"}, which, g.paths(paths))...)
 }
 
 func (g *gitCall) diff(args ...string) bool {

@@ -56,12 +56,10 @@ func (g *gitCall) checkoutIndex() {
 		return
 	}
 	paths := operands(g.args)
-	if p := values(g.args, 0, "--prefix"); len(p) > 0 {
-		names, err := g.ask(append([]string{"ls-files", "-z"}, g.paths(paths)...)...)
-		if err == nil {
-			for _, n := range names {
-				g.write(p[0] + n)
-			}
+	if prefix := last(values(g.args, 0, "--prefix"), ""); prefix != "" {
+		names, _ := g.files(paths)
+		for _, n := range names {
+			g.write(prefix + n)
 		}
 		return
 	}
@@ -75,7 +73,7 @@ func (g *gitCall) checkoutIndex() {
 		g.diff(g.paths(paths)...)
 		return
 	}
-	g.changed(g.ask(append([]string{"ls-files", "--deleted", "-z"}, g.paths(paths)...)...))
+	g.changed(g.files(paths, "--deleted"))
 }
 
 func (g *gitCall) worktree() {
@@ -99,10 +97,7 @@ func (g *gitCall) formatPatch() {
 	if has(g.args, "--stdout") {
 		return
 	}
-	dir := "."
-	if d := values(g.args, 'o', "--output-directory"); len(d) > 0 {
-		dir = d[0]
-	}
+	dir := last(values(g.args, 'o', "--output-directory"), ".")
 	g.write(strings.TrimSuffix(dir, "/") + "/" + anyName + ".patch")
 }
 
@@ -114,17 +109,14 @@ func (g *gitCall) listed() string {
 		paths = operands(ask, "-x", "-X", "--exclude", "--exclude-from")
 	}
 	flags := slices.DeleteFunc(ask, func(a string) bool { return !strings.HasPrefix(a, "-") || a == "--" })
-	if len(paths) == 0 {
-		paths = []string{"."}
-	}
-	names, err := g.ask(slices.Concat([]string{"ls-files", "-z"}, flags, g.paths(paths))...)
+	names, err := g.files(orHere(paths), flags...)
 	if g.slow {
 		return g.all()
 	}
 	if err != nil || hasFlag(flags, 's') {
 		return unknown
 	}
-	return g.fromHere(names)
+	return printed(g.existing(g.fromHere(names)))
 }
 
 // differs writes a diff into a file, or prints the names of what differs.
@@ -143,7 +135,7 @@ func (g *gitCall) differs() string {
 	if err != nil {
 		return unknown
 	}
-	return strings.Join(g.existing(names), "\n") + "\n" // from the root, wherever it runs
+	return printed(g.existing(names)) // from the root, wherever it runs
 }
 
 // abbreviates reports whether git takes a word for a long flag: its beginning will do.
@@ -165,20 +157,17 @@ func (g *gitCall) all() string {
 			out = append(out, e.Name())
 		}
 	}
-	return strings.Join(g.existing(out), "\n") + "\n"
+	return printed(g.existing(out))
 }
 
-func (g *gitCall) fromHere(names []string) string {
-	var out []string
+// fromHere are names of git as they are from its folder.
+func (g *gitCall) fromHere(names []string) (out []string) {
 	for _, n := range names {
 		if rel, err := filepath.Rel(g.dir, filepath.Join(g.root, n)); err == nil {
 			out = append(out, filepath.ToSlash(rel))
 		}
 	}
-	if len(out) == 0 {
-		return ""
-	}
-	return strings.Join(g.existing(out), "\n") + "\n"
+	return out
 }
 
 func (g *gitCall) grep() string {

@@ -66,7 +66,7 @@ func (g *gitCall) remove() {
 	if has(g.args, "--cached", "--dry-run") || hasFlag(g.args, 'n') {
 		return
 	}
-	g.changed(g.ask(append([]string{"ls-files", "-z"}, g.paths(operands(g.args))...)...))
+	g.changed(g.files(operands(g.args)))
 }
 
 func (g *gitCall) move() {
@@ -82,25 +82,23 @@ func (g *gitCall) clean() {
 		return
 	}
 	paths := operands(g.args, "-e", "--exclude")
-	ask := []string{"ls-files", "-z", "--others"}
+	var which []string
 	for _, e := range values(g.args, 'e', "--exclude") {
-		ask = append(ask, "--exclude="+e)
-	}
-	if !hasFlag(g.args, 'x', 'X') {
-		ask = append(ask, "--exclude-standard")
+		which = append(which, "--exclude="+e)
 	}
 	if hasFlag(g.args, 'X') {
-		ask = append(ask, "--ignored", "--exclude-standard")
+		which = append(which, "--ignored")
 	}
-	g.taken(ask, paths, hasFlag(g.args, 'd') || len(paths) > 0)
+	if hasFlag(g.args, 'X') || !hasFlag(g.args, 'x') {
+		which = append(which, "--exclude-standard")
+	}
+	g.taken(paths, hasFlag(g.args, 'd') || len(paths) > 0, which...)
 }
 
-// taken notes files that git lists, in folders too if so, as gone.
-func (g *gitCall) taken(ask, paths []string, folders bool) {
-	if len(paths) == 0 {
-		paths = []string{"."}
-	}
-	names, err := g.ask(append(ask, g.paths(paths)...)...)
+// taken notes as gone what git does not track: all of it, or which. Files in folders
+// without a tracked file count only if folders do.
+func (g *gitCall) taken(paths []string, folders bool, which ...string) {
+	names, err := g.files(orHere(paths), append([]string{"--others"}, which...)...)
 	if err != nil {
 		return
 	}
@@ -148,22 +146,17 @@ func (g *gitCall) stash() {
 			g.diff("--cached")
 			return
 		}
-		all := hasFlag(g.args, 'a') || has(g.args, "--all")
 		g.diff(append([]string{"HEAD"}, g.paths(paths)...)...)
-		if all {
-			g.taken([]string{"ls-files", "-z", "--others"}, paths, true)
+		if hasFlag(g.args, 'a') || has(g.args, "--all") {
+			g.taken(paths, true)
 		} else if hasFlag(g.args, 'u') || has(g.args, "--include-untracked") {
-			g.taken([]string{"ls-files", "-z", "--others", "--exclude-standard"}, paths, true)
+			g.taken(paths, true, "--exclude-standard")
 		}
 	}
 }
 
 func (g *gitCall) reset() {
-	ops := operands(g.args)
-	to := "HEAD"
-	if len(ops) > 0 {
-		to = ops[0]
-	}
+	to := append(operands(g.args), "HEAD")[0]
 	switch {
 	case has(g.args, "--hard"):
 		g.diff(to, "--")
@@ -184,25 +177,17 @@ func (g *gitCall) merge() {
 		return
 	}
 	ops := operands(g.args, "-m", "-s", "-X", "--strategy", "-F", "--onto", "-x", "--exec")
-	if g.verb == "pull" {
-		switch len(ops) {
-		case 0, 1:
-			ops = []string{"@{u}"}
-		default:
-			ops = []string{ops[0] + "/" + ops[1]}
-		}
-	}
-	if len(ops) == 0 && g.verb != "pull" {
+	switch {
+	case g.verb == "pull" && len(ops) > 1:
+		ops = []string{ops[0] + "/" + ops[1]}
+	case g.verb == "pull" || len(ops) == 0:
 		ops = []string{"@{u}"}
 	}
 	if g.verb == "rebase" {
-		ops = append(values(g.args, 0, "--onto"), ops...)[:1]
+		g.diff("HEAD", append(values(g.args, 0, "--onto"), ops...)[0], "--") // it begins there, and comes back
+		return
 	}
 	for _, o := range ops {
-		if g.verb == "rebase" {
-			g.diff("HEAD", o, "--") // it begins there, and comes back
-			continue
-		}
 		g.diff("HEAD..."+o, "--")
 	}
 }

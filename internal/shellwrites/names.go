@@ -84,45 +84,23 @@ func (s *shell) xargs(_ string, args []string) string {
 	return unknown
 }
 
-// split cuts a text into names: lines, or words as a shell reads them.
-func split(text string, lines bool) (out []string) {
-	if lines {
-		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 })
+// A word of xargs has parts in quotes and escaped characters. A quote that nobody
+// closes reaches to the end.
+var (
+	xargsPart = regexp.MustCompile(`(?s)'[^']*(?:'|$)|"[^"]*(?:"|$)|\\(?:.|$)`)
+	xargsWord = regexp.MustCompile(`(?s)(?:` + xargsPart.String() + `|[^ \t\n'"\\])+`)
+)
+
+// split cuts a text into names: its lines, or its words as xargs reads them.
+func split(text string, lines bool) []string {
+	if lines || !strings.ContainsAny(text, `'"\`) {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 || !lines && (c == ' ' || c == '\t') })
 	}
-	if !strings.ContainsAny(text, `'"\`) {
-		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 || c == ' ' || c == '\t' })
+	words := xargsWord.FindAllString(text, -1)
+	for i, w := range words {
+		words[i] = xargsPart.ReplaceAllStringFunc(w, func(part string) string { return strings.TrimSuffix(part[1:], strings.Trim(part[:1], `\`)) })
 	}
-	var word strings.Builder
-	var quote rune
-	open, escaped := false, false
-	for _, c := range text {
-		switch {
-		case escaped:
-			word.WriteRune(c)
-			escaped = false
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(c)
-		case c == '\\':
-			escaped, open = true, true
-		case c == '\'' || c == '"':
-			quote, open = c, true
-		case c == ' ' || c == '\t' || c == '\n':
-			if open {
-				out = append(out, word.String())
-				word.Reset()
-			}
-			open = false
-		default:
-			word.WriteRune(c)
-			open = true
-		}
-	}
-	if open {
-		out = append(out, word.String())
-	}
-	return out
+	return words
 }
 
 // parallel is xargs with the names behind ":::".
@@ -175,9 +153,7 @@ func (s *shell) grep(name string, args []string) string {
 	} else if !has(args, "-f", "--files") && len(ops) > 0 {
 		pat, ops = ops[0], ops[1:]
 	}
-	if len(ops) == 0 {
-		ops = []string{"."}
-	}
+	ops = orHere(ops)
 	include := append(values(args, 0, "--include"), append(values(args, 'g', "--glob"), values(args, 0, "--glob")...)...)
 	w := &wanted{pat: pat, any: has(args, "--files"), plain: !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !hasFlag(args, 'i'), without: values(args, 0, "--exclude-dir")}
 	for _, g := range include {
@@ -186,7 +162,7 @@ func (s *shell) grep(name string, args []string) string {
 	if name == "rg" || name == "git grep" {
 		if names, ok := s.ofGit(ops, name == "rg"); ok {
 			names = slices.DeleteFunc(names, func(n string) bool { return !s.wants(w, repo.Absolute(s.dir, n)) })
-			return strings.Join(s.existing(names), "\n") + "\n"
+			return printed(s.existing(names))
 		}
 	}
 	only := ""
@@ -263,25 +239,17 @@ func (s *shell) searched(roots []string, w *wanted, only string) string {
 			}
 		}
 	}
-	return strings.Join(s.existing(out), "\n") + "\n"
+	return printed(s.existing(out))
 }
 
 // ofGit are the files that git knows in some folders, new ones too where so: what
 // a search finds that leaves out what git ignores.
 func (s *shell) ofGit(roots []string, more bool) ([]string, bool) {
 	g := &gitCall{shell: s, root: rootOf(s.dir)}
-	ask := []string{"ls-files", "-z"}
+	var which []string
 	if more {
-		ask = append(ask, "--cached", "--others", "--exclude-standard")
+		which = []string{"--cached", "--others", "--exclude-standard"}
 	}
-	names, err := g.ask(append(ask, g.paths(roots)...)...)
-	if err != nil {
-		return nil, false
-	}
-	for i, n := range names {
-		if rel, err := filepath.Rel(s.dir, filepath.Join(g.root, n)); err == nil {
-			names[i] = filepath.ToSlash(rel)
-		}
-	}
-	return names, true
+	names, err := g.files(roots, which...)
+	return g.fromHere(names), err == nil
 }

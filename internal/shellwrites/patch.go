@@ -67,15 +67,10 @@ func (s *shell) patch(_ string, args []string) {
 		return
 	}
 	ops := operands(args, "-i", "-o", "-d", "-r", "-p", "-F", "-D", "-B", "-z", "--input", "--output", "--directory")
-	in := *s
-	if d := values(args, 'd', "--directory"); len(d) > 0 {
-		in.dir = repo.Absolute(s.dir, d[0])
-	}
+	in := s.inFolder(last(values(args, 'd', "--directory"), ""))
 	diff := s.in
-	if files := values(args, 'i', "--input"); len(files) > 0 {
+	if files := append(values(args, 'i', "--input"), ops[min(1, len(ops)):]...); len(files) > 0 {
 		diff = in.content(files[0])
-	} else if len(ops) > 1 {
-		diff = in.content(ops[1])
 	}
 	if out := values(args, 'o', "--output"); len(out) > 0 {
 		in.write(out...)

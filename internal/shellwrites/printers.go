@@ -13,6 +13,14 @@ import (
 
 // Programs whose output others read.
 
+// printed is a list of names as programs print it.
+func printed(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, "\n") + "\n"
+}
+
 func (s *shell) echo(_ string, args []string) string {
 	for len(args) > 0 && len(args[0]) > 1 && strings.Trim(args[0], "neE") == "-" {
 		if strings.Contains(args[0], "e") {
@@ -65,12 +73,8 @@ func (s *shell) ls(_ string, args []string) string {
 	if hasFlag(args, 'l', 'R') {
 		return unknown
 	}
-	ops := operands(args, "-I", "-w")
-	if len(ops) == 0 {
-		ops = []string{"."}
-	}
 	var out strings.Builder
-	for _, p := range ops {
+	for _, p := range orHere(operands(args, "-I", "-w")) {
 		if !known(p) || !known(s.dir) {
 			return unknown
 		}

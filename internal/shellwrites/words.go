@@ -5,12 +5,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 type (
@@ -36,6 +39,15 @@ func (s *shell) sub() *shell {
 	in := *s
 	in.vars, in.funcs = maps.Clone(s.vars), maps.Clone(s.funcs)
 	return &in
+}
+
+// in is this shell in another folder; an empty name is its own.
+func (s *shell) inFolder(dir string) *shell {
+	other := *s
+	if dir != "" {
+		other.dir = repo.Absolute(s.dir, dir)
+	}
+	return &other
 }
 
 func text(s string) expand.Variable {
@@ -236,41 +248,32 @@ func (s *shell) literal(w *syntax.Word) string {
 	return out
 }
 
-// unescaped is a word in which backslashes are done with: [expand.Literal] leaves
-// those outside of quotes.
+var (
+	escaped = regexp.MustCompile(`(?s)\\(.)`)
+	tabbed  = regexp.MustCompile(`(?m)^\t+`)
+)
+
+// unescaped is a word without the backslashes outside of quotes, which
+// [expand.Literal] would keep.
 func unescaped(w *syntax.Word) *syntax.Word {
 	out := &syntax.Word{}
 	for _, p := range w.Parts {
 		if lit, ok := p.(*syntax.Lit); ok && strings.Contains(lit.Value, `\`) {
-			var b strings.Builder
-			for i := 0; i < len(lit.Value); i++ {
-				if lit.Value[i] == '\\' && i+1 < len(lit.Value) {
-					i++
-				}
-				b.WriteByte(lit.Value[i])
-			}
-			p = &syntax.SglQuoted{Value: b.String()}
+			p = &syntax.SglQuoted{Value: escaped.ReplaceAllString(lit.Value, "$1")}
 		}
 		out.Parts = append(out.Parts, p)
 	}
 	return out
 }
 
-// document expands a here-document; quoted ones are as they are.
+// document is the text of a here-document. The shell expands it unless a part of the
+// word that ends it is quoted.
 func (s *shell) document(r *syntax.Redirect) string {
 	if r.Hdoc == nil {
 		return ""
 	}
-	var out string
-	if quoted(r.Word) {
-		var b strings.Builder
-		for _, p := range r.Hdoc.Parts {
-			if lit, ok := p.(*syntax.Lit); ok {
-				b.WriteString(lit.Value)
-			}
-		}
-		out = b.String()
-	} else {
+	out := r.Hdoc.Lit()
+	if end := r.Word.Lit(); end != "" && !strings.Contains(end, `\`) {
 		s.prepare(r.Hdoc)
 		var err error
 		if out, err = expand.Document(s.config(), r.Hdoc); err != nil {
@@ -278,22 +281,9 @@ func (s *shell) document(r *syntax.Redirect) string {
 		}
 	}
 	if r.Op == syntax.DashHdoc {
-		lines := strings.Split(out, "\n")
-		for i := range lines {
-			lines[i] = strings.TrimLeft(lines[i], "\t")
-		}
-		out = strings.Join(lines, "\n")
+		out = tabbed.ReplaceAllString(out, "")
 	}
 	return out
-}
-
-func quoted(w *syntax.Word) bool {
-	for _, p := range w.Parts {
-		if lit, ok := p.(*syntax.Lit); !ok || strings.Contains(lit.Value, `\`) {
-			return true
-		}
-	}
-	return false
 }
 
 // assign gives variables their values.
