@@ -150,81 +150,69 @@ func (a *adoption) before() error {
 // order puts every task after its dependencies, and leaves out dependencies that
 // cannot be kept.
 func (a *adoption) order() []Task {
-	state := map[string]int{} // 1: being visited, 2: done
-	var out []Task
-	var visit func(t Task)
-	visit = func(t Task) {
-		state[t.ID] = 1
-		kept := t.DependsOn[:0:0]
-		for _, id := range t.DependsOn {
-			dep, there := a.tasks[id]
-			switch {
-			case t.Archived && (!there || state[id] == 1):
-				continue // it is done
-			case !there:
-				a.changed(t.where, "%s depends on %s, which is not there; taken over without", t.ID, id)
-				continue
-			case state[id] == 1:
-				a.changed(t.where, "%s and %s depend on each other; taken over without", t.ID, id)
-				continue
-			case slices.Contains(kept, id):
-				continue
-			case state[id] == 0:
-				visit(dep)
-			}
-			kept = append(kept, id)
+	return afterDependencies(a.r.Source.Tasks, func(t *Task) (string, *[]string) { return t.ID, &t.DependsOn }, func(t Task, on string, there bool) {
+		switch {
+		case t.Archived: // it is done
+		case there:
+			a.changed(t.where, "%s and %s depend on each other; taken over without", t.ID, on)
+		default:
+			a.changed(t.where, "%s depends on %s, which is not there; taken over without", t.ID, on)
 		}
-		t.DependsOn = kept
-		state[t.ID] = 2
-		out = append(out, t)
-	}
-	for _, t := range a.r.Source.Tasks {
-		if state[t.ID] == 0 {
-			visit(t)
-		}
-	}
-	return out
+	})
 }
 
-// sections makes the missing sections, each in one commit with its dependencies,
-// and so after them.
+// sections makes the missing sections, each after its dependencies.
 func (a *adoption) sections() error {
-	byName, state := map[string]Section{}, map[string]int{}
-	for _, s := range a.r.Source.Sections {
-		byName[s.Name] = s
-	}
-	var visit func(s Section) error
-	visit = func(s Section) error {
-		state[s.Name] = 1
-		var on []string
-		for _, name := range s.DependsOn {
-			dep, there := byName[name]
-			if !there || state[name] == 1 {
-				a.changed("section "+s.Name, "depends on %s, which is not there or depends on it; taken over without", name)
-				continue
-			}
-			if state[name] == 0 {
-				if err := visit(dep); err != nil {
-					return err
-				}
-			}
-			on = append(on, name)
-		}
-		state[s.Name] = 2
-		return a.section(s, on)
-	}
-	for _, s := range a.r.Source.Sections {
-		if state[s.Name] == 0 {
-			if err := visit(s); err != nil {
-				return err
-			}
+	list := afterDependencies(a.r.Source.Sections, func(s *Section) (string, *[]string) { return s.Name, &s.DependsOn }, func(s Section, on string, _ bool) {
+		a.changed("section "+s.Name, "depends on %s, which is not there or depends on it; taken over without", on)
+	})
+	for _, s := range list {
+		if err := a.section(s); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (a *adoption) section(s Section, on []string) error {
-	r := task.SectionRequest{Name: s.Name, New: true, Skipped: &s.Skipped, On: on, By: a.r.By, DryRun: a.r.DryRun}
+// afterDependencies puts every item of a list after those that it depends on. It
+// leaves out a dependency that is not there, or that waits for the item itself, and
+// calls without for it.
+func afterDependencies[T any](list []T, of func(*T) (name string, dependsOn *[]string), without func(item T, on string, there bool)) (out []T) {
+	byName, begun, done := map[string]T{}, map[string]bool{}, map[string]bool{}
+	for _, item := range list {
+		name, _ := of(&item)
+		byName[name] = item
+	}
+	var visit func(item T)
+	visit = func(item T) {
+		name, dependsOn := of(&item)
+		begun[name] = true
+		var kept []string
+		for _, on := range *dependsOn {
+			other, there := byName[on]
+			if there && !begun[on] {
+				visit(other)
+			}
+			switch {
+			case !done[on]:
+				without(item, on, there)
+			case !slices.Contains(kept, on):
+				kept = append(kept, on)
+			}
+		}
+		*dependsOn, done[name] = kept, true
+		out = append(out, item)
+	}
+	for _, item := range list {
+		if name, _ := of(&item); !begun[name] {
+			visit(item)
+		}
+	}
+	return out
+}
+
+func (a *adoption) section(s Section) error {
+	r := task.SectionRequest{Name: s.Name, New: true, Skipped: &s.Skipped, On: s.DependsOn, By: a.r.By, DryRun: a.r.DryRun}
 	if s.Priority > 0 {
 		r.Priority = &s.Priority
 	}
@@ -236,7 +224,7 @@ func (a *adoption) section(s Section, on []string) error {
 	case err == nil:
 		a.out.Sections++
 	case existed(err):
-		return a.sameSection(s, on)
+		return a.sameSection(s)
 	case theirFault(err):
 		a.leave("section "+s.Name, err)
 	default:
@@ -247,7 +235,7 @@ func (a *adoption) section(s Section, on []string) error {
 
 // sameSection reports how an existing section differs from the source: skipped
 // there, or waiting for others.
-func (a *adoption) sameSection(s Section, on []string) error {
+func (a *adoption) sameSection(s Section) error {
 	found, err := task.Sections(a.ctx, a.st, s.Name)
 	if err != nil || len(found.Sections) == 0 {
 		return err
@@ -256,7 +244,7 @@ func (a *adoption) sameSection(s Section, on []string) error {
 	if s.Skipped && !here.Skipped {
 		a.changed("section "+s.Name, "is skipped there, and not here, where there was one of that name")
 	}
-	for _, name := range on {
+	for _, name := range s.DependsOn {
 		if !slices.Contains(here.DependsOn, name) {
 			a.changed("section "+s.Name, "depends on %s there, and not here, where there was one of that name", name)
 		}
@@ -268,7 +256,8 @@ func (a *adoption) sameSection(s Section, on []string) error {
 func (a *adoption) add(tasks []Task) error {
 	var list []task.Past
 	for _, t := range tasks {
-		list = append(list, t.past(a.holding[t.ID]))
+		t.HeldBy = a.holding[t.ID]
+		list = append(list, t.Past)
 	}
 	out, err := task.Adopt(a.ctx, a.st, task.AdoptRequest{Tasks: list, From: a.r.From, By: a.r.By, DryRun: a.r.DryRun})
 	switch {
@@ -342,16 +331,4 @@ func (a *adoption) already(t Task) error {
 	}
 	a.out.Already++
 	return nil
-}
-
-// past is the task for package task.
-func (t Task) past(heldBy string) task.Past {
-	return task.Past{
-		New: task.New{
-			ID: t.ID, Title: t.Title, Description: t.Description, Section: t.Section, Priority: t.Priority,
-			DependsOn: t.DependsOn, Labels: t.Labels,
-		},
-		Status: t.Status, BlockedReason: t.BlockedReason, Progress: t.Progress, Result: t.Result,
-		CreatedAt: t.CreatedAt, CompletedAt: t.CompletedAt, CompletedBy: t.CompletedBy, Archived: t.Archived, HeldBy: heldBy,
-	}
 }

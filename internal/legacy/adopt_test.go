@@ -16,24 +16,28 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
+// theirs is a task of another system.
+func theirs(id, title string, status task.Status) Task {
+	return Task{Past: task.Past{New: task.New{ID: id, Title: title}, Status: status}, where: id + ".md"}
+}
+
 func TestAdopt(t *testing.T) {
 	st := store.New(memstore.New())
 	src := Source{Expired: 1, Sections: []Section{
 		{Name: "Core"}, {Name: "Docs", Priority: 100, DependsOn: []string{"Core"}}, {Name: "Loop", DependsOn: []string{"Loop"}},
 	}}
-	for _, x := range []Task{
-		{ID: "c", Title: "third", DependsOn: []string{"b", "gone"}},
-		{ID: "a", Title: "first", Section: "Core", Status: task.InProgress},
-		{ID: "b", Title: "second", DependsOn: []string{"a"}, Status: task.Pending},
-		{ID: "x", Title: "cycle", DependsOn: []string{"y"}},
-		{ID: "y", Title: "cycle", DependsOn: []string{"x"}},
-		{ID: "l", Title: "labels", Labels: []string{"a,b"}},
+	for _, x := range []task.Past{
+		{New: task.New{ID: "c", Title: "third", DependsOn: []string{"b", "gone"}}},
+		{New: task.New{ID: "a", Title: "first", Section: "Core"}, Status: task.InProgress},
+		{New: task.New{ID: "b", Title: "second", DependsOn: []string{"a"}}, Status: task.Pending},
+		{New: task.New{ID: "x", Title: "cycle", DependsOn: []string{"y"}}},
+		{New: task.New{ID: "y", Title: "cycle", DependsOn: []string{"x"}}},
+		{New: task.New{ID: "l", Title: "labels", Labels: []string{"a,b"}}},
 	} {
-		x.where = x.ID + ".md"
-		src.addTask(x)
+		src.addTask(Task{Past: x, where: x.ID + ".md"})
 	}
 	for i := range 600 {
-		src.addTask(Task{ID: fmt.Sprintf("many-%d", i), Title: "many", where: "many"})
+		src.addTask(theirs(fmt.Sprintf("many-%d", i), "many", ""))
 	}
 	src.addLock(Lock{Key: "a", Owner: "alice", Since: now, where: "a.lock"}, now)
 	src.addLock(Lock{Key: "section:Docs", Owner: "bob", Until: now.Add(time.Minute), where: "d.lock"}, now)
@@ -114,8 +118,10 @@ func TestAdoptTellsWhereAnotherHasTheID(t *testing.T) {
 		t.Fatal(err)
 	}
 	var src Source
-	src.addTask(Task{ID: "t1", Title: "theirs", where: "t1.md"})
-	src.addTask(Task{ID: "t2", Title: "also theirs", CreatedAt: now, where: "t2.md"})
+	src.addTask(theirs("t1", "theirs", ""))
+	second := theirs("t2", "also theirs", "")
+	second.CreatedAt = now
+	src.addTask(second)
 	src.Jobs = []Job{{Name: "nightly", Cron: "0 3 * * *", ID: "1", where: "rows"}}
 	for round := range 3 {
 		if round == 2 { // renamed here, or changed there, since
@@ -135,8 +141,8 @@ func TestAdoptTellsWhereAnotherHasTheID(t *testing.T) {
 // The result names a task that was in progress and that nobody holds.
 func TestAdoptTellsWhatNobodyHolds(t *testing.T) {
 	var src Source
-	src.addTask(Task{ID: "a", Title: "A", Status: task.InProgress, where: "a.md"})
-	src.addTask(Task{ID: "b", Title: "B", Status: task.InProgress, where: "b.md"})
+	src.addTask(theirs("a", "A", task.InProgress))
+	src.addTask(theirs("b", "B", task.InProgress))
 	src.addLock(Lock{Key: "b", Owner: "bob", where: "b.lock"}, now)
 	st := store.New(memstore.New())
 	for _, dry := range []bool{true, false} {

@@ -151,7 +151,7 @@ func (s *Source) addAITask(name string, text []byte, archived bool, now time.Tim
 	case m == nil:
 		return // plans, drafts, indexes
 	}
-	t := Task{ID: "t" + m[1], Title: strings.ReplaceAll(m[2], "_", " "), Archived: archived, where: name}
+	t := Task{where: name, Past: task.Past{Archived: archived, New: task.New{ID: "t" + m[1], Title: strings.ReplaceAll(m[2], "_", " ")}}}
 	for _, doubt := range t.parseAI(text, now.Location()) {
 		s.warning(name, "%s: %s", t.ID, doubt)
 	}

@@ -21,12 +21,7 @@ const catStale = 5 * time.Minute
 // project, or the folder of the locks. CAT keeps its tasks in documents for
 // people, which it does not read.
 func CAT(dir string, now time.Time) (Source, error) {
-	f, done, err := openFolder(dir)
-	if err != nil {
-		return Source{}, err
-	}
-	defer done()
-	return readCAT(f, filepath.Base(dir), now)
+	return inFolder(dir, func(f folder) (Source, error) { return readCAT(f, filepath.Base(dir), now) })
 }
 
 // readCAT reads the locks in a folder of that name. If the name does not show

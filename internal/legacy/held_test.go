@@ -262,9 +262,8 @@ func TestNamed(t *testing.T) {
 		Sections: []Section{{Name: "Core", Skipped: true}, {Name: "Web", DependsOn: []string{"Core"}}, {Name: "New"}},
 		Jobs:     []Job{{Name: "nightly", Cron: "0 3 * * *", Spec: strings.Repeat("x", 20<<10), where: "s.json, row 1"}},
 	}
-	for _, x := range []Task{{ID: "a", Section: "New", Status: task.InProgress}, {ID: "b", Section: "New", Status: task.InProgress}, {ID: "t9", Title: "Theirs", Status: task.InProgress}} {
-		x.where = x.ID + ".md"
-		src.addTask(x)
+	for _, x := range []task.New{{ID: "a", Section: "New"}, {ID: "b", Section: "New"}, {ID: "t9", Title: "Theirs"}} {
+		src.addTask(Task{Past: task.Past{New: x, Status: task.InProgress}, where: x.ID + ".md"})
 		src.addLock(Lock{Key: x.ID, Owner: "of " + x.ID, Since: now, Worktree: "/w\x00", where: x.ID + ".lock"}, now)
 	}
 	var said [2][]string

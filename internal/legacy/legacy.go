@@ -59,21 +59,7 @@ type Source struct {
 // A Task is one of theirs in our form. A task in progress is pending unless its
 // lock is in force.
 type Task struct {
-	ID            string
-	Title         string
-	Description   string
-	Section       string
-	Priority      int
-	DependsOn     []string
-	Labels        []string
-	Status        task.Status
-	BlockedReason string
-	Progress      string
-	Result        *task.Result
-	CreatedAt     time.Time
-	CompletedAt   time.Time
-	CompletedBy   string
-	Archived      bool
+	task.Past
 
 	where   string
 	was     string    // its id there, if that differs
@@ -231,9 +217,9 @@ const (
 // A folder holds the files of another system.
 type folder struct{ fs.FS }
 
-// list returns the names in a folder with that ending; nothing without such a
-// folder.
-func (f folder) list(dir, suffix string) ([]string, error) {
+// list returns the names in a folder that have one of the endings, ending by ending;
+// nothing without such a folder.
+func (f folder) list(dir string, suffixes ...string) (names []string, err error) {
 	entries, err := fs.ReadDir(f.FS, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -243,10 +229,11 @@ func (f folder) list(dir, suffix string) ([]string, error) {
 	case len(entries) > maxFiles:
 		return nil, fmt.Errorf("%w: more than %d files in %s", driver.ErrTooLarge, maxFiles, dir)
 	}
-	var names []string
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), suffix) {
-			names = append(names, path.Join(dir, e.Name()))
+	for _, suffix := range suffixes {
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), suffix) {
+				names = append(names, path.Join(dir, e.Name()))
+			}
 		}
 	}
 	return names, nil
@@ -293,16 +280,22 @@ func (f folder) gone(name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// openFolder opens a folder for reading; links do not lead out of it.
-func openFolder(dir string) (folder, func(), error) {
+// inFolder reads a folder; links do not lead out of it.
+func inFolder(dir string, read func(folder) (Source, error)) (Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: %w", driver.ErrMissing, err)
-		}
-		return folder{}, nil, err
+		return Source{}, missing(err)
 	}
-	return folder{root.FS()}, func() { _ = root.Close() }, nil
+	defer func() { _ = root.Close() }()
+	return read(folder{root.FS()})
+}
+
+// missing turns "no such file" into [driver.ErrMissing].
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", driver.ErrMissing, err)
+	}
+	return err
 }
 
 // unix reads seconds or milliseconds since 1970, within the years that a lock

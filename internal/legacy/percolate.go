@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -33,33 +32,21 @@ var (
 // export of its database: a file of rows in JSON or CSV, or a folder of such
 // files. A row with a cron expression is a schedule. A row whose key begins with
 // task_lock: is a lock.
-func Percolate(place string, now time.Time) (s Source, err error) {
-	dir, names := filepath.Dir(place), []string{filepath.Base(place)}
+func Percolate(place string, now time.Time) (Source, error) {
 	fi, err := os.Stat(place)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("%w: %w", driver.ErrMissing, err)
-	case err != nil:
-		return s, err
-	case fi.IsDir():
-		dir, names = place, nil
-	}
-	f, done, err := openFolder(dir)
 	if err != nil {
-		return s, err
+		return Source{}, missing(err)
 	}
-	defer done()
-	for _, suffix := range []string{".json", ".jsonl", ".csv"} {
-		if !fi.IsDir() {
-			break
-		}
-		more, err := f.list(".", suffix)
+	if !fi.IsDir() {
+		return inFolder(filepath.Dir(place), func(f folder) (Source, error) { return readPercolate(f, []string{filepath.Base(place)}, now) })
+	}
+	return inFolder(place, func(f folder) (Source, error) {
+		names, err := f.list(".", ".json", ".jsonl", ".csv")
 		if err != nil {
-			return s, err
+			return Source{}, err
 		}
-		names = append(names, more...)
-	}
-	return readPercolate(f, names, now)
+		return readPercolate(f, names, now)
+	})
 }
 
 func readPercolate(f folder, names []string, now time.Time) (s Source, err error) {
@@ -73,15 +60,17 @@ func readPercolate(f folder, names []string, now time.Time) (s Source, err error
 		if err != nil {
 			return s, fmt.Errorf("%w: %s: %w", driver.ErrDamaged, name, err)
 		}
-		for i, row := range rows {
-			where := fmt.Sprintf("%s, row %d", path.Base(name), i+1)
+		for i, text := range rows {
+			o := row{where: fmt.Sprintf("%s, row %d", path.Base(name), i+1), text: text}
+			_, hasCron := text["cron"]
+			_, hasSchedule := text["schedule"]
 			switch {
-			case row["cron"] != "" || row["schedule"] != "":
-				p.schedule(row, where)
-			case strings.HasPrefix(row["key"], percolateLock):
-				p.locks = append(p.locks, percolateRow{row, where})
-			case row["key"] == "" && (has(row, "cron") || has(row, "schedule")):
-				p.out.problem(where, "%s: has no cron expression", within(cmp.Or(row["name"], row["id"], "a schedule"), 60))
+			case text["cron"] != "" || text["schedule"] != "":
+				p.schedule(o)
+			case strings.HasPrefix(text["key"], percolateLock):
+				p.locks = append(p.locks, o)
+			case text["key"] == "" && (hasCron || hasSchedule):
+				p.out.problem(o.where, "%s: has no cron expression", within(cmp.Or(text["name"], text["id"], "a schedule"), 60))
 			}
 		}
 	}
@@ -94,26 +83,16 @@ func readPercolate(f folder, names []string, now time.Time) (s Source, err error
 	return p.out, nil
 }
 
-func has(row map[string]string, column string) bool {
-	_, there := row[column]
-	return there
-}
-
-type percolateRow struct {
-	text  map[string]string
-	where string
-}
-
 // percolate is one reading of its tables.
 type percolate struct {
 	jobs  map[string]string // id → name of the job
-	locks []percolateRow
+	locks []row
 	out   Source
 }
 
-func (p *percolate) schedule(row map[string]string, where string) {
-	id, cron := row["id"], strings.TrimSpace(cmp.Or(row["cron"], row["schedule"]))
-	name := strings.NewReplacer("/", "-", "@", "-").Replace(oneLine(cmp.Or(row["name"], row["task"], id), schedule.MaxName))
+func (p *percolate) schedule(o row) {
+	id, cron := o.text["id"], strings.TrimSpace(cmp.Or(o.text["cron"], o.text["schedule"]))
+	name := strings.NewReplacer("/", "-", "@", "-").Replace(oneLine(cmp.Or(o.text["name"], o.text["task"], id), schedule.MaxName))
 	taken := func(name string) bool {
 		return slices.ContainsFunc(p.out.Jobs, func(j Job) bool { return j.Name == name })
 	}
@@ -123,30 +102,30 @@ func (p *percolate) schedule(row map[string]string, where string) {
 	if taken(name) { // names need not differ there
 		name = within(name, schedule.MaxName-40) + " " + within(mended(id), 36)
 	}
-	if name != row["name"] {
-		p.out.warning(where, "the job is called %s here, %q there", name, within(row["name"], 60))
+	if name != o.text["name"] {
+		p.out.warning(o.where, "the job is called %s here, %q there", name, within(o.text["name"], 60))
 	}
 	if _, err := schedule.ParseCron(cron, ""); err != nil {
-		p.out.problem(where, "%s: %v", name, err)
+		p.out.problem(o.where, "%s: %v", name, err)
 		return
 	}
 	if taken(name) {
-		p.out.problem(where, "a second schedule %s", name)
+		p.out.problem(o.where, "a second schedule %s", name)
 		return
 	}
 	if weekday().MatchString(cron) {
-		p.out.warning(where, "%s: check the weekday in %q: 0 is Sunday here, and was Monday there", name, cron)
+		p.out.warning(o.where, "%s: check the weekday in %q: 0 is Sunday here, and was Monday there", name, cron)
 	}
 	if p.jobs[id] = name; id == "" {
 		delete(p.jobs, id)
 	}
-	disabled := strings.ToLower(cmp.Or(row["disabled"], row["disabled_at"]))
+	disabled := strings.ToLower(cmp.Or(o.text["disabled"], o.text["disabled_at"]))
 	off := !slices.Contains([]string{"", "false", "f", "0", "no"}, disabled)
-	p.out.Jobs = append(p.out.Jobs, Job{Name: name, Cron: cron, ID: id, Spec: row["spec"], Disabled: off, where: where})
+	p.out.Jobs = append(p.out.Jobs, Job{Name: name, Cron: cron, ID: id, Spec: o.text["spec"], Disabled: off, where: o.where})
 }
 
 // lock reads one: the key is task_lock:<name>:<id>, the value an object.
-func (p *percolate) lock(r percolateRow, now time.Time) {
+func (p *percolate) lock(r row, now time.Time) {
 	name := strings.TrimPrefix(r.text["key"], percolateLock)
 	if i := strings.LastIndexByte(name, ':'); i > 0 {
 		if job, there := p.jobs[name[i+1:]]; there {

@@ -58,12 +58,7 @@ type piNote struct {
 // newer ones the events of each session. A claim there does not expire; a process
 // holds a lock only during a change.
 func Pi(dir string, now time.Time) (Source, error) {
-	f, done, err := openFolder(dir)
-	if err != nil {
-		return Source{}, err
-	}
-	defer done()
-	return readPi(f, now)
+	return inFolder(dir, func(f folder) (Source, error) { return readPi(f, now) })
 }
 
 func readPi(f folder, now time.Time) (s Source, err error) {
@@ -232,10 +227,10 @@ var piStatus = map[string]task.Status{
 
 // task is the task in our form.
 func (t *piTask) task(f folder) Task {
-	n := Task{
-		ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Status: piStatus[t.Status], Description: t.content,
-		BlockedReason: t.BlockedReason, CompletedBy: t.CompletedBy, Archived: t.Status == "archived", where: t.where,
-	}
+	n := Task{where: t.where, Past: task.Past{
+		New: task.New{ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Description: t.content}, Status: piStatus[t.Status],
+		BlockedReason: t.BlockedReason, CompletedBy: t.CompletedBy, Archived: t.Status == "archived",
+	}}
 	n.CreatedAt, _ = stamp(t.CreatedAt)
 	n.CompletedAt, _ = stamp(t.CompletedAt)
 	file := strings.TrimSuffix(t.where, ".json") + ".md"

@@ -132,14 +132,6 @@ func stateOf(path string) (s fileState, err error) {
 	return s, nil
 }
 
-// missing turns "no such file" into "no database".
-func missing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", driver.ErrMissing, err)
-	}
-	return err
-}
-
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -307,10 +299,10 @@ func (r *steroids) task(o row) {
 	given := strings.ToLower(o.text["status"])
 	status := steroidsStatus[given]
 	section := o.text["section_id"]
-	t := Task{
+	t := Task{where: o.where, Past: task.Past{Status: status, New: task.New{
 		ID: o.text["id"], Title: o.text["title"], Description: o.text["description"], Section: r.sections[section],
-		Status: status, DependsOn: r.depends[o.text["id"]], where: o.where,
-	}
+		DependsOn: r.depends[o.text["id"]],
+	}}}
 	switch {
 	case given == "":
 		t.Status = task.Pending
