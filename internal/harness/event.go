@@ -120,7 +120,7 @@ type payload struct {
 // ParseEvent reads the JSON that a harness gives its hook of that name.
 func ParseEvent(harness, name string, data []byte) (Event, error) {
 	if _, known := hookNames[harness]; !known {
-		return Event{}, fmt.Errorf("unknown harness %q; known are %s", harness, strings.Join(Installable(), ", "))
+		return Event{}, unknown(harness)
 	}
 	e := Event{Harness: harness, Name: name, What: Meaning(harness, name)}
 	var p payload

@@ -2,7 +2,7 @@ package harness
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -38,14 +38,13 @@ func (f File) Install(text []byte) ([]byte, error) {
 		return text, nil
 	case f.whole != "":
 		if text != nil && !bytes.Contains(text, []byte(wholeMark)) {
-			return nil, fmt.Errorf("%s is there and is not ours", f.Path)
+			return nil, errors.New("the file is there and is not ours")
 		}
 		return []byte(f.whole), nil
 	case f.block != nil:
 		return f.block.install(text), nil
 	case f.table != nil:
-		out, err := f.table.install(text)
-		return out, f.leftAlone(err)
+		return f.table.install(text)
 	}
 	there := string(text) == f.blank()
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -55,18 +54,11 @@ func (f File) Install(text []byte) ([]byte, error) {
 		var err error
 		e.tight = there
 		if text, err = e.install(text); err != nil {
-			return nil, f.leftAlone(err)
+			return nil, err
 		}
 	}
 	_, err := parseJSON(text) // never write what cannot be read
-	return text, f.leftAlone(err)
-}
-
-func (f File) leftAlone(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w; it is left as it is", f.Path, err)
+	return text, err
 }
 
 // Remove returns the text without what is ours; nil if only that was in it.
@@ -81,8 +73,7 @@ func (f File) Remove(text []byte) ([]byte, error) {
 	case f.block != nil:
 		return f.block.remove(text), nil
 	case f.table != nil:
-		out, err := f.table.remove(text)
-		return out, f.leftAlone(err)
+		return f.table.remove(text)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return text, nil
@@ -91,7 +82,7 @@ func (f File) Remove(text []byte) ([]byte, error) {
 	for _, e := range slices.Backward(f.entries) {
 		var err error
 		if text, err = e.remove(text); err != nil {
-			return nil, f.leftAlone(err)
+			return nil, err
 		}
 	}
 	if made && string(text) == f.blank() {

@@ -32,67 +32,34 @@ func parseJSON(text []byte) (*jsonNode, error) {
 		}
 		return nil, fmt.Errorf("is not a JSON object: %w", err)
 	}
-	p := jsonScanner{text: text}
-	return p.value(), nil
+	return nodeOf(text, json.NewDecoder(bytes.NewReader(text))), nil
 }
 
-// jsonScanner walks over text that is known to be valid.
-type jsonScanner struct {
-	text []byte
-	pos  int
-}
-
-func (p *jsonScanner) space() {
-	for p.pos < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.pos]) >= 0 {
-		p.pos++
+// nodeOf reads the next value of text that is known to be valid.
+func nodeOf(text []byte, dec *json.Decoder) *jsonNode {
+	start := func() int { // of the next token
+		rest := text[dec.InputOffset():]
+		return len(text) - len(bytes.TrimLeft(rest, " \t\r\n,:"))
 	}
-}
-
-func (p *jsonScanner) value() *jsonNode {
-	p.space()
-	n := &jsonNode{start: p.pos}
-	switch c := p.text[p.pos]; c {
-	case '{', '[':
-		n.open = c
-		p.pos++
-		for p.space(); p.text[p.pos] != c+2; p.space() { // '}' and ']' stand two after their openers
-			if p.text[p.pos] == ',' {
-				p.pos++
-				p.space()
+	n := &jsonNode{start: start()}
+	if open, ok := token(dec).(json.Delim); ok {
+		n.open = byte(open)
+		for dec.More() {
+			if n.open == '{' {
+				n.keyStarts = append(n.keyStarts, start())
+				n.keys = append(n.keys, token(dec).(string))
 			}
-			if c == '{' {
-				start := p.pos
-				p.scalar()
-				var key string
-				_ = json.Unmarshal(p.text[start:p.pos], &key)
-				n.keys, n.keyStarts = append(n.keys, key), append(n.keyStarts, start)
-				p.space()
-				p.pos++ // the colon
-			}
-			n.items = append(n.items, p.value())
+			n.items = append(n.items, nodeOf(text, dec))
 		}
-		p.pos++
-	default:
-		p.scalar()
+		token(dec) // the closing bracket
 	}
-	n.end = p.pos
+	n.end = int(dec.InputOffset())
 	return n
 }
 
-// scalar skips a string, number or word.
-func (p *jsonScanner) scalar() {
-	if p.text[p.pos] != '"' {
-		for p.pos < len(p.text) && strings.IndexByte(" \t\r\n,]}", p.text[p.pos]) < 0 {
-			p.pos++
-		}
-		return
-	}
-	for p.pos++; p.text[p.pos] != '"'; p.pos++ {
-		if p.text[p.pos] == '\\' {
-			p.pos++
-		}
-	}
-	p.pos++
+func token(dec *json.Decoder) json.Token {
+	t, _ := dec.Token()
+	return t
 }
 
 // at follows keys; nil where there is no such member.

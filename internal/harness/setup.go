@@ -25,6 +25,19 @@ var mcpServer = []entry{{path: []string{"mcpServers"}, key: "tasklock", value: `
 
 // Files are the files of a harness in a project.
 func (s Setup) Files() ([]File, error) {
+	if files := s.form(s.Local); files != nil {
+		return files, nil
+	}
+	return nil, unknown(s.Harness)
+}
+
+func unknown(harness string) error {
+	return fmt.Errorf("unknown harness %q; known are %s", harness, strings.Join(Installable(), ", "))
+}
+
+// form are the files for one person or for all; nil: the harness is unknown.
+func (s Setup) form(local bool) []File {
+	s.Local = local
 	switch s.Harness {
 	case "claude":
 		settings := ".claude/settings.json"
@@ -34,21 +47,21 @@ func (s Setup) Files() ([]File, error) {
 		return s.with(
 			File{Path: settings, What: "hooks", entries: s.hookEntries(claudeHooks)},
 			File{Path: ".mcp.json", What: "the MCP server", ByHand: "claude mcp add --scope local tasklock -- tasklock mcp", entries: mcpServer},
-		), nil
+		)
 	case "codex":
 		return s.with(
 			File{Path: ".codex/hooks.json", What: "hooks", entries: s.hookEntries(codexHooks)},
 			File{Path: ".codex/config.toml", What: "the MCP server", ByHand: "codex mcp add tasklock -- tasklock mcp", table: codexServer},
-		), nil
+		)
 	case "gemini":
-		return s.with(File{Path: ".gemini/settings.json", What: "hooks and the MCP server", entries: append(s.hookEntries(geminiHooks), mcpServer...)}), nil
+		return s.with(File{Path: ".gemini/settings.json", What: "hooks and the MCP server", entries: append(s.hookEntries(geminiHooks), mcpServer...)})
 	case "cursor":
 		return s.with(
 			File{Path: ".cursor/hooks.json", What: "hooks", entries: s.hookEntries(cursorHooks), empty: "{\n  \"version\": 1\n}\n"},
 			File{Path: ".cursor/mcp.json", What: "the MCP server", entries: mcpServer},
-		), nil
+		)
 	case "pi":
-		return s.with(File{Path: ".pi/extensions/tasklock.ts", What: "an extension", whole: s.module(piExtension)}), nil
+		return s.with(File{Path: ".pi/extensions/tasklock.ts", What: "an extension", whole: s.module(piExtension)})
 	case "opencode":
 		config := "opencode.json"
 		if s.read(config) == nil && s.read(config+"c") != nil {
@@ -59,9 +72,9 @@ func (s Setup) Files() ([]File, error) {
 			File{Path: config, What: "the MCP server", empty: "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n", entries: []entry{
 				{path: []string{"mcp"}, key: "tasklock", value: `{"type": "local", "command": ["tasklock", "mcp"]}`},
 			}},
-		), nil
+		)
 	}
-	return nil, fmt.Errorf("unknown harness %q; known are %s", s.Harness, strings.Join(Installable(), ", "))
+	return nil
 }
 
 func (s Setup) with(files ...File) []File { return append(files, s.guidance()...) }

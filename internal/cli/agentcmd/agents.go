@@ -6,7 +6,7 @@ package agentcmd
 import (
 	"bufio"
 	"context"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,22 +65,22 @@ is missing or too slow (too slow: Claude Code only).`,
 }
 
 func (o *agentsOptions) run(ctx context.Context, s *session.Session, name string) error {
-	in, err := newInstallation(ctx, s, name)
+	in, err := projectOf(s, name)
 	if err != nil {
 		return err
 	}
-	var plan []planned // of all files, before one is written
+	var plan []harness.Edit // of all files, before one is written
 	switch {
 	case o.remove:
-		plan, err = in.removal(o.local)
+		plan, err = in.Removal(ctx, o.local)
 	case o.check && !o.local:
-		plan, err = in.whicheverIsThere()
+		plan, err = in.Check(ctx)
 	default:
-		plan, err = in.plan(o.local)
+		plan, err = in.Plan(ctx, o.local)
 	}
 	switch {
 	case err != nil:
-		return err
+		return unreadable(err)
 	case o.print:
 		return o.show(s, plan)
 	case o.check:
@@ -88,62 +88,39 @@ func (o *agentsOptions) run(ctx context.Context, s *session.Session, name string
 	}
 	ask := !o.yes && !s.DryRun && term.IsTerminal(s.Stdin) && term.IsTerminal(s.Stderr)
 	if !ask && !o.yes && !s.DryRun {
-		if err := staysIn(in.tree, plan); err != nil {
+		if err := staysIn(in.Tree, plan); err != nil {
 			return err
 		}
 	}
 	stdin := bufio.NewReader(s.Stdin)
-	for i := range plan {
-		if err := plan[i].carryOut(s, in.tree.Top, ask, stdin); err != nil {
+	files := []done{}
+	for _, e := range plan {
+		d, err := carryOut(s, e, in.Tree.Top, ask, stdin)
+		if err != nil {
 			return err
 		}
+		files = append(files, d)
 	}
-	return o.answer(s, plan, in.sharing(plan, o))
+	shares := o.sharing(ctx, in, files)
+	return o.answer(s, slices.DeleteFunc(files, func(d done) bool { return d.edit.Quiet() }), shares)
 }
 
-// installation is a harness in a worktree.
-type installation struct {
-	ctx   context.Context
-	tree  repo.Tree
-	setup harness.Setup
-}
-
-func newInstallation(ctx context.Context, s *session.Session, name string) (*installation, error) {
-	in := &installation{ctx: ctx}
-	var err error
-	if in.tree, err = repo.TreeOf(s.Dir); err != nil {
-		return nil, err
+// projectOf is the project of a session, to be set up for a harness.
+func projectOf(s *session.Session, name string) (p harness.Project, err error) {
+	if p.Tree, err = repo.TreeOf(s.Dir); err != nil {
+		return p, err
 	}
-	if in.tree.Top == in.tree.Git {
-		return nil, session.Usagef("%s is a bare repository, which has no files: run it in a worktree", in.tree.Git)
+	if p.Tree.Top == p.Tree.Git {
+		return p, session.Usagef("%s is a bare repository, which has no files: run it in a worktree", p.Tree.Git)
 	}
-	in.setup = harness.Setup{Harness: name}
-	if _, err := in.setup.Files(); err != nil {
-		return nil, session.Usagef("%v", err)
+	p.Setup = harness.Setup{Harness: name, Read: harness.Reader(p.Tree.Top, s.Env("HOME"))}
+	if _, err := p.Setup.Files(); err != nil {
+		return p, session.Usagef("%v", err)
 	}
 	if cfg, err := s.Config(); err == nil {
-		in.setup.Strict = cfg.StrictHooks()
+		p.Setup.Strict = cfg.StrictHooks()
 	}
-	in.setup.Read = reader(in.tree.Top, s.Env("HOME"))
-	return in, nil
-}
-
-// reader reads files of a worktree, and those of a home with "~/" in front.
-func reader(top, home string) func(string) []byte {
-	return func(name string) []byte {
-		path := top + "/" + name
-		if rest, ok := strings.CutPrefix(name, "~/"); ok {
-			if home == "" {
-				return nil
-			}
-			path = home + "/" + rest
-		}
-		text, err := os.ReadFile(path)
-		if err == nil && text == nil {
-			text = []byte{}
-		}
-		return text
-	}
+	return p, nil
 }
 
 // sharing is what to do so that others get the files too.
@@ -153,35 +130,35 @@ type sharing struct {
 	Worktrees []string `json:"worktrees,omitempty"` // where they are missing
 }
 
-func (in *installation) sharing(plan []planned, o *agentsOptions) (s sharing) {
-	if o.remove || in.tree.Git == "" {
+func (o *agentsOptions) sharing(ctx context.Context, in harness.Project, files []done) (s sharing) {
+	if o.remove || in.Tree.Git == "" {
 		return s
 	}
-	for _, p := range plan {
-		name, err := in.tree.Name(in.tree.Top, p.File)
+	for _, f := range files {
+		name, err := in.Tree.Name(in.Tree.Top, f.File)
 		switch {
-		case p.Did != "written" || p.git || o.local || err != nil:
-		case in.ignored(name):
+		case f.Did != "written" || f.edit.Git || o.local || err != nil:
+		case in.Ignored(ctx, name):
 			s.Ignored = append(s.Ignored, name)
 		default:
 			s.Commit = append(s.Commit, name)
 		}
 	}
-	for _, other := range git.OtherWorktrees(in.ctx, in.tree) {
-		if missing, err := in.in(other).missing(o.local); err != nil || len(missing) > 0 {
+	for _, other := range git.OtherWorktrees(ctx, in.Tree) {
+		if plan, err := in.In(other).Plan(ctx, o.local); err != nil || len(harness.Missing(plan)) > 0 {
 			s.Worktrees = append(s.Worktrees, other)
 		}
 	}
 	return s
 }
 
-func (o *agentsOptions) answer(s *session.Session, plan []planned, shares sharing) error {
+func (o *agentsOptions) answer(s *session.Session, files []done, shares sharing) error {
 	data := struct {
-		Files []planned `json:"files"`
+		Files []done `json:"files"`
 		sharing
-	}{shown(plan), shares}
+	}{files, shares}
 	return s.Answer(data, func(p *term.Printer) {
-		for _, f := range shown(plan) {
+		for _, f := range files {
 			o.line(p, f)
 		}
 		if len(shares.Commit) > 0 {
@@ -199,7 +176,7 @@ func (o *agentsOptions) answer(s *session.Session, plan []planned, shares sharin
 	})
 }
 
-func (o *agentsOptions) line(p *term.Printer, f planned) {
+func (o *agentsOptions) line(p *term.Printer, f done) {
 	switch {
 	case f.Did == "unchanged" && o.remove:
 		p.Line("%s has nothing of tasklock.", f.File)
@@ -215,22 +192,23 @@ func (o *agentsOptions) line(p *term.Printer, f planned) {
 		p.Line("%s keeps %s: another agent reads it there.", f.File, f.What)
 	case f.Did == "removed":
 		p.Line("%s %s.", p.Did("Removed", "Would remove"), f.File)
-	case o.remove || f.is == nil:
+	case o.remove || f.edit.Is == nil:
 		p.Line("%s %s out of %s.", p.Did("Took", "Would take"), f.What, f.File)
 	default:
 		p.Line("%s %s: %s.", p.Did("Wrote", "Would write"), f.File, f.What)
 	}
 }
 
-func (o *agentsOptions) show(s *session.Session, plan []planned) error {
+func (o *agentsOptions) show(s *session.Session, plan []harness.Edit) error {
+	plan = slices.DeleteFunc(plan, harness.Edit.Quiet)
 	texts := map[string]string{}
-	for _, f := range shown(plan) {
-		texts[f.File] = string(f.is)
+	for _, e := range plan {
+		texts[e.Path] = string(e.Is)
 	}
 	return s.Answer(map[string]any{"files": texts}, func(p *term.Printer) {
-		for _, f := range shown(plan) {
-			p.Line("%s:", term.Strong.Of(f.File))
-			for line := range strings.Lines(string(f.is)) {
+		for _, e := range plan {
+			p.Line("%s:", term.Strong.Of(e.Path))
+			for line := range strings.Lines(string(e.Is)) {
 				p.Line("%s", strings.TrimRight(line, "\r\n"))
 			}
 			p.Line("")
@@ -238,8 +216,8 @@ func (o *agentsOptions) show(s *session.Session, plan []planned) error {
 	})
 }
 
-func (o *agentsOptions) tell(s *session.Session, name string, plan []planned) error {
-	missing := missingOf(plan)
+func (o *agentsOptions) tell(s *session.Session, name string, plan []harness.Edit) error {
+	missing := harness.Missing(plan)
 	err := s.Answer(map[string]any{"installed": len(missing) == 0, "missing": missing}, func(p *term.Printer) {
 		for _, f := range missing {
 			p.Line("%s is not set up.", f)
@@ -265,14 +243,4 @@ func shellWordsOf(words []string) (out []string) {
 		out = append(out, term.ShellQuote(w))
 	}
 	return out
-}
-
-func (in *installation) ignored(name string) bool {
-	_, err := git.Run(in.ctx, in.tree.Top, "check-ignore", "-q", "--", name)
-	return err == nil
-}
-
-func (in *installation) tracked(name string) bool {
-	_, err := git.Run(in.ctx, in.tree.Top, "ls-files", "--error-unmatch", "--", name)
-	return in.tree.Git != "" && err == nil
 }

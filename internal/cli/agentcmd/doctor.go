@@ -31,25 +31,25 @@ func checkAgents(ctx context.Context, x *session.Findings) {
 		others = git.OtherWorktrees(ctx, tree)
 	}
 	for _, name := range harness.Installable() {
-		in, err := newInstallation(ctx, x.Session, name)
-		if err != nil || !in.present() {
+		in, err := projectOf(x.Session, name)
+		if err != nil || !in.Present() {
 			continue
 		}
 		again := x.Session.CommandLine("agents", "install", name)
-		if plan, err := in.whicheverIsThere(); err != nil {
-			x.Fail("agents", again, err)
+		if plan, err := in.Check(ctx); err != nil {
+			x.Fail("agents", again, unreadable(err))
 			continue
-		} else if missing := missingOf(plan); len(missing) > 0 {
+		} else if missing := harness.Missing(plan); len(missing) > 0 {
 			x.Warn("agents", again, "%s is set up, but not in %s", name, strings.Join(missing, ", "))
 			continue
 		}
 		var without []string
 		for _, other := range others {
-			if !in.in(other).present() {
+			if !in.In(other).Present() {
 				without = append(without, other)
 			}
 		}
-		switch off := in.switchedOff(); {
+		switch off := switchedOff(in.Setup); {
 		case off != "":
 			x.Warn("agents", "", "%s is set up, but %s switches all hooks off (disableAllHooks)", name, off)
 		case !onPath("tasklock"):
@@ -64,12 +64,12 @@ func checkAgents(ctx context.Context, x *session.Findings) {
 
 // switchedOff names the settings of Claude Code that keep it from running any
 // hook; empty: none do.
-func (in *installation) switchedOff() string {
-	if in.setup.Harness != "claude" {
+func switchedOff(setup harness.Setup) string {
+	if setup.Harness != "claude" {
 		return ""
 	}
 	for _, name := range []string{".claude/settings.local.json", ".claude/settings.json", "~/.claude/settings.json"} {
-		if harness.Setting(in.setup.Read(name), "disableAllHooks") == "true" {
+		if harness.Setting(setup.Read(name), "disableAllHooks") == "true" {
 			return name
 		}
 	}
