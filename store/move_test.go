@@ -106,6 +106,10 @@ func move(from, to driver.Store) (store.MoveResult, error) {
 }
 
 func TestMoveBetweenAnyTwo(t *testing.T) {
+	records := 2500
+	if testing.Short() {
+		records = 600
+	}
 	for from, makeFrom := range places {
 		for to, makeTo := range places {
 			if from == "mem" && to == "mem" || testing.Short() && (from == "git" || to == "git") {
@@ -114,7 +118,7 @@ func TestMoveBetweenAnyTwo(t *testing.T) {
 			t.Run(from+" to "+to, func(t *testing.T) {
 				t.Parallel()
 				a, b := makeFrom(t), makeTo(t)
-				last := furnish(t, a, 2500)
+				last := furnish(t, a, records)
 				want, _, _ := contents(t, a)
 				out, err := move(a, b)
 				if err != nil || out.Records != len(want) || out.Already {

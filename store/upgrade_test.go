@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -186,6 +187,7 @@ func TestUpgradeLocal(t *testing.T) {
 // Wherever it dies, readers see the whole, older versions are refused once it was
 // closed, and the next writer completes it.
 func TestUpgradeDiesAnywhere(t *testing.T) {
+	long.NotShort(t)
 	for _, after := range []bool{false, true} {
 		for n := 0; ; n++ {
 			d := former(t, 2500)

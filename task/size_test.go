@@ -20,6 +20,7 @@ func many(n int, each func(i int) task.New) []task.New {
 }
 
 func TestThousandTasksAtOnce(t *testing.T) {
+	long.NotShort(t)
 	w := large(t)
 	w.add(task.New{ID: "p", Title: "parent"})
 	for name, list := range map[string][]task.New{
@@ -38,6 +39,7 @@ func TestThousandTasksAtOnce(t *testing.T) {
 }
 
 func TestChainOfAThousand(t *testing.T) {
+	long.NotShort(t)
 	w := large(t)
 	w.add(many(1000, func(i int) task.New {
 		if i == 0 {

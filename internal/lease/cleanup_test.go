@@ -10,6 +10,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
@@ -165,6 +166,7 @@ func TestCleanupOfTickets(t *testing.T) {
 }
 
 func TestCleanupOfAnySize(t *testing.T) {
+	long.NotShort(t)
 	bubble(t, func(w *world) {
 		for i := range 30 {
 			var keys []string

@@ -277,6 +277,7 @@ func TestKeysAroundCount(t *testing.T) {
 
 // A queue in which most have gone away is passed as any other.
 func TestManyLapsedTickets(t *testing.T) {
+	long.NotShort(t)
 	const n = 300
 	bubble(t, func(w *world) {
 		w.acquire("alice", "a")

@@ -42,6 +42,7 @@ func TestConformanceShortJournal(t *testing.T) {
 
 // Leases that expire are shown, renewed late and taken over as on every store.
 func TestExpiry(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel() // it mostly waits
 	h := harness()
 	place := h.Place(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/filestore"
 )
@@ -143,6 +144,7 @@ func TestEveryByteOfARecord(t *testing.T) {
 // Whatever happens to the journal or the state, the answer is a refusal or
 // the truth.
 func TestEveryByteOfTheJournalAndState(t *testing.T) {
+	long.NotShort(t)
 	dir := place(t)
 	want, rev, err := all(t, dir)
 	must(t, err)

@@ -382,6 +382,7 @@ Host key verification failed.
 // A server that never answers, or answers one byte at a time, costs the time
 // it was given and not more.
 func TestTimeouts(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	f := newForge(t)
 	s := open(t, f.url())
