@@ -77,7 +77,7 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	case err != nil:
 		return Result{}, err
 	default:
-		r.Task, _ = plainName(out.Tasks[0].ID)
+		r.Task = plainName(out.Tasks[0].ID)
 		if r.State = string(out.Tasks[0].Status); verb == task.Complete {
 			r.State = completed
 		}

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -22,12 +23,8 @@ func (s *Server) tasks(ctx context.Context, c *call, in tasksArgs) (Result, erro
 	case in.Status == "ready":
 		r.Ready = true
 	case in.Status == "":
-		for _, st := range task.Statuses {
-			if st.Open() {
-				r.Status = append(r.Status, st)
-			}
-		}
-	case known(st):
+		r.Status = slices.DeleteFunc(slices.Clone(task.Statuses), func(st task.Status) bool { return !st.Open() })
+	case slices.Contains(task.Statuses, st):
 		r.Status = []task.Status{st}
 	default:
 		return Result{}, &lease.InvalidError{What: "status", Rule: "must be ready or one of " + statuses()}
@@ -46,15 +43,6 @@ func (s *Server) tasks(ctx context.Context, c *call, in tasksArgs) (Result, erro
 	return res, nil
 }
 
-func known(st task.Status) bool {
-	for _, s := range task.Statuses {
-		if s == st {
-			return true
-		}
-	}
-	return false
-}
-
 func statuses() string {
 	var names []string
 	for _, s := range task.Statuses {
@@ -63,15 +51,14 @@ func statuses() string {
 	return strings.Join(names, ", ")
 }
 
-func taskLine(t task.Info) Line {
-	line := Line{State: string(t.Status), Title: short(oneLine(t.Title), maxTitle)}
+// taskLine is a task in a list.
+func taskLine(t task.Info) Result {
+	line := Result{State: string(t.Status), Task: plainName(t.ID), Title: short(oneLine(t.Title), maxTitle), Section: plainName(t.Section)}
 	if t.Ready {
 		line.State = "ready"
 	}
-	line.Task, _ = plainName(t.ID)
-	line.Section, _ = plainName(t.Section)
 	if t.Lock != nil && t.Lock.State == lease.Held {
-		line.Holder, _ = plainName(t.Lock.Owner)
+		line.Holder = plainName(t.Lock.Owner)
 	}
 	return line
 }
@@ -91,8 +78,7 @@ func (s *Server) show(ctx context.Context, ref string) (Result, error) {
 	if len(t.WaitsFor) > 0 {
 		r.Message = "waits for other tasks"
 		for _, id := range t.WaitsFor[:min(maxLines, len(t.WaitsFor))] {
-			plain, _ := plainName(id)
-			r.Tasks = append(r.Tasks, Line{Task: plain})
+			r.Tasks = append(r.Tasks, Result{Task: plainName(id)})
 		}
 		r.More = len(t.WaitsFor) - len(r.Tasks)
 	}
@@ -113,7 +99,5 @@ func (s *Server) add(ctx context.Context, c *call, in addArgs) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{State: added, Next: "call claim with this task to work on it"}
-	r.Task, _ = plainName(out.Tasks[0].ID)
-	return r, nil
+	return Result{State: added, Task: plainName(out.Tasks[0].ID), Next: "call claim with this task to work on it"}, nil
 }

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -13,51 +14,39 @@ import (
 	"github.com/tasklock/tasklock/task"
 )
 
-// Result is what every tool answers. Nothing in it was written by others but the
-// texts of tasks, which say what is to be done, UntrustedText, and names that
-// cannot be mistaken for a sentence.
+// Result is what every tool answers, and one lock or task in a list. Nothing in it was
+// written by others but the texts of tasks, which say what is to be done,
+// UntrustedText, and names that cannot be mistaken for a sentence.
 type Result struct {
-	State string `json:"state"`
+	State string `json:"state,omitempty"`
 
 	Lease  string           `json:"lease,omitempty"`  // the handle
 	Ticket string           `json:"ticket,omitempty"` // the same while it waits
 	Task   string           `json:"task,omitempty"`
+	Title  string           `json:"title,omitempty"`
 	Token  int64            `json:"token,omitempty"`
 	Tokens map[string]int64 `json:"tokens,omitempty"` // of each key
 
 	Text    string  `json:"text,omitempty"`    // of the task: title, description
 	Claimed *Result `json:"claimed,omitempty"` // by a complete with next
 
-	Key              string `json:"key,omitempty"`
+	Section          string `json:"section,omitempty"`
+	Key              string `json:"key,omitempty"` // empty: not a plain name
 	Holder           string `json:"holder,omitempty"`
 	ExpiresInSeconds int    `json:"expires_in_seconds,omitempty"`
 	Position         int    `json:"position,omitempty"`
 	Waiters          int    `json:"waiters,omitempty"`
 
-	Mine   []Line `json:"mine,omitempty"`
-	Others []Line `json:"others,omitempty"`
-	Tasks  []Line `json:"tasks,omitempty"`
-	More   int    `json:"more,omitempty"`
+	Mine   []Result `json:"mine,omitempty"`
+	Others []Result `json:"others,omitempty"`
+	Tasks  []Result `json:"tasks,omitempty"`
+	More   int      `json:"more,omitempty"`
 
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	Next    string `json:"next,omitempty"`
 
 	UntrustedText string `json:"untrusted_text,omitempty"`
-}
-
-// Line is one lock or one task in a list.
-type Line struct {
-	Task             string `json:"task,omitempty"`
-	Title            string `json:"title,omitempty"`
-	Section          string `json:"section,omitempty"`
-	Key              string `json:"key,omitempty"` // empty: not a plain name
-	State            string `json:"state,omitempty"`
-	Lease            string `json:"lease,omitempty"`
-	Ticket           string `json:"ticket,omitempty"`
-	Token            int64  `json:"token,omitempty"`
-	Holder           string `json:"holder,omitempty"`
-	ExpiresInSeconds int    `json:"expires_in_seconds,omitempty"`
 }
 
 // The states of results.
@@ -127,15 +116,15 @@ func textOf(t task.Task) string {
 }
 
 // plainName returns a key or an owner if it is a plain name: no spaces, nothing that
-// could be read as a sentence. Else it is text, which goes elsewhere.
-func plainName(s string) (plain, text string) {
+// could be read as a sentence. Otherwise it is empty, and the name is text of others.
+func plainName(s string) string {
 	odd := func(r rune) bool {
 		return !(r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._:/@%+=,#*?-~", r)))
 	}
-	if s == "" || len(s) > 120 || strings.ContainsFunc(s, odd) {
-		return "", s
+	if len(s) > 120 || strings.ContainsFunc(s, odd) {
+		return ""
 	}
-	return s, ""
+	return s
 }
 
 // grantedResult is the result of an acquisition.
@@ -143,7 +132,7 @@ func grantedResult(h *handle) Result {
 	g := h.lease.Grant()
 	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Next: "work, then call release with this lease", Text: h.text}
 	for _, k := range g.Keys {
-		if plain, _ := plainName(k.Key); plain != "" {
+		if plain := plainName(k.Key); plain != "" {
 			r.Tokens[plain] = k.Token
 		}
 		if k.Key == h.task {
@@ -158,15 +147,15 @@ func grantedResult(h *handle) Result {
 
 // heldResult is the result when another lease holds a key.
 func (s *Server) heldResult(h *lease.HeldError) Result {
-	r := Result{State: held, Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue"}
-	var key, owner string
-	r.Key, key = plainName(h.Key)
-	r.Holder, owner = plainName(h.Owner)
-	r.ExpiresInSeconds = secondsUntil(h.ExpiresAt.Time)
+	r := Result{
+		State: held, Key: plainName(h.Key), Holder: plainName(h.Owner), ExpiresInSeconds: secondsUntil(h.ExpiresAt.Time),
+		Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue",
+	}
 	if s.holds(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}
-	r.UntrustedText = untrusted(key, owner, h.Reason)
+	texts := []string{h.Key, h.Owner, h.Reason} // without the names that stand in the result
+	r.UntrustedText = untrusted(slices.DeleteFunc(texts, func(t string) bool { return t == r.Key || t == r.Holder })...)
 	return r
 }
 

@@ -29,10 +29,9 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 			r.More++
 			continue
 		}
-		line := Line{Token: l.Token, ExpiresInSeconds: secondsUntil(l.ExpiresAt.Time)}
-		line.Key, _ = plainName(l.Key)
-		line.Holder, _ = plainName(l.Owner)
-		r.Others = append(r.Others, line)
+		r.Others = append(r.Others, Result{
+			Key: plainName(l.Key), Holder: plainName(l.Owner), Token: l.Token, ExpiresInSeconds: secondsUntil(l.ExpiresAt.Time),
+		})
 	}
 	r.Mine = s.mine(tokens)
 	if len(r.Mine)+len(r.Others) > 0 {
@@ -43,20 +42,20 @@ func (s *Server) status(ctx context.Context, _ *call, in statusArgs) (Result, er
 
 // mine lists what this server holds, with the handles if it has only one
 // client.
-func (s *Server) mine(tokens map[string]int64) (lines []Line) {
+func (s *Server) mine(tokens map[string]int64) (lines []Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.handles {
 		if h.ended != nil {
 			continue
 		}
-		line := Line{State: queued}
+		line := Result{State: queued}
 		if s.private {
 			line.Ticket = h.name
 		}
 		keys := h.keys
 		if h.lease != nil {
-			line = Line{State: acquired, Lease: line.Ticket, Token: h.lease.Token()}
+			line = Result{State: acquired, Lease: line.Ticket, Token: h.lease.Token()}
 			keys = nil
 			for _, k := range h.lease.Grant().Keys {
 				keys = append(keys, k.Key)
@@ -66,7 +65,7 @@ func (s *Server) mine(tokens map[string]int64) (lines []Line) {
 			}
 		}
 		for _, k := range keys {
-			line.Key, _ = plainName(k)
+			line.Key = plainName(k)
 			lines = append(lines, line)
 		}
 	}
@@ -83,9 +82,7 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 		return Result{}, err
 	}
 	if !c.Locked {
-		r := Result{State: free}
-		r.Key, _ = plainName(c.Key)
-		return r, nil
+		return Result{State: free, Key: plainName(c.Key)}, nil
 	}
 	l := c.Lock
 	r := s.heldResult(&lease.HeldError{Info: *l, Ahead: l.Waiters})

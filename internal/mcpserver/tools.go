@@ -163,9 +163,7 @@ func (s *Server) next(ctx context.Context, c *call, in claimArgs) (Result, error
 		r = Result{State: nothing, Next: "call claim again with wait_seconds 45, or stop: nothing is left to do now"}
 		if len(none.Closed) > 0 {
 			lk := none.Closed[0].Lock
-			r.Holder, _ = plainName(lk.Owner)
-			r.Key, _ = plainName(lk.Key)
-			r.ExpiresInSeconds = secondsUntil(lk.ExpiresAt.Time)
+			r.Holder, r.Key, r.ExpiresInSeconds = plainName(lk.Owner), plainName(lk.Key), secondsUntil(lk.ExpiresAt.Time)
 		}
 		return r, nil
 	}
