@@ -123,23 +123,65 @@ func (w *Writes) lockedIn(ctx context.Context, tree repo.Tree, targets []named) 
 	for _, t := range targets {
 		globs = append(globs, t.glob)
 	}
-	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: w.Owners, Places: globs})
-	if err != nil {
-		return nil, err
+	hits, err := touching(ctx, st, w.Owners, globs)
+	for _, h := range hits {
+		if t := targets[h.place]; !t.There || fileIn(ctx, tree, h.name, t.glob, h.glob) {
+			return &Denial{Why: Locked, What: t.name, Lock: h.lock}, nil
+		}
 	}
+	return nil, err
+}
+
+// A hit is a place that a lock of another owner covers.
+type hit struct {
+	place int // which of the places
+	lock  lease.Info
+	name  string // of the files that are locked, and the same as a pattern
+	glob  lease.Glob
+}
+
+// touching compares places with the path locks of others, lock by lock. It returns
+// hits beside an error: a lock that cannot be read does not excuse the others.
+func touching(ctx context.Context, st *store.Store, owners []string, places []lease.Glob) (hits []hit, err error) {
+	found, err := lease.Touching(ctx, st, lease.TouchingRequest{Owners: owners, Places: places})
 	for _, l := range found {
 		_, name := lease.KindOf(l.Key)
-		locked, err := lease.ParseGlob(name)
-		if err != nil {
+		glob, bad := lease.ParseGlob(name)
+		if bad != nil {
+			err = errors.Join(err, bad)
 			continue
 		}
-		for _, t := range targets {
-			if t.glob.Overlaps(locked) && (!t.There || fileIn(ctx, tree, name, t.glob, locked)) {
-				return &Denial{Why: Locked, What: t.name, Lock: l}, nil
+		for i, p := range places {
+			if p.Overlaps(glob) {
+				hits = append(hits, hit{i, l, name, glob})
 			}
 		}
 	}
-	return nil, nil
+	return hits, err
+}
+
+// A TouchedFile is a file that somebody else has locked.
+type TouchedFile struct {
+	File      string       `json:"file"`
+	Key       string       `json:"key"`
+	Owner     string       `json:"owner"`
+	ExpiresAt lease.Expiry `json:"expiresAt"`
+	Reason    string       `json:"reason,omitempty"` // in the holder's words
+}
+
+// Touched compares files, by their names in the repository, with the locks of
+// others.
+func Touched(ctx context.Context, st *store.Store, owners, files []string) ([]TouchedFile, error) {
+	globs := make([]lease.Glob, len(files))
+	for i, f := range files {
+		globs[i] = lease.File(f)
+	}
+	hits, err := touching(ctx, st, owners, globs)
+	out := []TouchedFile{}
+	for _, h := range hits {
+		out = append(out, TouchedFile{files[h.place], h.lock.Key, h.lock.Owner, h.lock.ExpiresAt, h.lock.Reason})
+	}
+	return out, err
 }
 
 // occupied is the first target that would change the worktree in which another

@@ -2,9 +2,10 @@ package identity
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/git"
 )
 
 // Label names the person behind a folder as git does, "Name <mail>", for people. It
@@ -13,14 +14,8 @@ import (
 func Label(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", "config", "-z", "--get-regexp", `^user\.(name|email)$`)
-	cmd.Dir = dir
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return ""
-	}
-	return parseLabel(string(out))
+	out, _ := git.Run(ctx, dir, "config", "-z", "--get-regexp", `^user\.(name|email)$`)
+	return parseLabel(out)
 }
 
 // parseLabel reads "key\nvalue\0" pairs, of which the last of a key counts.
