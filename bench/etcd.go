@@ -3,10 +3,9 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os/exec"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -21,51 +20,59 @@ import (
 
 // etcd compares pairs on one member, each client with a connection of its own.
 func (b *bench) etcd() {
-	b.section("etcd, one member, fsync: pairs (acquire and release) a second, different keys")
 	server, err := etcdtest.New(b.fresh("etcd"), 1)
 	check(err)
 	defer server.Stop()
 	redisAddr, stop := b.redis()
 	defer stop()
+	place := server.URL("bench")
 	for _, n := range []int{1, 16} {
-		each := func(client func(i int) (pair func())) float64 { return b.clients(n, client) }
-		with := fmt.Sprintf(", %d", n)
-
-		b.note("Txn with a kept lease"+with, fmt.Sprintf("%.0f", each(func(i int) func() { return txnPair(etcdClient(server), i) })))
-		b.note("Mutex with a kept session"+with, fmt.Sprintf("%.0f", each(func(i int) func() { return mutexPair(etcdClient(server), i, true) })))
-		peer := each(func(i int) func() { return mutexPair(etcdClient(server), i, false) })
-		b.note("Mutex with a session for each lock"+with, fmt.Sprintf("%.0f", peer))
-		b.note("redislock, appendfsync always"+with, fmt.Sprintf("%.0f", each(func(i int) func() { return redisPair(redisAddr, i) })))
-		ours := each(func(i int) func() {
-			s, err := etcdstore.Open(ctx, server.URL("bench"), &etcdstore.Options{Create: true})
-			check(err)
-			st, key := store.New(s), fmt.Sprint("key", i)
-			return func() { pair(st, key, key) }
-		})
-		b.row("lock: acquire and release, audited"+with, fmt.Sprintf("%.0f = %.2f of that session", ours, ours/peer), ">= 1.0 of it", ours >= peer)
+		b.section(fmt.Sprintf("etcd, one member, fsync, %d in one process: pairs, different keys", n))
+		all := inTurns(
+			clients("Txn with a kept lease", n, func(i int) func() { return txnPair(etcdClient(server), i) }),
+			clients("Mutex with a kept session", n, func(i int) func() { return mutexPair(etcdClient(server), fmt.Sprint(i), true) }),
+			clients("redislock, appendfsync always", n, func(i int) func() { return redisPair(redisAddr, i) }),
+			clients("Mutex with a session for each lock", n, func(i int) func() { return mutexPair(etcdClient(server), fmt.Sprint(i), false) }),
+			clients("acquire and release, audited", n, func(i int) func() {
+				st, key := openEtcd(place), fmt.Sprint("key", i)
+				return func() { pair(st, key, key) }
+			}))
+		b.beside(all[:4])
+		b.atLeast(all[4], all[3], 1.3)
 	}
+	b.section("etcd, one member, fsync, 16 processes: pairs, different keys")
+	theirs, end := workers("Mutex with a session for each lock", 16, "mutex", server.URL("mutex"))
+	defer end()
+	ours, end := workers("acquire and release, audited", 16, "etcd", place)
+	defer end()
+	all := inTurns(theirs, ours)
+	b.beside(all[:1])
+	b.atLeast(all[1], all[0], 1.3)
 }
 
-// clients makes n clients, and then pairs from all of them for a while.
-func (b *bench) clients(n int, client func(i int) func()) float64 {
+func openEtcd(place string) *store.Store {
+	s, err := etcdstore.Open(ctx, place, &etcdstore.Options{Create: true})
+	check(err)
+	return store.New(s)
+}
+
+// clients is a way with n clients that are connected before they are measured.
+func clients(name string, n int, client func(i int) func()) way {
 	var pairs []func()
 	for i := range n {
 		pairs = append(pairs, client(i))
-		pairs[i]() // connected
+		pairs[i]()
 	}
-	var total atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	for _, pair := range pairs {
-		wg.Go(func() {
-			for time.Since(start) < length {
-				pair()
-				total.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(total.Load()) / time.Since(start).Seconds()
+	return goroutines(name, n, func(i int) { pairs[i]() })
+}
+
+// etcdAt is a client of the server in the URL of a store.
+func etcdAt(place string) *clientv3.Client {
+	u, err := url.Parse(place)
+	check(err)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{u.Host}})
+	check(err)
+	return c
 }
 
 func etcdClient(server *etcdtest.Cluster) *clientv3.Client {
@@ -88,13 +95,13 @@ func txnPair(c *clientv3.Client, i int) func() {
 	}
 }
 
-func mutexPair(c *clientv3.Client, i int, kept bool) func() {
+func mutexPair(c *clientv3.Client, name string, kept bool) func() {
 	session := func() *concurrency.Session {
 		s, err := concurrency.NewSession(c, concurrency.WithTTL(300))
 		check(err)
 		return s
 	}
-	name := fmt.Sprint("mutex/", kept, "/", i)
+	name = fmt.Sprint("mutex/", kept, "/", name)
 	lockWith := func(s *concurrency.Session) {
 		m := concurrency.NewMutex(s, name)
 		check(m.Lock(ctx))

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// length of each measurement.
+// length is half of what each way gets.
 const length = 2 * time.Second
 
 func main() {
@@ -54,7 +54,7 @@ func main() {
 			s.run()
 		}
 	}
-	fmt.Printf("\n%d of %d within the aim\n", b.met, b.rows)
+	fmt.Printf("\n%d of %d aims met\n", b.met, b.rows)
 }
 
 // bench collects rows.
@@ -68,16 +68,16 @@ func (b *bench) section(name string) { fmt.Printf("\n%s\n", name) }
 // row prints one comparison. aim is what was aimed for, ok whether it is met.
 func (b *bench) row(what, value, aim string, ok bool) {
 	b.rows++
-	mark := "no"
+	mark := "missed"
 	if ok {
 		b.met++
-		mark = "ok"
+		mark = "met"
 	}
-	fmt.Printf("  %-44s %-34s %-22s %s\n", what, value, aim, mark)
+	fmt.Printf("  %-48s %-22s %-6s  %s\n", what, aim, mark, value)
 }
 
 // note prints a figure without an aim.
-func (b *bench) note(what, value string) { fmt.Printf("  %-44s %s\n", what, value) }
+func (b *bench) note(what, value string) { fmt.Printf("  %-79s %s\n", what, value) }
 
 func (b *bench) fresh(name string) string {
 	dir := filepath.Join(b.dir, name)

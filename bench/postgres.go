@@ -3,8 +3,6 @@ package main
 import (
 	"database/sql"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"cirello.io/pglock"
@@ -22,71 +20,58 @@ func (b *bench) postgres() {
 	server, err := pgtest.New()
 	check(err)
 	defer server.Close()
-	db, err := sql.Open("pgx", fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", server.Addr()))
-	check(err)
+	plain := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", server.Addr())
+	db := openSQL(plain)
 	defer db.Close()
-	db.SetMaxIdleConns(16)
 	_, err = db.Exec("CREATE TABLE raw (key text PRIMARY KEY, owner text); CREATE TABLE rows (key text PRIMARY KEY); INSERT INTO rows SELECT 'key' || n FROM generate_series(0, 99) n")
 	check(err)
-	peer, err := pglock.UnsafeNew(db, pglock.WithLeaseDuration(time.Minute), pglock.WithHeartbeatFrequency(0))
-	check(err)
+	peer := openPeer(db)
 	check(peer.CreateTable())
-	st := store.New(openPostgres(server.Place()))
-	bare := openPostgres(server.Place())
+	place := server.Place()
+	st, bare := store.New(openPostgres(place)), openPostgres(server.Place())
 
-	for _, workers := range []int{1, 16} {
-		b.section(fmt.Sprintf("PostgreSQL, fsync on, %d in one process: pairs a second", workers))
-		r := inTurns(workers,
-			func(key string) { rawPair(db, key) },
-			func(key string) { rowPair(db, key) },
-			func(key string) { peerPair(peer, key) },
-			func(key string) { barePair(bare, key) },
-			func(key string) { pair(st, key, key) })
-		raw, row, other, driver, ours := r[0], r[1], r[2], r[3], r[4]
-		b.note("upsert and delete", fmt.Sprintf("%.0f", raw))
-		b.note("BEGIN, FOR UPDATE, COMMIT: no lease, one sync", fmt.Sprintf("%.0f = %.2f of raw", row, row/raw))
-		b.note("pglock", fmt.Sprintf("%.0f = %.2f of raw", other, other/raw))
-		b.note("driver, one row each", fmt.Sprintf("%.0f = %.2f of raw", driver, driver/raw))
-		aim := map[int]float64{1: 1.0, 16: 1.5}[workers]
-		b.row("lock: acquire and release, audited", fmt.Sprintf("%.0f = %.2f of pglock", ours, ours/other),
-			fmt.Sprintf(">= %.1f of pglock", aim), ours >= aim*other)
+	for _, n := range []int{1, 16} {
+		b.section(fmt.Sprintf("PostgreSQL, fsync on, %d in one process: pairs", n))
+		each := func(name string, do func(key string)) way {
+			return goroutines(name, n, func(i int) { do(fmt.Sprint("key", i)) })
+		}
+		all := inTurns(
+			each("upsert and delete", func(key string) { rawPair(db, key) }),
+			each("BEGIN, FOR UPDATE, COMMIT: no lease, one sync", func(key string) { rowPair(db, key) }),
+			each("pglock", func(key string) { peerPair(peer, key) }),
+			each("driver, one row each", func(key string) { barePair(bare, key) }),
+			each("acquire and release, audited", func(key string) { pair(st, key, key) }))
+		b.beside(all[:4])
+		b.atLeast(all[4], all[2], map[int]float64{1: 0.5, 16: 0.55}[n])
 	}
+
+	b.section("PostgreSQL, fsync on, 16 processes: pairs")
+	theirs, end := workers("pglock", 16, "pglock", plain)
+	defer end()
+	ours, end := workers("acquire and release, audited", 16, "postgres", place)
+	defer end()
+	all := inTurns(theirs, ours)
+	b.beside(all)
 	b.wakeupPostgres(server.Place())
 }
 
-// inTurns measures several ways, a little of each in turn: the disk of a machine
-// that others use is fast in one second and slow in the next.
-func inTurns(workers int, ways ...func(key string)) []float64 {
-	const turns = 20
-	rates := make([]float64, len(ways))
-	for range turns {
-		for i, way := range ways {
-			rates[i] += spread(workers, length/turns, way) / turns
-		}
-	}
-	return rates
+func openSQL(url string) *sql.DB {
+	db, err := sql.Open("pgx", url)
+	check(err)
+	db.SetMaxIdleConns(16)
+	return db
+}
+
+func openPeer(db *sql.DB) *pglock.Client {
+	peer, err := pglock.UnsafeNew(db, pglock.WithLeaseDuration(time.Minute), pglock.WithHeartbeatFrequency(0))
+	check(err)
+	return peer
 }
 
 func openPostgres(url string) *pgstore.Store {
 	s, err := pgstore.Open(ctx, url, &pgstore.Options{Create: true})
 	check(err)
 	return s
-}
-
-// spread makes pairs on a key for each worker.
-func spread(workers int, length time.Duration, one func(key string)) float64 {
-	var total atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	for i := range workers {
-		wg.Go(func() {
-			for key := fmt.Sprint("key", i); time.Since(start) < length; total.Add(1) {
-				one(key)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(total.Load()) / time.Since(start).Seconds()
 }
 
 func rawPair(db *sql.DB, key string) {

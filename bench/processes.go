@@ -102,6 +102,17 @@ func worker(kind string, args []string) {
 		holdWorker(args)
 	case "wait-postgres":
 		waitPostgres(args[0])
+	case "postgres":
+		st := store.New(openPostgres(args[0]))
+		serveWindows(func() { pair(st, args[1], args[1]) })
+	case "pglock":
+		peer := openPeer(openSQL(args[0]))
+		serveWindows(func() { peerPair(peer, args[1]) })
+	case "etcd":
+		st := openEtcd(args[0])
+		serveWindows(func() { pair(st, args[1], args[1]) })
+	case "mutex":
+		serveWindows(mutexPair(etcdAt(args[0]), args[1], false))
 	}
 }
 

@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
@@ -27,38 +24,87 @@ func open(path string) *sqlitestore.Store {
 
 // sqlite compares pairs of one process with the C library.
 func (b *bench) sqlite() {
-	b.section("SQLite, one process, WAL, synchronous=FULL: pairs (acquire and release) a second")
+	b.section("SQLite, one process, WAL, synchronous=FULL: pairs (acquire and release)")
 	dir := b.fresh("sqlite")
-	raw := b.raw(dir)
-	b.note("raw C, one row each", fmt.Sprintf("%.0f", raw))
-
-	d := open(filepath.Join(dir, "bare", "tasklock.db"))
-	value := []byte(`{"owner":"me"}`)
-	bare := rate(func() {
-		_, err := d.Commit(ctx, driver.Batch{Writes: []driver.Write{{Key: "lock/a", Value: value}}})
-		check(err)
-		_, err = d.Commit(ctx, driver.Batch{Writes: []driver.Write{{Key: "lock/a"}}})
-		check(err)
-	})
-	b.row("driver, one row each", fmt.Sprintf("%.0f = %.2f of raw", bare, bare/raw), ">= 0.80 of raw", bare >= 0.8*raw)
-
-	st := store.New(open(filepath.Join(dir, "lock", "tasklock.db")))
-	one := rate(func() { pair(st, "me", "key") })
-	b.note("lock: acquire and release, audited", fmt.Sprintf("%.0f = %.2f of raw", one, one/raw))
-	many := b.together(st, 64)
-	b.row("the same from 64 goroutines", fmt.Sprintf("%.0f = %.2f of raw", many, many/raw), "> 1 of raw", many > raw)
-}
-
-func (b *bench) raw(dir string) float64 {
-	exe := filepath.Join(dir, "raw")
+	exe := filepath.Join(dir, "pairs")
 	if out, err := exec.Command("gcc", "-O2", "-o", exe, "raw/pairs.c", "-lsqlite3").CombinedOutput(); err != nil {
 		check(fmt.Errorf("%w: %s", err, out))
 	}
-	out, err := exec.Command(exe, filepath.Join(dir, "raw.db"), fmt.Sprint(length.Seconds())).Output()
-	check(err)
-	n, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	check(err)
-	return n
+	raw := func(name, file string, batches []driver.Batch) (way, func()) {
+		statements := filepath.Join(dir, file+".sql")
+		check(os.WriteFile(statements, []byte(sqlOf(batches)), 0o600))
+		return separate(name, exec.Command(exe, filepath.Join(dir, file+".db"), statements))
+	}
+	value := []byte(`{"owner":"me"}`)
+	oneRow := []driver.Batch{{Writes: []driver.Write{{Key: "lock/a", Value: value}}}, {Writes: []driver.Write{{Key: "lock/a"}}}}
+	least, endLeast := raw("raw C, one row each", "least", oneRow)
+	defer endLeast()
+	same, endSame := raw("raw C, the rows of a pair", "same", batchesOfAPair(dir))
+	defer endSame()
+
+	bare := open(filepath.Join(dir, "bare", "tasklock.db"))
+	st := store.New(open(filepath.Join(dir, "lock", "tasklock.db")))
+	many := store.New(open(filepath.Join(dir, "many", "tasklock.db")))
+	all := inTurns(least, same,
+		goroutines("driver, one row each", 1, func(int) {
+			for _, batch := range oneRow {
+				_, err := bare.Commit(ctx, batch)
+				check(err)
+			}
+		}),
+		goroutines("acquire and release, audited", 1, func(int) { pair(st, "me", "key") }),
+		goroutines("the same from 64 goroutines", 64, func(i int) { pair(many, fmt.Sprint("key", i), fmt.Sprint("key", i)) }))
+	b.beside(all[:2])
+	b.atLeast(all[2], all[0], 0.8)
+	b.atLeast(all[3], all[1], 0.8)
+	b.atLeast(all[4], all[1], 1)
+}
+
+// batchesOfAPair are the commits of an acquire and a release.
+func batchesOfAPair(dir string) []driver.Batch {
+	k := &keeping{Store: open(filepath.Join(dir, "kept", "tasklock.db"))}
+	st := store.New(k)
+	pair(st, "me", "key") // the first one also describes the store
+	k.batches = nil
+	pair(st, "me", "key")
+	return k.batches
+}
+
+// keeping keeps what is committed.
+type keeping struct {
+	driver.Store
+	batches []driver.Batch
+}
+
+func (k *keeping) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	k.batches = append(k.batches, b)
+	return k.Store.Commit(ctx, b)
+}
+
+// sqlOf writes the same rows as our driver, one statement a line, with the row that
+// has the revision. Each pair has events of its own.
+func sqlOf(batches []driver.Batch) string {
+	var sql strings.Builder
+	put := func(key, value string) {
+		fmt.Fprintf(&sql, "REPLACE INTO record VALUES (%s, 1, 1, 1, 'a domain of the usual length', '%s')\n", key, strings.ReplaceAll(value, "'", "''"))
+	}
+	for i, b := range batches {
+		sql.WriteString("BEGIN IMMEDIATE\n")
+		for _, w := range b.Writes {
+			key := "'" + w.Key + "'"
+			if strings.HasPrefix(w.Key, "event/") {
+				key = fmt.Sprintf("printf('event/%%020d-%d', ?1)", i)
+			}
+			if w.Value == nil {
+				fmt.Fprintf(&sql, "DELETE FROM record WHERE key = %s\n", key)
+			} else {
+				put(key, string(w.Value))
+			}
+		}
+		put("''", `{"lock":1,"lease":1,"event":1}`)
+		sql.WriteString("COMMIT\n")
+	}
+	return sql.String()
 }
 
 func pair(st *store.Store, owner, key string) {
@@ -66,22 +112,4 @@ func pair(st *store.Store, owner, key string) {
 	check(err)
 	_, err = lease.Release(ctx, st, lease.ReleaseRequest{Owner: owner, Keys: []string{key}, Lease: g.LeaseID})
 	check(err)
-}
-
-// together makes pairs on different keys from many goroutines.
-func (b *bench) together(st *store.Store, n int) float64 {
-	var total atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	for i := range n {
-		wg.Go(func() {
-			key := fmt.Sprint("key", i)
-			for time.Since(start) < length {
-				pair(st, key, key)
-				total.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(total.Load()) / time.Since(start).Seconds()
 }

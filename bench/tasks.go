@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -134,12 +133,4 @@ func (b *bench) runners() {
 	bare := time.Since(start)
 	b.note("time for a task, and for a bare start", fmt.Sprintf("%s, %s", (took/tasks).Round(time.Microsecond), (bare/tasks).Round(time.Microsecond)))
 	b.note("ratio", fmt.Sprintf("%.1f", float64(took)/float64(bare)))
-}
-
-func atOnce(n int, fn func(i int)) {
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { fn(i) })
-	}
-	wg.Wait()
 }
