@@ -244,3 +244,18 @@ func shellWordsOf(words []string) (out []string) {
 	}
 	return out
 }
+
+func NewGuide(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "guide",
+		Short: "Print one page of instructions for coding agents",
+		Args:  session.NoArgs,
+		RunE: s.Run(func(context.Context, []string) error {
+			return s.Answer(map[string]string{"guide": harness.Guide}, func(p *term.Printer) {
+				for line := range strings.Lines(harness.Guide) {
+					p.Line("%s", strings.TrimSuffix(line, "\n"))
+				}
+			})
+		}),
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/cli/view"
+	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/guard"
 	"github.com/tasklock/tasklock/internal/harness"
 	"github.com/tasklock/tasklock/internal/identity"
@@ -110,4 +112,20 @@ func denial(s *session.Session, d *guard.Denial) string {
 		return text + "\nNext: " + other + "\nOr wait: " + wait
 	}
 	return text + "\nNext: " + wait
+}
+
+// pass lets the action go on. If the harness gives a command no owner, or another
+// one's, pass adds the right owner to the command; if git would run no guard, pass
+// adds that too.
+func (h *hook) pass(ctx context.Context) harness.Reply {
+	if h.What != harness.BeforeTool || !h.unnamed && !h.Hookless() {
+		return h.Pass()
+	}
+	n := harness.Naming{Owner: h.s.Identity().Owner, Named: !h.unnamed, Guarded: func(dirs []string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return githooks.Live(ctx, dir, h.s.Env) })
+	}}
+	if h.Hookless() {
+		n.Hooks = githooks.Folder(place.State(h.s.Env))
+	}
+	return h.Rename(n)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -104,4 +105,21 @@ type KeepOptions struct {
 	EndsWith  ProcessFlag
 	attach    bool
 	apart     bool // --independent
+}
+
+// ReleaseAll repeats the release of everything until nothing is left: one commit
+// has room for some hundred leases.
+func ReleaseAll(ctx context.Context, st *store.Store, r lease.ReleaseRequest) (out lease.ReleaseResult, err error) {
+	for {
+		some, err := lease.Release(ctx, st, r)
+		if err != nil {
+			return out, err
+		}
+		out.Released = append(out.Released, some.Released...)
+		out.Free = append(out.Free, some.Free...)
+		out.Left, out.Never = some.Left, some.Never
+		if !r.All || r.DryRun || len(some.Released) == 0 {
+			return out, nil
+		}
+	}
 }

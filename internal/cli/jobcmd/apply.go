@@ -1,6 +1,7 @@
 package jobcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -54,18 +55,11 @@ func printChange(p *term.Printer, c schedule.Change) {
 	case "changed":
 		p.Line("%s job %s, fires %s:", p.Did("Changed", "Would change"), c.Name, fires(p, c.Next))
 		for _, f := range c.Fields {
-			p.Line("  %s: %s → %s", f.Name, orNone(term.Short(f.From, 120)), orNone(term.Short(f.To, 120)))
+			p.Line("  %s: %s → %s", f.Name, cmp.Or(term.Short(f.From, 120), "none"), cmp.Or(term.Short(f.To, 120), "none"))
 		}
 	default:
 		p.Line("Unchanged: job %s, fires %s.", c.Name, fires(p, c.Next))
 	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 func newJobsApplyCmd(s *session.Session) *cobra.Command {

@@ -4,7 +4,6 @@ package jobcmd
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,9 +17,11 @@ import (
 )
 
 func NewJobs(s *session.Session) *cobra.Command {
-	return session.Group("jobs", "Manage jobs that fire on a schedule",
-		newJobsAddCmd(s), newJobsApplyCmd(s), newJobsListCmd(s), newJobsShowCmd(s), newJobsPauseCmd(s), newJobsResumeCmd(s),
-		newJobsTriggerCmd(s), newJobsRemoveCmd(s), newJobsHistoryCmd(s), newJobsNextCmd(s))
+	cmds := []*cobra.Command{newJobsAddCmd(s), newJobsApplyCmd(s), newJobsListCmd(s), newJobsShowCmd(s), newJobsHistoryCmd(s), newJobsNextCmd(s)}
+	for _, c := range changes {
+		cmds = append(cmds, c.cmd(s))
+	}
+	return session.Group("jobs", "Manage jobs that fire on a schedule", cmds...)
 }
 
 func oneJob(_ *cobra.Command, args []string) error {
@@ -47,35 +48,15 @@ func fires(p *term.Printer, next *time.Time) string {
 	return p.When(*next)
 }
 
-// jobCmd is a command that does something to one job.
-func jobCmd(s *session.Session, name, brief, long string, do func(context.Context, *store.Store, schedule.ChangeRequest) error) *cobra.Command {
-	force := false
-	cmd := &cobra.Command{
-		Use: name + " NAME", Short: brief, Long: long, Args: oneJob, ValidArgsFunction: jobNames(s),
-		RunE: s.Run(func(ctx context.Context, args []string) error {
-			id, st, err := s.Act(ctx, false)
-			if err != nil {
-				return err
-			}
-			return do(ctx, st, schedule.ChangeRequest{Name: args[0], By: id.Owner, DryRun: s.DryRun, Force: force})
-		}),
-	}
-	if name == "resume" || name == "remove" {
-		cmd.Flags().BoolVar(&force, "force", false, "even if a record of the job is damaged")
-	}
-	return cmd
-}
-
 // jobNames completes the name of a job.
 func jobNames(s *session.Session) cobra.CompletionFunc {
-	return s.Completion(1, func(ctx context.Context, st *store.Store) (names []string, err error) {
+	return s.Completion(1, func(ctx context.Context, st *store.Store) ([]string, error) {
 		out, err := schedule.List(ctx, st)
-		for _, j := range out.Jobs {
-			names = append(names, j.Name)
-		}
-		return names, err
+		return term.Each(out.Jobs, jobName), err
 	})
 }
+
+func jobName(j schedule.Info) string { return j.Name }
 
 // whoFires warns if no scheduler runs that fires a job.
 func whoFires(s *session.Session, all []schedule.Pod) {
@@ -106,9 +87,5 @@ func command(j schedule.Job) string {
 	case len(j.Command) == 0:
 		return "(a handler)"
 	}
-	words := make([]string, len(j.Command))
-	for i, w := range j.Command {
-		words[i] = term.ShellQuote(w)
-	}
-	return strings.Join(words, " ")
+	return term.QuotedLine(j.Command)
 }

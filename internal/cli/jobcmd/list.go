@@ -43,19 +43,11 @@ func listJobs(ctx context.Context, s *session.Session, st *store.Store) error {
 		}
 	}
 	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		for _, j := range out.Jobs {
-			p.Line("%s", j.Name)
-		}
-		return errors.Join(p.Flush(), allDamaged(bad))
+		return errors.Join(s.AnswerNames(out, term.Each(out.Jobs, jobName), nil), allDamaged(bad))
 	}
 	return s.Partly(out, allDamaged(bad), func(p *term.Printer) {
-		if len(out.Jobs) == 0 && p.Wide {
-			p.Line("No jobs.")
-			return
-		}
 		printJobs(p, out.Jobs)
-		if names := view.SchedulerNames(out.Schedulers); p.Wide && names != "" {
+		if names := view.SchedulerNames(out.Schedulers); p.Wide && len(out.Jobs) > 0 && names != "" {
 			p.Line("Schedulers: %s", names)
 		}
 	})
@@ -80,13 +72,10 @@ func printJobs(p *term.Printer, list []schedule.Info) {
 				next = p.Relative(*j.Next)
 			}
 		}
-		var pods []string
-		for _, r := range j.Running {
-			pods = append(pods, r.Pod)
-		}
+		pods := term.Each(j.Running, func(r schedule.Run) string { return r.Pod })
 		rows = append(rows, term.Row(
 			term.Strong.Of(j.Name), jobState(j), j.Cron, j.Zone, next, strings.Join(pods, " "), term.Faint.Of(term.Short(command(j.Job), 80)),
 		))
 	}
-	p.Table([]string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
+	p.List("No jobs.", []string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
 }

@@ -1,9 +1,7 @@
 package jobcmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -85,15 +83,6 @@ func (o *schedulerOptions) log(s *session.Session) func(schedule.LogEntry) {
 		if o.level == "info" && e.Level == schedule.LevelDebug {
 			return
 		}
-		if !s.JSON {
-			s.Note("%s %s - %s", e.Time.Format("2006-01-02T15:04:05.000Z"), string(e.Level), e.Message)
-			return
-		}
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if !s.Quiet && enc.Encode(e) == nil {
-			_, _ = s.Stderr.Write(term.Escape(b.Bytes()))
-		}
+		s.Log(e, "%s %s - %s", e.Time.Format("2006-01-02T15:04:05.000Z"), string(e.Level), e.Message)
 	}
 }

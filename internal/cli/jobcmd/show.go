@@ -19,13 +19,10 @@ func newJobsShowCmd(s *session.Session) *cobra.Command {
 		Use: "show NAME", Short: "Show a job with all its settings", Args: oneJob, ValidArgsFunction: jobNames(s),
 		RunE: s.RunStore(func(ctx context.Context, st *store.Store, args []string) error {
 			j, err := schedule.Show(ctx, st, args[0])
-			if err != nil {
-				return err
-			}
-			if !j.Paused || j.Triggered > 0 {
+			if err == nil && (!j.Paused || j.Triggered > 0) {
 				defer whoFires(s, j.Schedulers)
 			}
-			return s.Answer(j, func(p *term.Printer) { printJob(p, j) })
+			return session.Reply(s, printJob)(j, err)
 		}),
 	}
 }

@@ -149,3 +149,12 @@ func lockRow(p *term.Printer, l lease.Info) []term.Text {
 	held := term.Rough(p.Now.Sub(l.AcquiredAt))
 	return term.Row(term.Strong.Of(l.Key), term.Short(l.Owner, 40), state, l.Token, held, p.Relative(l.HeartbeatAt), view.EndIn(p, l.ExpiresAt), l.Waiters, term.Faint.Of(where))
 }
+
+// NewLocks offers the commands about locks under their long names. Alone it
+// lists.
+func NewLocks(s *session.Session, release *cobra.Command) *cobra.Command {
+	cmd := NewList(s)
+	cmd.Use, cmd.Short, cmd.Args = "locks", "The same as list, show, release and cleanup (default: list)", session.NoSuchCommand
+	cmd.AddCommand(NewList(s), NewShow(s), release, NewCleanup(s))
+	return cmd
+}

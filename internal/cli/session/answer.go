@@ -42,6 +42,28 @@ func bodyOf(p problem.Problem) *errorBody {
 // nothing with --quiet.
 func (s *Session) Answer(data any, text func(*term.Printer)) error { return s.Event("", data, text) }
 
+// AnswerNames is Answer for what has a name: --quiet prints the names, one on a line.
+func (s *Session) AnswerNames(data any, names []string, text func(*term.Printer)) error {
+	if !s.Quiet || s.JSON {
+		return s.Answer(data, text)
+	}
+	p := s.Printer()
+	for _, name := range names {
+		p.Line("%s", name)
+	}
+	return p.Flush()
+}
+
+// Reply answers with the result of an operation, unless that failed.
+func Reply[T any](s *Session, text func(*term.Printer, T)) func(T, error) error {
+	return func(out T, err error) error {
+		if err != nil {
+			return err
+		}
+		return s.Answer(out, func(p *term.Printer) { text(p, out) })
+	}
+}
+
 // Event is Answer for a command that prints several, each with its name.
 func (s *Session) Event(name string, data any, text func(*term.Printer)) error {
 	switch {
@@ -82,14 +104,16 @@ func (s *Session) Verdict(data any, is problem.Problem, text func(*term.Printer)
 }
 
 // WriteJSON prints one line of JSON that is safe on a terminal.
-func (s *Session) WriteJSON(v any) error {
+func (s *Session) WriteJSON(v any) error { return writeJSON(s.Stdout, v) }
+
+func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := s.Stdout.Write(term.Escape(b.Bytes()))
+	_, err := w.Write(term.Escape(b.Bytes()))
 	return err
 }
 
@@ -148,6 +172,17 @@ func (s *Session) Note(format string, args ...any) {
 	p := &term.Printer{W: s.Stderr}
 	p.Line(format, args...)
 	_ = p.Flush()
+}
+
+// Log prints an entry of a log on stderr, because stdout belongs to the commands that
+// run: as JSON, or for people as a line.
+func (s *Session) Log(entry any, format string, args ...any) {
+	switch {
+	case !s.JSON:
+		s.Note(format, args...)
+	case !s.Quiet:
+		_ = writeJSON(s.Stderr, entry)
+	}
 }
 
 // Warn is a note that --quiet does not silence.

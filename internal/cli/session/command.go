@@ -81,6 +81,18 @@ func (s *Session) RunStore(run func(ctx context.Context, st *store.Store, args [
 	})
 }
 
+// RunAs is Run for a command that changes something in the name of its caller, and
+// makes no store.
+func (s *Session) RunAs(run func(ctx context.Context, st *store.Store, by string, args []string) error) func(*cobra.Command, []string) error {
+	return s.Run(func(ctx context.Context, args []string) error {
+		id, st, err := s.Act(ctx, false)
+		if err != nil {
+			return err
+		}
+		return run(ctx, st, id.Owner, args)
+	})
+}
+
 // Argument checks; what they refuse is a usage error.
 
 // NoArgs refuses arguments.

@@ -5,14 +5,17 @@ package setupcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/config"
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/gitstore"
 )
 
 func NewInit(s *session.Session) *cobra.Command {
@@ -121,4 +124,125 @@ func initStore(ctx context.Context, s *session.Session) error {
 			p.Line("Next: %s", s.CommandLine("acquire", "TASK"))
 		}
 	})
+}
+
+// raiseResult is what init --raise did.
+type raiseResult struct {
+	Store    string `json:"store"`
+	Revision int64  `json:"revision"` // 0 with --dry-run
+}
+
+// raiseRevision raises the revision. A store that remembers its last revision does it
+// itself: it refuses everything else.
+func raiseRevision(ctx context.Context, s *session.Session) error {
+	cfg, url, err := s.Where()
+	if err != nil {
+		return err
+	}
+	r := raiseResult{Store: config.WithoutPassword(url)}
+	switch {
+	case !config.IsGit(url):
+		r.Revision, err = raiseHere(ctx, s, cfg, url)
+	case !s.DryRun:
+		err = session.ChangeGit(ctx, cfg, url, func(store *gitstore.Store) (err error) {
+			r.Revision, err = store.Raise(ctx)
+			return err
+		})
+	}
+	if err == nil && !s.DryRun {
+		err = retoken(ctx, s, cfg, url, r.Revision)
+	}
+	if err != nil {
+		return cfg.Blame(err)
+	}
+	return s.Answer(r, func(p *term.Printer) {
+		if s.DryRun {
+			p.Line("Would raise the revision of %s by more than 2^32.", r.Store)
+			return
+		}
+		p.Line("The revision of %s is %d now; tokens from before are refused.", r.Store, r.Revision)
+		p.Line("Commands that still run under an older lock do not know: stop them before others take their keys.")
+	})
+}
+
+// retoken refuses the tokens of locks that are still held from before.
+func retoken(ctx context.Context, s *session.Session, cfg *config.Config, url string, before int64) error {
+	d, err := s.OpenStore(ctx, url, session.Opens(cfg))
+	if err != nil {
+		return err
+	}
+	return lease.Retoken(ctx, s.NewStore(url, d), before)
+}
+
+func raiseHere(ctx context.Context, s *session.Session, cfg *config.Config, url string) (int64, error) {
+	o := session.Opens(cfg)
+	o.Raise = true
+	d, err := s.OpenStore(ctx, url, o)
+	if err != nil || s.DryRun {
+		return 0, err
+	}
+	return s.NewStore(url, d).Raise(ctx)
+}
+
+// upgradeResult is what init --upgrade did.
+type upgradeResult struct {
+	Store   string       `json:"store"`
+	Holders []lease.Info `json:"holders"` // of locks, when it began
+	store.UpgradeResult
+}
+
+// upgradeStore converts the store to the format of this tasklock. Whoever holds a lock
+// by an older one cannot renew it afterwards.
+func upgradeStore(ctx context.Context, s *session.Session, force bool) error {
+	cfg, url, err := s.Where()
+	if err != nil {
+		return err
+	}
+	o := session.Opens(cfg)
+	o.Upgrade = true
+	d, err := s.OpenStore(ctx, url, o)
+	if err != nil {
+		return cfg.Blame(err)
+	}
+	r := upgradeResult{Store: config.WithoutPassword(url), Holders: []lease.Info{}}
+	leave := func(tx *store.Tx) error {
+		err := lease.Leave(tx)
+		var busy *lease.BusyError
+		if r.Holders = r.Holders[:0]; force && errors.As(err, &busy) {
+			r.Holders, err = busy.Holders, nil
+		}
+		return err
+	}
+	r.UpgradeResult, err = s.NewStore(url, d).Upgrade(ctx, store.UpgradeRequest{Leave: leave, DryRun: s.DryRun})
+	var busy *lease.BusyError
+	if errors.As(err, &busy) {
+		return &deniedBusy{
+			busy: busy,
+			text: fmt.Sprintf("%v; wait until they are done, or use --force: then holders with an older tasklock cannot renew, and each lock is free when its ttl ends", busy),
+			next: s.CommandLine("init", "--upgrade", "--force", "--dry-run"),
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Answer(r, func(p *term.Printer) { printUpgrade(s, p, r) })
+}
+
+func printUpgrade(s *session.Session, p *term.Printer, r upgradeResult) {
+	if r.Already {
+		p.Line("The store %s has format %d already.", r.Store, r.To)
+		return
+	}
+	if r.From < r.To {
+		p.Line("%s the store %s from format %d to %d (%s).", p.Did("Upgraded", "Would upgrade"), r.Store, r.From, r.To, term.Plural(r.Records, "record"))
+	}
+	if r.Tables {
+		p.Line("%s the tables of the store %s.", p.Did("Upgraded", "Would upgrade"), r.Store)
+	}
+	for _, h := range r.Holders {
+		p.Line("%s is held by %s: an older tasklock cannot renew it; it is free when its ttl ends.", h.Key, h.Owner)
+	}
+	if !s.DryRun {
+		p.Line("Older versions of tasklock get exit code 3 here from now on: upgrade them on all machines.")
+	}
 }

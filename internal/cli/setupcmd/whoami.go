@@ -2,6 +2,7 @@ package setupcmd
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -99,4 +100,27 @@ func which(s *session.Session, cfg *config.Config) (url, why string) {
 		return "", "none: " + err.Error()
 	}
 	return config.WithoutPassword(url), cfg.Why()
+}
+
+func NewVersion(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  session.NoArgs,
+		RunE:  s.Run(func(context.Context, []string) error { return version(s) }),
+	}
+}
+
+type versionData struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+func version(s *session.Session) error {
+	data := versionData{Version: s.ProgramVersion(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	return s.Answer(data, func(p *term.Printer) {
+		p.Line("tasklock %s (%s %s/%s)", data.Version, data.Go, data.OS, data.Arch)
+	})
 }

@@ -32,12 +32,7 @@ prints only the ids. A task's id, number, title and each --alias name the same l
 		Example: `  tasklock tasks add "Fix bug" --section Backend --priority high --label api
   tasklock tasks add "Write tests" --depends-on "Fix bug"
   tasklock tasks add "Parser" "Printer" "Docs" --section Core`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return session.Usagef("needs a title")
-			}
-			return nil
-		},
+		Args:              session.AtLeastOne("title"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.RunE = s.Run(func(ctx context.Context, titles []string) error { return o.run(ctx, s, cmd, titles) })
@@ -68,7 +63,7 @@ func (o *tasksAddOptions) run(ctx context.Context, s *session.Session, cmd *cobr
 	if err != nil {
 		return err
 	}
-	id, err := s.Caller()
+	id, st, err := s.Act(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -79,15 +74,7 @@ func (o *tasksAddOptions) run(ctx context.Context, s *session.Session, cmd *cobr
 			Priority: o.priority.value, DependsOn: o.dependsOn, Labels: o.labels.list,
 		})
 	}
-	st, err := s.Store(ctx, true)
-	if err != nil {
-		return err
-	}
-	out, err := task.Add(ctx, st, r)
-	if err != nil {
-		return err
-	}
-	return added(s, out)
+	return added(s)(task.Add(ctx, st, r))
 }
 
 // addData is what add and import answer.
@@ -96,26 +83,18 @@ type addData struct {
 	Sections []string   `json:"sections"` // made for them
 }
 
-func added(s *session.Session, out task.AddResult) error {
-	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		for _, t := range out.Tasks {
-			p.Line("%s", t.ID)
+func added(s *session.Session) func(task.AddResult, error) error {
+	return func(out task.AddResult, err error) error {
+		if err != nil {
+			return err
 		}
-		return p.Flush()
-	}
-	data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...)}
-	return s.Answer(data, func(p *term.Printer) {
-		verb := p.Did("Added", "Would add")
-		for i, t := range out.Tasks {
-			if i == session.AgentLimit && s.Identity().Agent {
-				p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))
-				break
+		data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...)}
+		return s.AnswerNames(data, term.Each(out.Tasks, taskID), func(p *term.Printer) {
+			verb := p.Did("Added", "Would add")
+			eachTask(p, out.Tasks, s.Identity().Agent, func(t task.Task) { p.Line("%s %s.", verb, taskName(t)) })
+			for _, text := range out.Sections {
+				p.Line("%s section %s.", verb, text)
 			}
-			p.Line("%s %s.", verb, taskName(t))
-		}
-		for _, text := range out.Sections {
-			p.Line("%s section %s.", verb, text)
-		}
-	})
+		})
+	}
 }

@@ -2,9 +2,11 @@ package taskcmd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -98,13 +100,7 @@ func printWorktree(p *term.Printer, made *madeWorktree) {
 
 func claimedText(out task.ClaimResult) func(*term.Printer) {
 	return func(p *term.Printer) {
-		for i, t := range out.Tasks {
-			if i == session.AgentLimit {
-				p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))
-				break
-			}
-			printClaimed(p, t, out.Grant)
-		}
+		eachTask(p, out.Tasks, true, func(t task.Task) { printClaimed(p, t, out.Grant) })
 	}
 }
 
@@ -244,4 +240,37 @@ func taskText(s *session.Session, p *term.Printer, t task.Task) {
 	if left > 0 {
 		p.Line("… and %d bytes more: %s", left, s.CommandLine("tasks", "show", t.ID))
 	}
+}
+
+// titles are those of the tasks that a command is about, by id. They are read
+// once, when somebody turns out to be in the way.
+type titles func() map[string]string
+
+func titlesOf(ctx context.Context, st *store.Store, refs []string) titles {
+	return sync.OnceValue(func() map[string]string {
+		found := map[string]string{}
+		for _, ref := range refs {
+			if i, err := task.Show(ctx, st, ref); err == nil {
+				found[i.ID] = i.Title
+			}
+		}
+		return found
+	})
+}
+
+// lockedText names the blocking owner, with the title of the task.
+func (t titles) lockedText(h *lease.HeldError) string {
+	if title := t()[h.Key]; title != "" {
+		return view.LockedAs(`Task "`+term.Short(title, 80)+`"`, h)
+	}
+	return view.LockedText(h)
+}
+
+// explain adds the title of the task to a refusal.
+func (t titles) explain(err error) error {
+	var held *lease.HeldError
+	if errors.As(err, &held) {
+		return &session.Attempt{Err: err, Message: t.lockedText(held)}
+	}
+	return err
 }

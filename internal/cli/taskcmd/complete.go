@@ -66,18 +66,13 @@ func (o *verbOptions) doNext(ctx context.Context, s *session.Session, st *store.
 	}
 	after()
 	data := completedData{changedData: changedData{taskList(out.Tasks), out.Repeated}}
+	var claimed []string
 	if next != nil {
+		claimed = []string{next.Task.ID}
 		n.Keep(s, *next.Grant, claim.Process)
 		data.Next = &nextData{Task: newTaskData(next.Task), Token: tokenOf(*next.Grant, next.Task.ID), Grant: next.Grant}
 	}
-	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		if next != nil {
-			p.Line("%s", next.Task.ID)
-		}
-		return p.Flush()
-	}
-	return s.Answer(data, func(p *term.Printer) {
+	return s.AnswerNames(data, claimed, func(p *term.Printer) {
 		changedText(s, p, out, o.did, o.would)
 		if next == nil {
 			p.Line("No task is ready.")

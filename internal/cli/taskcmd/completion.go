@@ -21,23 +21,17 @@ func taskIDs(s *session.Session, in ...task.Status) cobra.CompletionFunc {
 func firstTask(s *session.Session) cobra.CompletionFunc { return s.Completion(1, idsIn(nil)) }
 
 func idsIn(status []task.Status) func(context.Context, *store.Store) ([]string, error) {
-	return func(ctx context.Context, st *store.Store) (words []string, err error) {
+	return func(ctx context.Context, st *store.Store) ([]string, error) {
 		out, err := task.List(ctx, st, task.ListRequest{Status: status})
-		for _, t := range out.Tasks {
-			words = append(words, t.ID+"\t"+term.Clean(term.Short(t.Title, 60)))
-		}
-		return words, err
+		return term.Each(out.Tasks, func(t task.Info) string { return t.ID + "\t" + term.Clean(term.Short(t.Title, 60)) }), err
 	}
 }
 
 // sectionNames completes names of sections, up to so many; 0: any number.
 func sectionNames(s *session.Session, most int) cobra.CompletionFunc {
-	return s.Completion(most, func(ctx context.Context, st *store.Store) (words []string, err error) {
+	return s.Completion(most, func(ctx context.Context, st *store.Store) ([]string, error) {
 		out, err := task.Sections(ctx, st, "")
-		for _, section := range out.Sections {
-			words = append(words, term.Clean(section.Name))
-		}
-		return words, err
+		return term.Each(out.Sections, func(section task.SectionInfo) string { return term.Clean(section.Name) }), err
 	})
 }
 
@@ -46,12 +40,8 @@ func completeFlags(s *session.Session, cmd *cobra.Command) *cobra.Command {
 	words := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
-	var statuses []string
-	for _, status := range task.Statuses {
-		statuses = append(statuses, string(status))
-	}
 	for name, fn := range map[string]cobra.CompletionFunc{
-		"section": sectionNames(s, 0), "status": words(statuses...), "priority": words("high", "medium", "low"),
+		"section": sectionNames(s, 0), "status": words(statusNames()...), "priority": words("high", "medium", "low"),
 		"depends-on": taskIDs(s), "parent": taskIDs(s), "format": words("json", "markdown"),
 	} {
 		if cmd.Flags().Lookup(name) != nil {

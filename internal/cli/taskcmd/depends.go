@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -39,11 +40,11 @@ Exit codes:
 		},
 		ValidArgsFunction: taskIDs(s),
 	}
-	cmd.RunE = s.Run(func(ctx context.Context, refs []string) error {
+	cmd.RunE = s.RunStore(func(ctx context.Context, st *store.Store, refs []string) error {
 		if drawn {
-			return drawTask(ctx, s, refs[0])
+			return drawTask(ctx, s, st, refs[0])
 		}
-		id, st, err := s.Act(ctx, false)
+		id, err := s.Caller()
 		if err != nil {
 			return err
 		}
@@ -65,11 +66,7 @@ Exit codes:
 }
 
 // drawTask draws a task with what it depends on below it.
-func drawTask(ctx context.Context, s *session.Session, ref string) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
+func drawTask(ctx context.Context, s *session.Session, st *store.Store, ref string) error {
 	nodes, err := task.Graph(ctx, st, ref)
 	if err != nil {
 		return err

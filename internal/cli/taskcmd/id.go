@@ -72,11 +72,7 @@ func idCmd(s *session.Session, cmd *cobra.Command, write bool, number func(conte
 			Number int64  `json:"number"`
 			ID     string `json:"id"`
 		}{n, fmt.Sprintf("t%d", n)}
-		if !s.JSON { // the number, with --quiet too: else nobody would have it
-			p := s.Printer()
-			p.Line("%d", n)
-			return p.Flush()
-		}
-		return s.Answer(data, nil)
+		number := strconv.FormatInt(n, 10)
+		return s.AnswerNames(data, []string{number}, func(p *term.Printer) { p.Line("%s", number) })
 	})
 }

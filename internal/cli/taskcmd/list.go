@@ -106,26 +106,13 @@ func (o *tasksListOptions) print(s *session.Session, all []task.Info) error {
 		shown = shown[:o.limit]
 		defer s.Note("%d of %d tasks. Narrow it with --status, --section, --label, --owner or --ready; --limit 0 shows all.", len(shown), len(all))
 	}
-	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		for _, t := range shown {
-			p.Line("%s", t.ID)
-		}
-		return p.Flush()
-	}
 	data := struct {
 		Tasks []taskInfo `json:"tasks"`
 		Total int        `json:"total"`
-	}{make([]taskInfo, len(shown)), len(all)}
-	for i, t := range shown {
-		data.Tasks[i] = newTaskInfo(t)
-	}
-	return s.Answer(data, func(p *term.Printer) {
+	}{taskInfos(shown), len(all)}
+	ids := term.Each(shown, func(t task.Info) string { return t.ID })
+	return s.AnswerNames(data, ids, func(p *term.Printer) {
 		p.Wide = p.Wide || s.Identity().Agent
-		if len(shown) == 0 && p.Wide {
-			p.Line("No tasks.")
-			return
-		}
 		printTasks(p, shown)
 	})
 }
@@ -144,13 +131,13 @@ func (o *tasksListOptions) warn(s *session.Session, tasks []task.Info) {
 func parseStatus(s string) (task.Status, error) {
 	status := task.Status(strings.ToLower(strings.TrimSpace(s)))
 	if !slices.Contains(task.Statuses, status) {
-		var names []string
-		for _, n := range task.Statuses {
-			names = append(names, string(n))
-		}
-		return "", session.Usagef("--status: must be one of %s, not %q", strings.Join(names, ", "), term.Short(s, 40))
+		return "", session.Usagef("--status: must be one of %s, not %q", strings.Join(statusNames(), ", "), term.Short(s, 40))
 	}
 	return status, nil
+}
+
+func statusNames() []string {
+	return term.Each(task.Statuses, func(status task.Status) string { return string(status) })
 }
 
 // printTasks prints a table of them.
@@ -159,7 +146,7 @@ func printTasks(p *term.Printer, tasks []task.Info) {
 	for _, t := range tasks {
 		rows = append(rows, taskRow(p, t))
 	}
-	p.Table([]string{"ID", "STATUS", "PRIORITY", "SECTION", "LOCKED BY", "EXPIRES", "TITLE"}, rows)
+	p.List("No tasks.", []string{"ID", "STATUS", "PRIORITY", "SECTION", "LOCKED BY", "EXPIRES", "TITLE"}, rows)
 }
 
 var statusStyle = map[task.Status]term.Style{
@@ -190,4 +177,23 @@ func taskRow(p *term.Printer, t task.Info) []term.Text {
 		title += " (waits for " + term.Short(strings.Join(t.WaitsFor, ", "), 40) + ")"
 	}
 	return term.Row(term.Strong.Of(t.ID), status, priorityName(t.Priority), t.Section, who, expires, title)
+}
+
+func newTasksStalledCmd(s *session.Session) *cobra.Command {
+	o := &tasksListOptions{stalled: true}
+	cmd := &cobra.Command{
+		Use:   "stalled",
+		Short: "List the tasks whose worker is dead or silent",
+		Long: `List the tasks in progress whose worker is provably dead, or sent no heartbeat for
+its whole ttl. You need not do anything: the next claim takes such a task over, and
+next offers it. The fields are those of list.`,
+		Args: session.NoArgs,
+	}
+	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
+		o.defaults(s, cmd)
+		return o.run(ctx, s)
+	})
+	cmd.Flags().StringVar(&o.section, "section", "", "only from this section")
+	cmd.Flags().IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
+	return completeFlags(s, cmd)
 }

@@ -157,12 +157,7 @@ func (o *nextOptions) print(s *session.Session, out task.NextResult, made *madeW
 	if out.Grant != nil {
 		data.Token = tokenOf(*out.Grant, out.Task.ID)
 	}
-	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		p.Line("%s", out.Task.ID)
-		return p.Flush()
-	}
-	return s.Answer(data, func(p *term.Printer) {
+	return s.AnswerNames(data, []string{out.Task.ID}, func(p *term.Printer) {
 		switch {
 		case !p.Wide && !s.Identity().Agent:
 			token := ""

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -35,23 +36,15 @@ Exit codes:
 			return someTasks(cmd, args)
 		},
 		ValidArgsFunction: taskIDs(s),
-		RunE: s.Run(func(ctx context.Context, refs []string) error {
-			id, st, err := s.Act(ctx, false)
-			if err != nil {
-				return err
-			}
-			r.Tasks, r.By, r.DryRun, r.Status = refs, id.Owner, s.DryRun, nil
+		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, refs []string) error {
+			r.Tasks, r.By, r.DryRun, r.Status = refs, by, s.DryRun, nil
 			if failed || all {
 				r.Status = append(r.Status, task.Failed)
 			}
 			if blocked || all {
 				r.Status = append(r.Status, task.Blocked)
 			}
-			out, err := task.ResetTasks(ctx, st, r)
-			if err != nil {
-				return err
-			}
-			return changed(s, out, "Reset", "Would reset")
+			return changed(s, "Reset", "Would reset")(task.ResetTasks(ctx, st, r))
 		}),
 	}
 	f := cmd.Flags()

@@ -1,11 +1,8 @@
 package taskcmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,7 +101,7 @@ func (o *runnerStartOptions) run(ctx context.Context, s *session.Session, comman
 		Owner: s.Identity().Owner, Name: o.name, Section: o.section, Label: o.label,
 		Command: command, Dir: s.Dir, Env: s.LeaseEnviron(ctx), NoStdin: o.noStdin, Stdout: s.Stdout, Stderr: s.Stderr, KeepOutput: o.keepOutput,
 		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.Value, MaxHold: o.maxHold.Value,
-		Grace: o.grace.Value, Signals: true, Guardian: []string{self, session.GuardianVerb}, Log: func(e worker.LogEntry) { runnerLog(s, e) },
+		Grace: o.grace.Value, Signals: true, Guardian: []string{self, session.GuardianVerb}, Log: func(e worker.LogEntry) { s.Log(e, "[%s] %s", e.Runner, e.Message) },
 	}
 	if !o.ttl.Given {
 		w.TTL = cfg.Times().Attached
@@ -116,20 +113,6 @@ func (o *runnerStartOptions) run(ctx context.Context, s *session.Session, comman
 	return err
 }
 
-// runnerLog prints one line of the log, on stderr: stdout is the command's.
-func runnerLog(s *session.Session, e worker.LogEntry) {
-	if !s.JSON {
-		s.Note("[%s] %s", e.Runner, e.Message)
-		return
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if !s.Quiet && enc.Encode(e) == nil {
-		_, _ = s.Stderr.Write(term.Escape(b.Bytes()))
-	}
-}
-
 func (o *runnerStartOptions) dryRun(ctx context.Context, s *session.Session, st *store.Store, command []string) error {
 	out, err := task.Next(ctx, st, task.NextRequest{Section: o.section, Label: o.label, Acquire: lease.AcquireRequest{Owner: s.Identity().Owner}})
 	if err != nil {
@@ -137,10 +120,6 @@ func (o *runnerStartOptions) dryRun(ctx context.Context, s *session.Session, st 
 	}
 	return s.Answer(map[string]any{"task": newTaskData(out.Task), "command": command}, func(p *term.Printer) {
 		p.Line("%s %s first.", term.Yellow.Of("Would take"), taskName(out.Task))
-		words := make([]string, len(command))
-		for i, c := range command {
-			words[i] = term.ShellQuote(c)
-		}
-		p.Line("Would run: %s", strings.Join(words, " "))
+		p.Line("Would run: %s", term.QuotedLine(command))
 	})
 }

@@ -2,6 +2,8 @@ package taskcmd
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,4 +94,130 @@ func allSections(ctx context.Context, st *store.Store) ([]sectionInfo, error) {
 		list[i] = newSectionInfo(section)
 	}
 	return list, err
+}
+
+func newSectionsListCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the sections, their tasks and who works there",
+		Long: `List the sections in the order of next, their tasks and who works there.
+
+In a pipe, tabs separate the fields: name, priority, shared or exclusive, open tasks,
+all tasks, locked by, state, depends on. --quiet prints only the names.`,
+		Args: session.NoArgs,
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
+			list, err := allSections(ctx, st)
+			if err != nil {
+				return err
+			}
+			names := term.Each(list, func(section sectionInfo) string { return section.Name })
+			return s.AnswerNames(map[string]any{"sections": list}, names, func(p *term.Printer) {
+				p.Wide = p.Wide || s.Identity().Agent
+				shown := list
+				if s.Identity().Agent && len(shown) > session.AgentLimit {
+					shown = shown[:session.AgentLimit]
+					defer s.Note("%d of %d sections; --json has all.", len(shown), len(list))
+				}
+				printSections(p, shown)
+			})
+		}),
+	}
+}
+
+func printSections(p *term.Printer, list []sectionInfo) {
+	var rows [][]term.Text
+	for _, s := range list {
+		total := 0
+		for _, n := range s.Tasks {
+			total += n
+		}
+		look := term.Normal
+		if s.Skipped {
+			look = term.Faint
+		}
+		priority := priorityName(s.Priority)
+		if !p.Wide {
+			priority = strconv.Itoa(s.Priority)
+		}
+		rows = append(rows, term.Row(term.Strong.Of(s.Name), priority, s.kind(), s.Open, total, term.Yellow.Of(s.LockedBy), look.Of(s.state()), strings.Join(s.DependsOn, ",")))
+	}
+	p.List("No sections.", []string{"SECTION", "PRIORITY", "KIND", "OPEN", "TASKS", "LOCKED BY", "STATE", "DEPENDS ON"}, rows)
+}
+
+func newSectionsShowCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show SECTION",
+		Short:             "Show everything about one section",
+		Args:              oneSection,
+		ValidArgsFunction: sectionNames(s, 1),
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, names []string) error {
+			out, err := task.Sections(ctx, st, names[0])
+			if err != nil {
+				return err
+			}
+			section := newSectionInfo(out.Sections[0])
+			return s.Answer(map[string]any{"section": section}, func(p *term.Printer) { printSection(p, section) })
+		}),
+	}
+}
+
+func printSection(p *term.Printer, s sectionInfo) {
+	rows := term.Fields{{"section", s.Name}, {"state", s.state()}, {"kind", s.kind()}, {"priority", priorityName(s.Priority)}}
+	rows.Add("depends on", strings.Join(s.DependsOn, ", "))
+	rows.Add("locked by", s.LockedBy)
+	for _, status := range task.Statuses {
+		if n := s.Tasks[status]; n > 0 {
+			rows.Add(string(status), strconv.Itoa(n))
+		}
+	}
+	rows.Add("created", p.When(s.CreatedAt))
+	p.Fields(rows)
+}
+
+func newSectionsGraphCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "graph",
+		Short: "Draw which sections depend on which",
+		Long: `Draw the sections. Below each one is what it depends on; a section that was drawn
+before is only named. --json prints the sections as list does.`,
+		Args: session.NoArgs,
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
+			list, err := allSections(ctx, st)
+			if err != nil {
+				return err
+			}
+			return s.Answer(map[string]any{"sections": list}, func(p *term.Printer) { drawSections(s, p, list) })
+		}),
+	}
+}
+
+func drawSections(s *session.Session, p *term.Printer, list []sectionInfo) {
+	if len(list) == 0 {
+		p.Line("No sections.")
+		return
+	}
+	byName := map[string]sectionInfo{}
+	var below []string
+	for _, section := range list {
+		byName[section.Name] = section
+		below = append(below, section.DependsOn...)
+	}
+	var roots, rest []string
+	for _, section := range list {
+		if slices.Contains(below, section.Name) {
+			rest = append(rest, section.Name)
+		} else {
+			roots = append(roots, section.Name)
+		}
+	}
+	label := func(name string) string {
+		section, ok := byName[name]
+		if !ok {
+			return term.Short(name, 80) + " (gone)"
+		}
+		return term.Short(name, 80) + " (" + section.state() + ")"
+	}
+	if !p.Tree(roots, rest, label, func(name string) []string { return byName[name].DependsOn }) {
+		s.Note("The first %d lines; --json has all.", term.TreeLines)
+	}
 }

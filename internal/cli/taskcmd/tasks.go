@@ -86,5 +86,27 @@ func newTaskInfo(i task.Info) taskInfo {
 	return taskInfo{taskData: newTaskData(i.Task), Token: i.Token, Ready: i.Ready, Stalled: i.Stalled, Lock: i.Lock}
 }
 
+func taskInfos(list []task.Info) []taskInfo {
+	infos := make([]taskInfo, len(list))
+	for i, t := range list {
+		infos[i] = newTaskInfo(t)
+	}
+	return infos
+}
+
+func taskID(t task.Task) string { return t.ID }
+
+// eachTask prints a line for each task, and few of them if they are for a reader with
+// little patience.
+func eachTask(p *term.Printer, tasks []task.Task, few bool, line func(task.Task)) {
+	for i, t := range tasks {
+		if i == session.AgentLimit && few {
+			p.Line("… and %s more.", term.Plural(len(tasks)-i, "task"))
+			return
+		}
+		line(t)
+	}
+}
+
 // taskName is a task in a sentence: t1 "Fix bug".
 func taskName(t task.Task) string { return t.ID + ` "` + term.Short(t.Title, 80) + `"` }

@@ -191,10 +191,7 @@ func (o *tasksUpdateOptions) setProgress(ctx context.Context, s *session.Session
 		return err
 	}
 	t, err := task.Progress(ctx, st, task.ProgressRequest{Task: ref, Owner: id.Owner, Token: o.verb.token, Lease: o.verb.lease, Note: o.progress, DryRun: s.DryRun})
-	if err != nil {
-		return err
-	}
-	return changed(s, task.ChangeResult{Tasks: []task.Task{t}}, "Noted progress of", "Would note progress of")
+	return changed(s, "Noted progress of", "Would note progress of")(task.ChangeResult{Tasks: []task.Task{t}}, err)
 }
 
 func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *cobra.Command, ref string) error {
@@ -226,8 +223,5 @@ func (o *tasksUpdateOptions) edit(ctx context.Context, s *session.Session, cmd *
 	}
 	r.Owner = id.Owner
 	t, err := task.Edit(ctx, st, r)
-	if err != nil {
-		return err
-	}
-	return changed(s, task.ChangeResult{Tasks: []task.Task{t}}, "Updated", "Would update")
+	return changed(s, "Updated", "Would update")(task.ChangeResult{Tasks: []task.Task{t}}, err)
 }

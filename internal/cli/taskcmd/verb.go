@@ -44,14 +44,8 @@ func (o *verbOptions) result() *task.Result {
 func verbCmd(s *session.Session, o *verbOptions, cmd *cobra.Command, from ...task.Status) *cobra.Command {
 	cmd.Args = someTasks
 	cmd.ValidArgsFunction = taskIDs(s, from...)
-	cmd.RunE = s.Run(func(ctx context.Context, refs []string) error {
-		if err := o.then.alone(cmd); err != nil {
-			return err
-		}
-		st, err := s.Store(ctx, false)
-		if err != nil {
-			return err
-		}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.then.alone(cmd) }
+	cmd.RunE = s.RunStore(func(ctx context.Context, st *store.Store, refs []string) error {
 		paths, err := o.emptied(ctx, s, st, refs)
 		if err != nil {
 			return err
@@ -60,11 +54,10 @@ func verbCmd(s *session.Session, o *verbOptions, cmd *cobra.Command, from ...tas
 			return o.doNext(ctx, s, st, refs, func() { removeWorktrees(ctx, s, paths) })
 		}
 		out, err := o.do(ctx, s, st, refs)
-		if err != nil {
-			return err
+		if err == nil {
+			removeWorktrees(ctx, s, paths)
 		}
-		removeWorktrees(ctx, s, paths)
-		return changed(s, out, o.did, o.would)
+		return changed(s, o.did, o.would)(out, err)
 	})
 	o.flags(cmd)
 	return cmd
@@ -96,8 +89,13 @@ type changedData struct {
 }
 
 // changed prints what was done to tasks.
-func changed(s *session.Session, out task.ChangeResult, did, would string) error {
-	return s.Answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *term.Printer) { changedText(s, p, out, did, would) })
+func changed(s *session.Session, did, would string) func(task.ChangeResult, error) error {
+	return func(out task.ChangeResult, err error) error {
+		if err != nil {
+			return err
+		}
+		return s.Answer(changedData{taskList(out.Tasks), out.Repeated}, func(p *term.Printer) { changedText(s, p, out, did, would) })
+	}
 }
 
 func changedText(s *session.Session, p *term.Printer, out task.ChangeResult, did, would string) {
@@ -106,14 +104,64 @@ func changedText(s *session.Session, p *term.Printer, out task.ChangeResult, did
 	if out.Repeated {
 		after = " (it was already)"
 	}
-	for i, t := range out.Tasks {
-		if i == session.AgentLimit && s.Identity().Agent {
-			p.Line("… and %s more.", term.Plural(len(out.Tasks)-i, "task"))
-			break
-		}
-		p.Line("%s %s%s.", verb, taskName(t), after)
-	}
+	eachTask(p, out.Tasks, s.Identity().Agent, func(t task.Task) { p.Line("%s %s%s.", verb, taskName(t), after) })
 	if len(out.Tasks) == 0 {
 		p.Line("Nothing to do.")
 	}
+}
+
+func newTasksUnclaimCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{verb: task.Unclaim, did: "Unclaimed", would: "Would unclaim"}
+	cmd := &cobra.Command{
+		Use:   "unclaim TASK...",
+		Short: "Release claimed tasks: pending again",
+		Long: `Release claimed tasks: they are pending again and free. Only the owner of the claim
+may do it.
+
+Exit codes:
+  7  --token is not that of the present claim`,
+		Example: `  tasklock tasks unclaim t1 --token "$TOKEN" --reason "needs a Mac"`,
+	}
+	o.reasonFlag(cmd, "the reason, for the history")
+	o.removeFlag(cmd)
+	return verbCmd(s, o, cmd, task.InProgress)
+}
+
+func newTasksFailCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{verb: task.Fail, did: "Failed", would: "Would fail"}
+	cmd := &cobra.Command{
+		Use:   "fail TASK...",
+		Short: "Mark tasks as failed; tasks that wait for them go on waiting",
+		Long: `Mark tasks as failed, with a reason. Their locks are free afterwards; tasks that wait
+for them go on waiting. reset makes them pending again. --token works as in complete.`,
+		Example: `  tasklock tasks fail t1 --token "$TOKEN" --reason "the API is gone"`,
+	}
+	o.reasonFlag(cmd, "what went wrong")
+	o.resultFlags(cmd)
+	o.removeFlag(cmd)
+	return verbCmd(s, o, cmd, task.InProgress, task.Pending, task.Review)
+}
+
+func newTasksBlockCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{verb: task.Block, did: "Blocked", would: "Would block"}
+	cmd := &cobra.Command{
+		Use:   "block TASK...",
+		Short: "Block tasks until unblock",
+		Long: `Block tasks, with a reason. Their locks are free afterwards, but next does not offer
+them until unblock. --token works as in complete.`,
+		Example: `  tasklock tasks block t1 --reason "waits for the licence"`,
+	}
+	o.reasonFlag(cmd, "what they wait for")
+	return verbCmd(s, o, cmd, task.InProgress, task.Pending, task.Review)
+}
+
+func newTasksUnblockCmd(s *session.Session) *cobra.Command {
+	o := &verbOptions{verb: task.Unblock, did: "Unblocked", would: "Would unblock"}
+	cmd := &cobra.Command{
+		Use:     "unblock TASK...",
+		Short:   "Make blocked tasks pending again",
+		Example: `  tasklock tasks unblock t1`,
+	}
+	o.reasonFlag(cmd, "the reason, for the history")
+	return verbCmd(s, o, cmd, task.Blocked)
 }

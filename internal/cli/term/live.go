@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -27,3 +28,13 @@ func Redraw(w io.Writer, text string) {
 
 // Erase clears the last line of a terminal.
 func Erase(w io.Writer) { fmt.Fprint(w, "\r\x1b[K") }
+
+// Bar is a bar of how much is done: [=====>      ].
+func Bar(done, total int) string {
+	const width = 26
+	n := 0
+	if total > 0 {
+		n = min(done, total) * (width - 1) / total
+	}
+	return "[" + strings.Repeat("=", n) + ">" + strings.Repeat(" ", width-1-n) + "]"
+}

@@ -70,6 +70,15 @@ func (p *Printer) Table(head []string, rows [][]Text) {
 	}
 }
 
+// List is Table; if there are no rows, people read none.
+func (p *Printer) List(none string, head []string, rows [][]Text) {
+	if len(rows) == 0 && p.Wide {
+		p.Line("%s", none)
+		return
+	}
+	p.Table(head, rows)
+}
+
 // Fields are names with values.
 type Fields [][2]string
 

@@ -5,11 +5,15 @@ import (
 )
 
 // QuotedLine is a command line that a shell reads back as these words.
-func QuotedLine(words []string) string {
-	for i, w := range words {
-		words[i] = ShellQuote(w)
+func QuotedLine(words []string) string { return strings.Join(Each(words, ShellQuote), " ") }
+
+// Each is a text for each member of a list.
+func Each[T any](list []T, text func(T) string) []string {
+	texts := make([]string, len(list))
+	for i, one := range list {
+		texts[i] = text(one)
 	}
-	return strings.Join(words, " ")
+	return texts
 }
 
 // ShellQuote quotes a word for a POSIX shell, where that is needed.

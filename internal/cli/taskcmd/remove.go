@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -22,24 +23,20 @@ Exit codes:
 		Example: `  tasklock tasks archive t1
   tasklock tasks archive --closed`,
 		ValidArgsFunction: taskIDs(s, task.Completed, task.Failed, task.Skipped),
-		RunE: s.Run(func(ctx context.Context, refs []string) error {
+		Args: func(_ *cobra.Command, refs []string) error {
 			if closed == (len(refs) > 0) {
 				return session.Usagef("needs tasks or --closed, and not both")
 			}
-			id, st, err := s.Act(ctx, false)
-			if err != nil {
-				return err
-			}
-			r := task.RemoveRequest{Tasks: refs, Closed: closed, Force: force, By: id.Owner, DryRun: s.DryRun}
+			return nil
+		},
+		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, refs []string) error {
+			r := task.RemoveRequest{Tasks: refs, Closed: closed, Force: force, By: by, DryRun: s.DryRun}
 			var out task.ChangeResult
 			for { // one commit has room for some hundred only
 				some, err := task.Archive(ctx, st, r)
-				if err != nil {
-					return err
-				}
 				out.Tasks = append(out.Tasks, some.Tasks...)
-				if !closed || s.DryRun || len(some.Tasks) == 0 {
-					return changed(s, out, "Archived", "Would archive")
+				if err != nil || !closed || s.DryRun || len(some.Tasks) == 0 {
+					return changed(s, "Archived", "Would archive")(out, err)
 				}
 			}
 		}),
@@ -47,4 +44,22 @@ Exit codes:
 	cmd.Flags().BoolVar(&closed, "closed", false, "all completed, failed and skipped tasks")
 	cmd.Flags().BoolVar(&force, "force", false, "also tasks that someone else holds; break their locks")
 	return cmd
+}
+
+func newTasksDeleteCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete TASK...",
+		Short: "Delete tasks for good, all or none",
+		Long: `Delete tasks for good, all or none. To keep a record, archive them.
+
+Exit codes:
+  6  someone works on a task
+  11  other tasks depend on it`,
+		Example:           `  tasklock tasks delete t7 t8`,
+		Args:              someTasks,
+		ValidArgsFunction: taskIDs(s),
+		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, refs []string) error {
+			return changed(s, "Deleted", "Would delete")(task.Delete(ctx, st, task.RemoveRequest{Tasks: refs, By: by, DryRun: s.DryRun}))
+		}),
+	}
 }
