@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,23 +18,30 @@ type DeniedError struct {
 
 func (e *DeniedError) Error() string { return fmt.Sprintf("%s cannot be written: %v", e.File, e.Err) }
 
-// WriteFile writes a file so that nobody ever sees half of it, and makes the
-// folders around it.
+// WriteFile is ReplaceFile, and makes the folders around the file.
 func WriteFile(file string, data []byte, mode os.FileMode) error {
 	err := os.MkdirAll(filepath.Dir(file), 0o755)
-	var tmp *os.File
 	if err == nil {
-		tmp, err = os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+		err = ReplaceFile(file, mode, func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return &DeniedError{file, err}
 	}
+	return err
+}
+
+// ReplaceFile writes a file so that it is the old or the new one at every instant,
+// also through a loss of power.
+func ReplaceFile(file string, mode os.FileMode, write func(io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(data)
-	if err == nil {
+	if err = write(tmp); err == nil {
 		err = tmp.Chmod(mode)
 	}
 	if err == nil {
@@ -42,5 +50,8 @@ func WriteFile(file string, data []byte, mode os.FileMode) error {
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), file)
+	if err = os.Rename(tmp.Name(), file); err == nil {
+		_ = SyncDir(filepath.Dir(file)) // the change is visible already
+	}
+	return err
 }

@@ -162,7 +162,7 @@ func (o *agentsOptions) answer(s *session.Session, files []done, shares sharing)
 			o.line(p, f)
 		}
 		if len(shares.Commit) > 0 {
-			p.Line("Commit these files, so that other clones and worktrees have them: git add %s", strings.Join(shellWordsOf(shares.Commit), " "))
+			p.Line("Commit these files, so that other clones and worktrees have them: git add %s", term.QuotedLine(shares.Commit))
 		}
 		for _, name := range shares.Ignored {
 			p.Line("%s is ignored by git, so nobody else gets it.", name)
@@ -238,13 +238,6 @@ func (o *agentsOptions) tell(s *session.Session, name string, plan []harness.Edi
 	return err
 }
 
-func shellWordsOf(words []string) (out []string) {
-	for _, w := range words {
-		out = append(out, term.ShellQuote(w))
-	}
-	return out
-}
-
 func NewGuide(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "guide",
@@ -252,9 +245,7 @@ func NewGuide(s *session.Session) *cobra.Command {
 		Args:  session.NoArgs,
 		RunE: s.Run(func(context.Context, []string) error {
 			return s.Answer(map[string]string{"guide": harness.Guide}, func(p *term.Printer) {
-				for line := range strings.Lines(harness.Guide) {
-					p.Line("%s", strings.TrimSuffix(line, "\n"))
-				}
+				p.Text(harness.Guide)
 			})
 		}),
 	}

@@ -36,12 +36,12 @@ idempotent; "guard remove" restores everything.
 If the guard cannot decide, it lets git go on, unless hooks.strict is configured. A
 person can pass it with --no-verify.`,
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardInstall(ctx, s) }),
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return changeHooks(ctx, s, true) }),
 	}
 	remove := &cobra.Command{
 		Use: "remove", Short: "Take the guard out of git's hooks, and restore them",
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return guardRemove(ctx, s) }),
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return changeHooks(ctx, s, false) }),
 	}
 	check := &cobra.Command{
 		Use:   "check",
@@ -185,17 +185,13 @@ func guardedFiles(ctx context.Context, s *session.Session, hook string, args []s
 // maxRefs bounds what git says on the input of a pre-push hook.
 const maxRefs = 1 << 20
 
-func guardInstall(ctx context.Context, s *session.Session) error {
-	changes, err := githooks.Install(ctx, s.Dir, s.DryRun)
-	return guardAnswer(ctx, s, changes, err, true)
-}
-
-func guardRemove(ctx context.Context, s *session.Session) error {
-	changes, err := githooks.Remove(ctx, s.Dir, s.DryRun)
-	return guardAnswer(ctx, s, changes, err, false)
-}
-
-func guardAnswer(ctx context.Context, s *session.Session, done githooks.Changes, err error, install bool) error {
+// changeHooks installs or removes the guard.
+func changeHooks(ctx context.Context, s *session.Session, install bool) error {
+	change := githooks.Remove
+	if install {
+		change = githooks.Install
+	}
+	done, err := change(ctx, s.Dir, s.DryRun)
 	if done.Outside != "" {
 		s.Note("Note: core.hooksPath is %s, outside this repository: the guard runs wherever it is used.", done.Outside)
 	}
@@ -213,7 +209,7 @@ func guardAnswer(ctx context.Context, s *session.Session, done githooks.Changes,
 			guardLine(p, c)
 		}
 		if names := toCommit(s, changes); install && len(names) > 0 {
-			p.Line("Commit what is new, so that other clones and worktrees have it: git add %s", strings.Join(shellWordsOf(names), " "))
+			p.Line("Commit what is new, so that other clones and worktrees have it: git add %s", term.QuotedLine(names))
 		}
 		printDeadGuards(p, dead)
 	})

@@ -76,9 +76,8 @@ func (o *mcpOptions) run(ctx context.Context, s *session.Session) error {
 	if r.Store, err = s.Store(ctx, true); err != nil {
 		return err
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
+	ctx, stop := session.Listen(ctx)
+	defer stop()
 	if o.listen == "" {
 		r.Stdin, r.Stdout = io.NopCloser(s.Stdin), discardClose{s.Stdout}
 		ctx = whileParentLives(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -156,30 +157,15 @@ func child(m *yaml.Node, name string) *yaml.Node {
 	return value
 }
 
-// replaceFile writes a file so that it is the old or the new one at every
-// instant, also through a loss of power.
-func replaceFile(path string, text []byte, mode fs.FileMode) (err error) {
+// replaceFile replaces the text of a file, whose mode stays.
+func replaceFile(path string, text []byte, mode fs.FileMode) error {
 	if fi, err := os.Stat(path); err == nil {
 		mode = fi.Mode().Perm()
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".config-*")
-	if err != nil {
+	return host.ReplaceFile(path, mode, func(w io.Writer) error {
+		_, err := w.Write(text)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		_ = host.SyncDir(filepath.Dir(path)) // the change is visible already
-	}
-	return err
+	})
 }
 
 // MakeFolder makes the folder of the store that belongs here.

@@ -64,9 +64,8 @@ type Taken struct {
 // who names the blocking owner in one sentence.
 func Attach(ctx context.Context, s *session.Session, wait time.Duration, who func(*lease.HeldError) string, take TakeFunc) error {
 	signal.Ignore(syscall.SIGPIPE) // the reader of our lines may die first: then release the keys
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
+	ctx, stop := session.Listen(ctx)
+	defer stop()
 	in := listenTo(s.Stdin)
 	w := NewWait(s, wait)
 	w.Who = who

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/session"
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
@@ -105,6 +106,16 @@ type KeepOptions struct {
 	EndsWith  ProcessFlag
 	attach    bool
 	apart     bool // --independent
+}
+
+// Released answers with what a command has released.
+func Released(s *session.Session, did, would string) func(lease.ReleaseResult, error) error {
+	return func(out lease.ReleaseResult, err error) error {
+		if err != nil {
+			return err
+		}
+		return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, did, would, out) })
+	}
 }
 
 // ReleaseAll repeats the release of everything until nothing is left: one commit

@@ -38,7 +38,7 @@ const (
 
 // NewWait is a wait that has not begun.
 func NewWait(s *session.Session, wait time.Duration) *Wait {
-	return &Wait{s: s, wait: wait, Who: view.LockedText, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb"}
+	return &Wait{s: s, wait: wait, Who: view.LockedText, live: s.Live()}
 }
 
 // Update takes the news of the wait. The first begins it.

@@ -25,12 +25,7 @@ records that are kept.
 
 In a pipe, tabs separate the fields: job, fire time, state, seconds late, seconds it
 ran, attempt, pod, exit code, why.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return oneJob(cmd, args)
-		},
+		Args:              session.AtMostOne("job"),
 		ValidArgsFunction: jobNames(s),
 		RunE: s.Run(func(ctx context.Context, args []string) error {
 			if limit < 1 {

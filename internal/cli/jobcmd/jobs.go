@@ -24,12 +24,7 @@ func NewJobs(s *session.Session) *cobra.Command {
 	return session.Group("jobs", "Manage jobs that fire on a schedule", cmds...)
 }
 
-func oneJob(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return session.Usagef("takes the name of one job, got %d", len(args))
-	}
-	return nil
-}
+var oneJob = session.One("job")
 
 // gitPace warns about jobs in a git store.
 func gitPace(s *session.Session) {

@@ -5,9 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tasklock/tasklock/internal/cli/hold"
 	"github.com/tasklock/tasklock/internal/cli/session"
-	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -49,11 +48,7 @@ func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []strin
 	if err != nil {
 		return err
 	}
-	out, err := lease.Break(ctx, st, lease.BreakRequest{
+	return hold.Released(s, "Broke", "Would break")(lease.Break(ctx, st, lease.BreakRequest{
 		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, DryRun: s.DryRun,
-	})
-	if err != nil {
-		return err
-	}
-	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Broke", "Would break", out) })
+	}))
 }

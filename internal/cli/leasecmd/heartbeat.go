@@ -46,18 +46,15 @@ func renew(ctx context.Context, s *session.Session, r lease.RenewRequest, did, w
 	}
 	r.Owner, r.DryRun = id.Owner, s.DryRun
 	out, err := lease.Renew(ctx, st, r)
-	if err != nil {
-		return err
-	}
 	if out.Leases == nil {
 		out.Leases = []lease.Renewed{}
 	}
-	return s.Answer(out, func(p *term.Printer) {
+	return session.Reply(s, func(p *term.Printer, out lease.RenewResult) {
 		for _, l := range out.Leases {
 			p.Line("%s %s (token %d), %s.", p.Did(did, would), strings.Join(l.Keys, ", "), l.Token, view.Ends(p, l.ExpiresAt))
 		}
 		if len(out.Leases) == 0 {
 			p.Line("Nothing is held.")
 		}
-	})
+	})(out, err)
 }

@@ -1,14 +1,13 @@
 package leasecmd
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasklock/tasklock/internal/cli/hold"
 	"github.com/tasklock/tasklock/internal/cli/session"
-	"github.com/tasklock/tasklock/internal/cli/term"
-	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -62,18 +61,11 @@ func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []str
 	}
 	var out lease.ReleaseResult
 	if o.force {
-		reason := o.reason
-		if reason == "" {
-			reason = "release --force"
-		}
-		out, err = lease.Break(ctx, st, lease.BreakRequest{Keys: keys, By: id.Owner, Reason: reason, Token: o.Token, Lease: o.Lease, DryRun: s.DryRun})
+		out, err = lease.Break(ctx, st, lease.BreakRequest{Keys: keys, By: id.Owner, Reason: cmp.Or(o.reason, "release --force"), Token: o.Token, Lease: o.Lease, DryRun: s.DryRun})
 	} else {
 		out, err = hold.ReleaseAll(ctx, st, lease.ReleaseRequest{
 			Owner: id.Owner, Keys: keys, Lease: o.Lease, All: o.All, Token: o.Token, Latest: o.Latest, Reason: o.reason, DryRun: s.DryRun,
 		})
 	}
-	if err != nil {
-		return err
-	}
-	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, "Released", "Would release", out) })
+	return hold.Released(s, "Released", "Would release")(out, err)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -142,11 +141,7 @@ func (o *runOptions) dryRun(ctx context.Context, s *session.Session, st *store.S
 	}
 	return s.Answer(g, func(p *term.Printer) {
 		printGrant(p, g)
-		words := make([]string, len(command))
-		for i, c := range command {
-			words[i] = term.ShellQuote(c)
-		}
-		p.Line("Would run: %s", strings.Join(words, " "))
+		p.Line("Would run: %s", term.QuotedLine(command))
 	})
 }
 
@@ -163,7 +158,7 @@ func (o *runOptions) ended(s *session.Session, res runner.Result, err error) err
 	case errors.As(err, &held) && o.conflictCode != int(problem.Locked):
 		s.Refuse(err)
 		return session.ExitError(problem.Exit(o.conflictCode))
-	case err != nil && (res.ExitCode < 0 || errors.Is(err, lease.ErrLost) || isStart(err) || isSignal(err)):
+	case err != nil && (res.ExitCode < 0 || errors.Is(err, lease.ErrLost) || errors.As(err, new(*runner.StartError)) || errors.As(err, new(*runner.SignalError))):
 		return err
 	case err != nil: // the command ended; something else went wrong beside it
 		s.Warn("%v", err)
@@ -172,16 +167,6 @@ func (o *runOptions) ended(s *session.Session, res runner.Result, err error) err
 		return session.ExitError(problem.Exit(res.ExitCode))
 	}
 	return nil
-}
-
-func isStart(err error) bool {
-	var e *runner.StartError
-	return errors.As(err, &e)
-}
-
-func isSignal(err error) bool {
-	var e *runner.SignalError
-	return errors.As(err, &e)
 }
 
 // reported distinguishes a loss from success: a command under run that completes its

@@ -59,9 +59,8 @@ func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string
 	}
 	retry := append(append([]string{"wait"}, keys...), "--wait", term.Exact(max(wait, time.Minute)))
 	wait = session.Left(ctx, wait)
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
+	ctx, stop := session.Listen(ctx)
+	defer stop()
 	w := hold.NewWait(s, wait)
 	start := time.Now()
 	err = waitFree(ctx, st, keys, wait, w.Update)

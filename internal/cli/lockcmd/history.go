@@ -56,12 +56,5 @@ func (o *historyOptions) run(ctx context.Context, s *session.Session, keys []str
 	if out.Events == nil {
 		out.Events = []lease.Event{}
 	}
-	return s.Answer(out, func(p *term.Printer) {
-		p.Wide = p.Wide || s.Identity().Agent
-		if len(out.Events) == 0 && p.Wide {
-			p.Line("Nothing happened yet.")
-			return
-		}
-		view.PrintEvents(p, out.Events)
-	})
+	return s.Answer(out, func(p *term.Printer) { view.PrintEvents(p, s.Identity().Agent, out.Events) })
 }

@@ -79,19 +79,9 @@ func (o *listOptions) run(ctx context.Context, s *session.Session) error {
 		shown = shown[:o.limit]
 		defer s.Note("%d of %d locks. Narrow it with --mine, --of OWNER or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
 	}
-	if s.Quiet && !s.JSON {
-		p := s.Printer()
-		for _, l := range shown {
-			p.Line("%s", l.Key)
-		}
-		return p.Flush()
-	}
-	return s.Answer(lease.ListResult{Locks: shown}, func(p *term.Printer) {
+	keys := term.Each(shown, func(l lease.Info) string { return l.Key })
+	return s.AnswerNames(lease.ListResult{Locks: shown}, keys, func(p *term.Printer) {
 		p.Wide = p.Wide || s.Identity().Agent
-		if len(shown) == 0 && p.Wide {
-			p.Line("No locks.")
-			return
-		}
 		printLocks(p, shown)
 	})
 }
@@ -127,7 +117,7 @@ func printLocks(p *term.Printer, locks []lease.Info) {
 			}
 		}
 	}
-	p.Table(head, rows)
+	p.List("No locks.", head, rows)
 }
 
 func lockRow(p *term.Printer, l lease.Info) []term.Text {

@@ -36,12 +36,9 @@ func show(ctx context.Context, s *session.Session, key string) error {
 	}
 	out, err := lease.Show(ctx, st, key)
 	if errors.Is(err, lease.ErrNotFound) {
-		return fmt.Errorf("%s: no lock and no waiters: %w", key, err)
+		err = fmt.Errorf("%s: no lock and no waiters: %w", key, err)
 	}
-	if err != nil {
-		return err
-	}
-	return s.Answer(out, func(p *term.Printer) { printLock(p, out) })
+	return session.Reply(s, printLock)(out, err)
 }
 
 func printLock(p *term.Printer, s lease.ShowResult) {

@@ -46,9 +46,8 @@ func (o *watchOptions) run(ctx context.Context, s *session.Session, keys []strin
 	if keys, err = lease.WithTasks(ctx, st, keys); err != nil {
 		return err
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
+	ctx, stop := session.Listen(ctx)
+	defer stop()
 	seen := 0
 	ready := func() { s.Note("Watching... (Ctrl+C to end)") }
 	err = lease.Watch(ctx, st, ready, func(e lease.Event) error {

@@ -210,5 +210,8 @@ func (s *Session) Colour(w io.Writer) bool {
 	return !s.NoColor && s.Env("NO_COLOR") == "" && s.Env("TERM") != "dumb" && term.IsTerminal(w)
 }
 
+// Live reports whether people watch stderr on a terminal that can redraw a line.
+func (s *Session) Live() bool { return term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb" }
+
 // AgentLimit is how many lines a coding agent gets by default.
 const AgentLimit = 20

@@ -124,12 +124,12 @@ func AtLeastOne(what string) cobra.PositionalArgs {
 }
 
 // AtMostOne wants one argument or none.
-func AtMostOne(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return Usagef("takes at most one %s, got %d", what, len(args))
+func AtMostOne(what string, advice ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
 		}
-		return nil
+		return One(what, advice...)(cmd, args)
 	}
 }
 

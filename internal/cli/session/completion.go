@@ -41,11 +41,8 @@ func (s *Session) Completion(most int, find func(context.Context, *store.Store) 
 
 // HeldKeys completes keys that are locked.
 func (s *Session) HeldKeys() cobra.CompletionFunc {
-	return s.Completion(0, func(ctx context.Context, st *store.Store) (words []string, err error) {
+	return s.Completion(0, func(ctx context.Context, st *store.Store) ([]string, error) {
 		out, err := lease.List(ctx, st, lease.ListRequest{})
-		for _, l := range out.Locks {
-			words = append(words, l.Key+"\t"+term.Clean(term.Short(l.Owner, 60)))
-		}
-		return words, err
+		return term.Each(out.Locks, func(l lease.Info) string { return l.Key + "\t" + term.Clean(term.Short(l.Owner, 60)) }), err
 	})
 }

@@ -44,6 +44,13 @@ func NewListener(ctx context.Context) (context.Context, *Listener) {
 	return ctx, &Listener{cancel: cancel, ch: make(chan os.Signal, 1), done: ctx.Done()}
 }
 
+// Listen returns a context that signals end from now on, until stop is called.
+func Listen(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, l := NewListener(ctx)
+	l.Listen()
+	return ctx, l.Stop
+}
+
 // Listen takes the signals from now on.
 func (l *Listener) Listen() {
 	l.once.Do(func() {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,14 +38,11 @@ can still be backed up.`,
 	return cmd
 }
 
-func oneFile(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return session.Usagef("takes one file, got %d", len(args))
-	}
-	if args[0] == "-" {
+func oneFile(cmd *cobra.Command, args []string) error {
+	if slices.Equal(args, []string{"-"}) {
 		return session.Usagef("needs a file name; cannot be piped")
 	}
-	return nil
+	return session.One("file")(cmd, args)
 }
 
 // backupResult is what backup wrote.
@@ -64,16 +62,11 @@ func backup(ctx context.Context, s *session.Session, file string, force bool) er
 	if repo.Exists(path) && !force {
 		return &session.DeniedError{Text: fmt.Sprintf("%s exists; --force replaces it", file), Next: s.CommandLine("backup", file, "--force")}
 	}
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
 	st, err := s.Store(ctx, false)
 	if err != nil {
 		return err
 	}
-	url, _ := cfg.Store()
-	c, err := st.ReadAll(ctx, placeName(s, url))
+	c, err := st.ReadAll(ctx, placeName(s, s.URL()))
 	if err != nil {
 		return err
 	}
@@ -93,28 +86,9 @@ func backup(ctx context.Context, s *session.Session, file string, force bool) er
 	})
 }
 
-// writeBackup lets the file appear when all of it is on the disk.
+// writeBackup lets the file appear when all of it is on the disk, for its user alone.
 func writeBackup(path string, c store.Copy) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tasklock-backup-*") // for its user alone
-	if err != nil {
-		return err
-	}
-	err = errors.Join(store.WriteBackup(tmp, c))
-	if err == nil {
-		err = tmp.Sync()
-	}
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	if dir, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = dir.Sync() // some systems cannot
-		_ = dir.Close()
-	}
-	return nil
+	return host.ReplaceFile(path, 0o600, func(w io.Writer) error { return store.WriteBackup(w, c) })
 }
 
 func NewRestore(s *session.Session) *cobra.Command {
@@ -151,33 +125,26 @@ func restore(ctx context.Context, s *session.Session, file string, force bool) e
 	if err != nil {
 		return err
 	}
-	cfg, err := s.Config()
-	if err != nil {
-		return err
-	}
 	st, err := s.Store(ctx, true)
 	if err != nil {
 		return err
 	}
-	url, _ := cfg.Store()
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
-	bar := newCopying(s)
+	url := config.WithoutPassword(s.URL())
 	made := c.Now
 	c.From = s.Path(file)
-	out, err := store.Fill(ctx, store.FillRequest{To: st, Copy: c, Replace: force, Carry: carry, Progress: bar.update, DryRun: s.DryRun})
-	bar.end()
+	ctx, copying := startCopying(ctx, s)
+	out, err := store.Fill(ctx, store.FillRequest{To: st, Copy: c, Replace: force, Carry: carry, Progress: copying.update, DryRun: s.DryRun})
+	err = copying.end(err)
 	if errors.Is(err, store.ErrNotEmpty) {
 		return &session.DeniedError{
-			Text: fmt.Sprintf("%s: %v; --force replaces everything in it", config.WithoutPassword(url), err),
+			Text: fmt.Sprintf("%s: %v; --force replaces everything in it", url, err),
 			Next: s.CommandLine("restore", file, "--force", "--dry-run"),
 		}
 	}
 	if err != nil {
-		return session.Interrupted(ctx, err)
+		return err
 	}
-	r := restoreResult{File: file, Store: config.WithoutPassword(url), Time: made.UTC(), MoveResult: out}
+	r := restoreResult{File: file, Store: url, Time: made.UTC(), MoveResult: out}
 	return s.Answer(r, func(p *term.Printer) {
 		p.Line("%s %s of %s into %s.", p.Did("Restored", "Would restore"), term.Plural(out.Records, "record"), p.When(made), r.Store)
 		if out.LeftOut > 0 {

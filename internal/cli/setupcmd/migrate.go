@@ -98,21 +98,17 @@ func (o *migrateOptions) run(ctx context.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
-	bar := newCopying(s)
+	ctx, copying := startCopying(ctx, s)
 	r := store.MoveRequest{
 		From: from, To: to, FromName: placeName(s, o.from), ToName: placeName(s, o.to),
-		Carry: carry, Progress: bar.update, DryRun: s.DryRun,
+		Carry: carry, Progress: copying.update, DryRun: s.DryRun,
 	}
 	if !o.force {
 		r.Leave = lease.Leave
 	}
 	out, err := store.Move(ctx, r)
-	bar.end()
-	if err != nil {
-		return o.refused(session.Interrupted(ctx, err))
+	if err = copying.end(err); err != nil {
+		return o.refused(err)
 	}
 	return s.Answer(migrateResult{r.FromName, r.ToName, out}, func(p *term.Printer) { o.print(s, p, r, out) })
 }

@@ -54,16 +54,13 @@ func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, 
 	if err != nil {
 		return err
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	signals.Listen()
-	bar := newCopying(s)
+	ctx, copying := startCopying(ctx, s)
 	r := legacy.AdoptRequest{
 		Source: src, By: id.Owner, From: config.WithoutPassword(o.from), Now: s.Now(), Times: config.TimesOf(o.to),
-		Force: o.force, Progress: bar.update, DryRun: s.DryRun,
+		Force: o.force, Progress: copying.update, DryRun: s.DryRun,
 	}
 	out, err := legacy.Adopt(ctx, to, r)
-	bar.end()
+	err = copying.end(err)
 	var busy *lease.BusyError
 	switch {
 	case errors.As(err, &busy) && !o.force:
@@ -72,7 +69,7 @@ func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, 
 			next: s.CommandLine("migrate", "--from", r.From, "--to", config.WithoutPassword(o.to), "--force", "--dry-run"),
 		}
 	case err != nil:
-		return session.Interrupted(ctx, err)
+		return err
 	}
 	for _, l := range append(out.Changed, out.LeftOut...) {
 		s.Warn("%s: %s", l.Where, term.Short(l.Why, 200))

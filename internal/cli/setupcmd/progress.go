@@ -1,6 +1,7 @@
 package setupcmd
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -25,10 +26,12 @@ func carry(c store.Copy) func(driver.Record) (driver.Write, bool) {
 	}
 }
 
-// copying shows people how far a copy has come, on stderr: a bar on a terminal, a line
-// now and then in a pipe.
+// copying is a copy that a signal can end. It shows people how far it has come, on
+// stderr: a bar on a terminal, a line now and then in a pipe.
 type copying struct {
 	s    *session.Session
+	ctx  context.Context
+	stop func()
 	live bool
 	last time.Time // when something was shown
 	done int       // and what; -1: nothing yet
@@ -36,8 +39,9 @@ type copying struct {
 
 const copyingEvery = 2 * time.Second
 
-func newCopying(s *session.Session) *copying {
-	return &copying{s: s, live: term.IsTerminal(s.Stderr) && s.Env("TERM") != "dumb", last: s.Now(), done: -1}
+func startCopying(ctx context.Context, s *session.Session) (context.Context, *copying) {
+	ctx, stop := session.Listen(ctx)
+	return ctx, &copying{s: s, ctx: ctx, stop: stop, live: s.Live(), last: s.Now(), done: -1}
 }
 
 func (c *copying) update(done, total int) {
@@ -58,9 +62,12 @@ func (c *copying) update(done, total int) {
 	term.Redraw(c.s.Stderr, fmt.Sprintf("%s %d of %s", term.Bar(done, total), done, term.Plural(total, "record")))
 }
 
-// end clears the bar.
-func (c *copying) end() {
+// end clears the bar and returns what ended the copy.
+func (c *copying) end(err error) error {
 	if c.live && c.done >= 0 {
 		term.Erase(c.s.Stderr)
 	}
+	err = session.Interrupted(c.ctx, err)
+	c.stop()
+	return err
 }

@@ -25,12 +25,7 @@ func newTasksHistoryCmd(s *session.Session) *cobra.Command {
 		Long: `Show what happened to tasks, oldest first. With TASK, also show its lock; name a
 deleted task by its full id. --mine and --of OWNER show only what one owner and its
 children did.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return oneTask(cmd, args)
-		},
+		Args:              session.AtMostOne("task", quoteTitle),
 		ValidArgsFunction: firstTask(s),
 		RunE: s.Run(func(ctx context.Context, refs []string) error {
 			if limit < 0 {
@@ -47,14 +42,7 @@ children did.`,
 			if limit > 0 && len(events) > limit {
 				events = events[len(events)-limit:]
 			}
-			return s.Answer(lease.HistoryResult{Events: events}, func(p *term.Printer) {
-				p.Wide = p.Wide || s.Identity().Agent
-				if len(events) == 0 && p.Wide {
-					p.Line("Nothing happened yet.")
-					return
-				}
-				view.PrintEvents(p, events)
-			})
+			return s.Answer(lease.HistoryResult{Events: events}, func(p *term.Printer) { view.PrintEvents(p, s.Identity().Agent, events) })
 		}),
 	}
 	w.Flags(cmd)

@@ -25,7 +25,9 @@ func NewTasks(s *session.Session) *cobra.Command {
 // Argument checks. A task is named by its id, the beginning of its id, or its
 // title.
 
-var oneTask = session.One("task", "a title with spaces needs quotes")
+const quoteTitle = "a title with spaces needs quotes"
+
+var oneTask = session.One("task", quoteTitle)
 
 var someTasks = session.AtLeastOne("task: its id, or its title in quotes")
 

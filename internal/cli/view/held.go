@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/lease"
@@ -101,42 +102,28 @@ const (
 
 // Ends is for a sentence: "expires in 57m (2026-…Z)", or "never expires".
 func Ends(p *term.Printer, e lease.Expiry) string {
-	if e.IsZero() {
-		return Always
-	}
-	return "expires " + p.When(e.Time)
-}
-
-// Expiry is for a field: "in 57m (2026-…Z)".
-func Expiry(p *term.Printer, e lease.Expiry) string {
-	if e.IsZero() {
-		return NoEnd
-	}
-	return p.When(e.Time)
-}
-
-// EndIn is for a column: "in 57m".
-func EndIn(p *term.Printer, e lease.Expiry) string {
-	if e.IsZero() {
-		return NoEnd
-	}
-	return p.Relative(e.Time)
+	return expiry(e, Always, func(at time.Time) string { return "expires " + p.When(at) })
 }
 
 // EndsIn is for a short sentence: "expires in 57m".
 func EndsIn(p *term.Printer, e lease.Expiry) string {
-	if e.IsZero() {
-		return Always
-	}
-	return "expires " + p.Relative(e.Time)
+	return expiry(e, Always, func(at time.Time) string { return "expires " + p.Relative(at) })
 }
 
+// Expiry is for a field: "in 57m (2026-…Z)".
+func Expiry(p *term.Printer, e lease.Expiry) string { return expiry(e, NoEnd, p.When) }
+
+// EndIn is for a column: "in 57m".
+func EndIn(p *term.Printer, e lease.Expiry) string { return expiry(e, NoEnd, p.Relative) }
+
 // EndStamp is for scripts.
-func EndStamp(e lease.Expiry) string {
+func EndStamp(e lease.Expiry) string { return expiry(e, NoEnd, term.Stamp) }
+
+func expiry(e lease.Expiry, none string, text func(time.Time) string) string {
 	if e.IsZero() {
-		return NoEnd
+		return none
 	}
-	return term.Stamp(e.Time)
+	return text(e.Time)
 }
 
 // Holding says since when, and what is known of the holder's process: "Held for 3m

@@ -58,13 +58,14 @@ func PrintListed(p *term.Printer, err error) {
 	}
 }
 
-// PrintEvents prints a table of the history.
-func PrintEvents(p *term.Printer, events []lease.Event) {
+// PrintEvents prints a table of the history. A coding agent reads the one for people.
+func PrintEvents(p *term.Printer, agent bool, events []lease.Event) {
+	p.Wide = p.Wide || agent
 	var rows [][]term.Text
 	for _, e := range events {
 		rows = append(rows, EventRow(e))
 	}
-	p.Table([]string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
+	p.List("Nothing happened yet.", []string{"TIME", "EVENT", "KEYS", "OWNER", "TOKEN", "WHY"}, rows)
 }
 
 // EventRow is one line of the history.
