@@ -3,8 +3,8 @@
 //
 // It has floors. Package term prints, config reads the configuration, view holds
 // texts that several commands show, session is one run, hold acquires and keeps
-// leases. Above them are the wings, with one file for each command: an options
-// struct, its flags, and one run. A wing imports no wing. The rules are in other
+// leases. Above them are the wings, with one file for each command, or for a family of
+// small ones: an options struct, its flags, and one run. A wing imports no wing. The rules are in other
 // packages; package problem says what an error means.
 package cli
 
@@ -49,7 +49,7 @@ func Main(args []string, process session.Process, program session.Program) (code
 		cmd, err = root.ExecuteContextC(context.Background())
 	}
 	defer s.RenewDue()
-	return int(exitOf(s, session.CommandName(cmd), args, err))
+	return int(exitOf(s, session.CommandName(cmd), err))
 }
 
 // spelledOut turns --version and "help COMMAND" into what they are short for.
@@ -64,19 +64,19 @@ func spelledOut(args []string) []string {
 }
 
 // exitOf is the exit code of a command, after its error was printed.
-func exitOf(s *session.Session, command string, args []string, err error) problem.Exit {
+func exitOf(s *session.Session, command string, err error) problem.Exit {
 	if err == nil {
 		return problem.OK
 	}
 	if done := session.ExitError(0); errors.As(err, &done) {
 		return problem.Exit(done)
 	}
-	if s.Command == "" { // nothing has run: the command line is wrong
-		s.Command = command
+	if !s.Runs() { // the command line is wrong
+		s.Misread(command)
 		err = &session.UsageError{Text: inOurWords(err.Error())}
 	}
 	if usage := new(session.UsageError); errors.As(err, &usage) {
-		s.JSON = s.JSON || s.WantsJSON(args) // flags after the bad one were not read
+		s.JSON = s.JSON || s.WantsJSON() // flags after the bad one were not read
 		if usage.Help == "" {
 			usage.Help = strings.TrimSpace(command)
 		}

@@ -163,8 +163,8 @@ func (h *hook) serve(ctx context.Context) error {
 // store opens the store, and never makes one. Without a store nothing is locked, and
 // that is not worth a note at every event.
 func (h *hook) store(ctx context.Context) (*store.Store, error) {
-	h.s.Quiet, h.s.Lenient = true, true
-	return h.s.Store(ctx, false)
+	h.s.Quiet = true
+	return h.s.Look(ctx)
 }
 
 // renew is a heartbeat and nothing else: one look at what is due.

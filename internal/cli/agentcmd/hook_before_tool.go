@@ -66,8 +66,8 @@ func (h *hook) writes() guard.Request {
 		},
 		Open: func(ctx context.Context, dir string) (*store.Store, error) {
 			s := h.in(dir)
-			s.Quiet, s.Lenient = true, true
-			return s.Store(ctx, false)
+			s.Quiet = true
+			return s.Look(ctx)
 		},
 	}
 }

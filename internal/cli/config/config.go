@@ -249,6 +249,34 @@ func (c *Config) Where() (url string, named bool, err error) {
 	return url, named, c.untrusted
 }
 
+// Unmade says why a missing store may not be made here, nor count as empty: there is
+// no place for it, or others have theirs on a branch.
+func (c *Config) Unmade() error {
+	if err := c.Unusable(); err != nil {
+		return err
+	}
+	return c.Elsewhere()
+}
+
+// Unusable says why there is no place for a store of our own.
+func (c *Config) Unusable() error {
+	if _, named := c.Store(); named {
+		return nil
+	}
+	return c.Place.Usable(c.AllowUnsafeFS())
+}
+
+// Elsewhere says that others have their store on a branch of a remote.
+func (c *Config) Elsewhere() error {
+	if _, named := c.Store(); named {
+		return nil
+	}
+	if remote := c.Place.Shared(false); remote != "" {
+		return &place.SharedError{Remote: remote}
+	}
+	return nil
+}
+
 // Why says why it is this store.
 func (c *Config) Why() string {
 	if v := c.values["store"]; v.text != "" {

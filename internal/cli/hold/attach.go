@@ -146,7 +146,7 @@ type heldData struct {
 // acquired is the data of a grant with leftSeconds, counted from the start of this
 // command. It reads the clock first: a stop between the two makes it less.
 func acquired(s *session.Session, got *Taken) any {
-	ran := time.Since(s.Started)
+	ran := s.Elapsed()
 	return withLeft{got.Data, (ran + got.Lease.Left()).Seconds()}
 }
 

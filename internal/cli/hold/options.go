@@ -66,7 +66,7 @@ func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []st
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
 		OuterKey: task.OuterKey, Times: cfg.Times(),
 	}
-	if !o.Wait.Given && !o.NoWait && !id.Agent && !s.NoWait {
+	if !o.Wait.Given && !o.NoWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()
 	}
 	r.Wait = session.Left(ctx, r.Wait)

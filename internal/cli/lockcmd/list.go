@@ -50,7 +50,7 @@ dead or unknown. --quiet prints only the keys.`,
 	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
 	f.Var(&o.olderThan, "older-than", "warn about locks that are held for longer")
 	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
-	s.OfflineFlag(cmd)
+	session.OfflineFlag(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -22,7 +22,7 @@ func NewShow(s *session.Session) *cobra.Command {
 		ValidArgsFunction: s.HeldKeys(),
 		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return show(ctx, s, keys[0]) }),
 	}
-	s.OfflineFlag(cmd)
+	session.OfflineFlag(cmd)
 	return cmd
 }
 

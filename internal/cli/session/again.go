@@ -56,11 +56,12 @@ func Left(ctx context.Context, wait time.Duration) time.Duration {
 // change it.
 func (s *Session) asksAgain(ctx context.Context, wait Patience, err error) bool {
 	moved := errors.Is(err, store.ErrMoved)
-	if wait == (Patience{}) || s.cfg == nil || !moved && !errors.Is(err, store.ErrFilling) {
+	cfg := s.settings.cfg
+	if wait == (Patience{}) || cfg == nil || !moved && !errors.Is(err, store.ErrFilling) {
 		return false
 	}
-	old, named := s.cfg.Store()
-	if _, file := s.cfg.Origin("store"); moved && (s.cfg.OfLease || named && file == "") {
+	old, named := cfg.Store()
+	if _, file := cfg.Origin("store"); moved && (cfg.OfLease || named && file == "") {
 		return false
 	}
 	if moved {
@@ -72,8 +73,8 @@ func (s *Session) asksAgain(ctx context.Context, wait Patience, err error) bool 
 			return false
 		case <-time.After(pause):
 		}
-		if s.st != nil {
-			_ = s.st.Close()
+		if s.opened.store != nil {
+			_ = s.opened.store.Close()
 		}
 		s.Forget()
 		cfg, err := s.Config()

@@ -68,7 +68,7 @@ func Reply[T any](s *Session, text func(*term.Printer, T)) func(T, error) error 
 func (s *Session) Event(name string, data any, text func(*term.Printer)) error {
 	switch {
 	case s.JSON:
-		return s.WriteJSON(envelope{Event: name, Success: true, Command: s.Command, DryRun: s.DryRun, AsOf: s.when(), Data: data})
+		return s.WriteJSON(envelope{Event: name, Success: true, Command: s.line.name, DryRun: s.DryRun, AsOf: s.opened.asOf, Data: data})
 	case s.Quiet:
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Session) Partly(data any, why error, text func(*term.Printer)) error {
 func (s *Session) Verdict(data any, is problem.Problem, text func(*term.Printer)) error {
 	done := ExitError(is.Exit)
 	if s.JSON {
-		return errors.Join(s.WriteJSON(envelope{Command: s.Command, DryRun: s.DryRun, AsOf: s.when(), Data: data, Error: bodyOf(is), Next: is.Next}), done)
+		return errors.Join(s.WriteJSON(envelope{Command: s.line.name, DryRun: s.DryRun, AsOf: s.opened.asOf, Data: data, Error: bodyOf(is), Next: is.Next}), done)
 	}
 	p := s.Printer()
 	text(p)
@@ -129,7 +129,7 @@ func byName(err error) bool {
 // is known about it, and the command that helps.
 func (s *Session) Refuse(err error) problem.Exit {
 	is := s.Problem(err)
-	if is.Exit == problem.Error && s.Command == "check" {
+	if is.Exit == problem.Error && s.line.name == "check" {
 		is.Exit = problem.Unknown // 1 means free there, and nothing else
 	}
 	var held *lease.HeldError
@@ -143,7 +143,7 @@ func (s *Session) Refuse(err error) problem.Exit {
 		s.warnName()
 	}
 	if s.JSON {
-		if s.WriteJSON(envelope{Event: attemptOf(err).Event, Command: s.Command, DryRun: s.DryRun, Error: bodyOf(is), Next: next, Wait: wait}) == nil {
+		if s.WriteJSON(envelope{Event: attemptOf(err).Event, Command: s.line.name, DryRun: s.DryRun, Error: bodyOf(is), Next: next, Wait: wait}) == nil {
 			return is.Exit
 		}
 	}

@@ -3,10 +3,15 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/tasklock/tasklock/internal/cli/config"
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/store"
 )
@@ -37,24 +42,68 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	return &UsageError{Text: text}
 }
 
+// line is the command line.
+type line struct {
+	started time.Time
+	words   []string       // as they were typed
+	name    string         // of the command that runs: "locks list"
+	cmd     *cobra.Command // nil: none runs
+	args    []string       // its arguments
+}
+
+// keys are the arguments before "--".
+func (l line) keys() []string {
+	if l.cmd == nil || l.cmd.ArgsLenAtDash() < 0 {
+		return l.args
+	}
+	return l.args[:l.cmd.ArgsLenAtDash():l.cmd.ArgsLenAtDash()]
+}
+
+// given are the flags that were given, of those that can be configured or name a lease.
+func (l line) given() map[string]string {
+	given := map[string]string{}
+	for _, name := range []string{"store", "owner", "allow-unsafe-fs", "timeout", "lease"} {
+		if f := l.flag(name); f != nil && f.Changed {
+			given[name] = f.Value.String()
+		}
+	}
+	return given
+}
+
+// flag is a flag of the command, nil if it has none of that name.
+func (l line) flag(name string) *pflag.Flag {
+	if l.cmd == nil {
+		return nil
+	}
+	return l.cmd.Flags().Lookup(name)
+}
+
+// After is the word that was typed after a flag, empty if there is none.
+func (s *Session) After(flag string) string {
+	if i := slices.Index(s.line.words, flag); i >= 0 && i+1 < len(s.line.words) {
+		return s.line.words[i+1]
+	}
+	return ""
+}
+
+// Elapsed is how long the command has run.
+func (s *Session) Elapsed() time.Duration { return time.Since(s.line.started) }
+
+// Runs reports whether a command has begun to run.
+func (s *Session) Runs() bool { return s.line.cmd != nil }
+
+// Misread notes which command was meant by a line that is wrong.
+func (s *Session) Misread(command string) { s.line.name = command }
+
 // runFunc is the work of a command after its flags are read.
 type runFunc func(ctx context.Context, args []string) error
 
 // Run makes a RunE: it notes which command runs with which flags.
 func (s *Session) Run(run runFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s.Command, s.args, s.keyArgs = CommandName(cmd), args, args
-		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-			s.keyArgs = args[:dash:dash]
-		}
-		s.flags = map[string]string{}
+		s.line.name, s.line.cmd, s.line.args = CommandName(cmd), cmd, args
 		if err := s.switches(cmd); err != nil {
 			return err
-		}
-		for _, name := range []string{"store", "owner", "allow-unsafe-fs", "timeout", "lease"} {
-			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
-				s.flags[name] = f.Value.String()
-			}
 		}
 		for ctx := cmd.Context(); ; {
 			err := run(ctx, args)
@@ -136,3 +185,68 @@ func AtMostOne(what string, advice ...string) cobra.PositionalArgs {
 // GuardianVerb starts the guardian of run: a second tasklock, see package runner.
 // It is not for people.
 const GuardianVerb = "guardian"
+
+// CommandLine returns a tasklock command line to type. It repeats the caller's
+// --owner and --store; only a password is left for the caller to fill in.
+func (s *Session) CommandLine(args ...string) string {
+	words := []string{"tasklock"}
+	words = append(words, args...)
+	var global []string
+	if aboutItself(args) {
+		return term.QuotedLine(words)
+	}
+	if s.StoreURL != "" {
+		global = append(global, "--store", config.WithoutPassword(s.StoreURL))
+	}
+	if s.Owner != "" {
+		global = append(global, "--owner", s.Owner)
+	}
+	if s.Timeout != "" {
+		global = append(global, "--timeout", s.Timeout)
+	}
+	if s.UnsafeFS {
+		global = append(global, "--allow-unsafe-fs")
+	}
+	end := slices.Index(words, "--")
+	if end < 0 {
+		end = len(words)
+	}
+	return term.QuotedLine(slices.Insert(words, end, global...))
+}
+
+// aboutItself reports whether a command asks no store and names no owner.
+func aboutItself(args []string) bool {
+	return args[0] == "version" || args[len(args)-1] == "--help" || len(args) > 1 && args[0] == "config" && args[1] == "set"
+}
+
+// switches reads the variables that mean flags. A given flag wins. Commands that
+// programs call in their own form ignore them.
+func (s *Session) switches(cmd *cobra.Command) error {
+	if slices.Contains([]string{"hook", "mcp", "keeper"}, CommandName(cmd)) {
+		return nil
+	}
+	for _, one := range [][2]string{{"TASKLOCK_JSON", "json"}, {"TASKLOCK_QUIET", "quiet"}, {"TASKLOCK_NO_WAIT", "no-wait"}} {
+		text, f := s.Env(one[0]), cmd.Flags().Lookup(one[1])
+		if text == "" || f != nil && f.Changed {
+			continue
+		}
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return Usagef("%s: must be true or false, not %q", one[0], term.Short(text, 40))
+		}
+		if f != nil {
+			_ = f.Value.Set(strconv.FormatBool(on))
+		}
+	}
+	return nil
+}
+
+// WantsJSON is for a command line of which not all flags could be read.
+func (s *Session) WantsJSON() bool {
+	on, _ := strconv.ParseBool(s.Env("TASKLOCK_JSON"))
+	words := s.line.words
+	if end := slices.Index(words, "--"); end >= 0 {
+		words = words[:end]
+	}
+	return on || slices.Contains(words, "--json")
+}

@@ -32,8 +32,8 @@ func (s *Session) withHeartbeat(url string, d driver.Store) driver.Store {
 	if s.DryRun || id.Source == identity.FromProcess || lease.CheckOwner(id.Owner) != nil {
 		return d
 	}
-	s.heartbeat = &heartbeatStore{Store: d, url: url, caller: callerOf(id)}
-	return s.heartbeat
+	s.opened.heartbeat = &heartbeatStore{Store: d, url: url, caller: callerOf(id)}
+	return s.opened.heartbeat
 }
 
 func callerOf(id identity.Identity) lease.Caller {
@@ -65,10 +65,11 @@ func (s *heartbeatStore) Read(ctx context.Context, q driver.Query) (driver.Snaps
 // RenewDue renews what is due, when the command has done its work. It cannot
 // fail the command.
 func (s *Session) RenewDue() {
-	if s.heartbeat == nil || len(s.heartbeat.due) == 0 {
+	h := s.opened.heartbeat
+	if h == nil || len(h.due) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = s.heartbeat.caller.Renew(ctx, s.NewStore(s.heartbeat.url, s.heartbeat.Store), s.heartbeat.due)
+	_ = h.caller.Renew(ctx, s.NewStore(h.url, h.Store), h.due)
 }

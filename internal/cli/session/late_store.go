@@ -36,7 +36,7 @@ func (l *lateStore) get(ctx context.Context, create bool) (driver.Store, error) 
 	if l.real != nil {
 		return l.real, nil
 	}
-	if cfg := l.s.cfg; create && l.url == cfg.Place.URL() { // our folder has its own .gitignore
+	if cfg := l.s.settings.cfg; create && l.url == cfg.Place.URL() { // our folder has its own .gitignore
 		if err := cfg.MakeFolder(); err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func (s *Session) LeaseEnviron(ctx context.Context) []string {
 // command is about that lease; otherwise empty.
 func (s *Session) leaseStore() string {
 	there := s.Env(config.LeaseEnv)
-	if there == "" || s.StoreURL != "" || !slices.Contains(aboutKeys, s.Command) {
+	if there == "" || s.StoreURL != "" || !slices.Contains(aboutKeys, s.line.name) {
 		return ""
 	}
 	env := s.LeaseEnv()
@@ -40,8 +40,9 @@ func (s *Session) leaseStore() string {
 		kind, _ := lease.KindOf(k)
 		return kind != lease.Path && env.has([]string{k}) // a path is a file of this folder's repository
 	}
-	byLease := len(s.keyArgs) == 0 && slices.Contains(env.leases, s.flags["lease"])
-	if byLease || slices.ContainsFunc(s.keyArgs, ours) {
+	keys := s.line.keys()
+	byLease := len(keys) == 0 && slices.Contains(env.leases, s.line.given()["lease"])
+	if byLease || slices.ContainsFunc(keys, ours) {
 		return there
 	}
 	return ""
@@ -54,7 +55,7 @@ func (s *Session) useLease(ctx context.Context, c *config.Config, there string) 
 	if own != "" && s.Everywhere(ctx, own) == there {
 		return nil
 	}
-	if len(s.keyArgs) > 0 && !s.LeaseEnv().has(s.keyArgs) {
+	if keys := s.line.keys(); len(keys) > 0 && !s.LeaseEnv().has(keys) {
 		return Usagef("some of these keys belong to the lease that this command runs under, which is in another store (%s); take them one by one, or name one store for all with --store", there)
 	}
 	return c.UseLease(there)

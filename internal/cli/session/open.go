@@ -18,23 +18,36 @@ import (
 // Config is the configuration, read once when it is first needed. At that moment
 // tasklock-plus may take over: every command asks before it has printed anything or
 // read its input.
-func (s *Session) Config() (*config.Config, error) {
-	if s.cfg == nil && s.cfgErr == nil {
+func (s *Session) Config() (*config.Config, error) { return s.configure(s.FindPlace) }
+
+// Found is Config for a command that founds a store: a folder that would use the one
+// of the user becomes a place of its own.
+func (s *Session) Found() (*config.Config, error) {
+	return s.configure(func() (place.Place, error) {
 		p, err := s.FindPlace()
+		if err == nil && p.Kind == place.User {
+			return s.named(place.Here(s.Dir))
+		}
+		return p, err
+	})
+}
+
+func (s *Session) configure(find func() (place.Place, error)) (*config.Config, error) {
+	if c := &s.settings; c.cfg == nil && c.err == nil {
+		p, err := find()
 		if err != nil {
-			s.cfgErr = err
+			c.err = err
 			return nil, err
 		}
-		s.cfg, s.cfgErr = config.Load(config.Input{Place: p, Env: s.Env, Flags: s.flags})
-		if there := s.leaseStore(); there != "" && s.cfgErr == nil {
-			s.cfgErr = s.useLease(context.Background(), s.cfg, there)
+		c.cfg, c.err = config.Load(config.Input{Place: p, Env: s.Env, Flags: s.line.given()})
+		if there := s.leaseStore(); there != "" && c.err == nil {
+			c.err = s.useLease(context.Background(), c.cfg, there)
 		}
-		if s.cfgErr == nil {
-			url, _ := s.cfg.Store()
-			s.Leave(url)
+		if c.err == nil {
+			s.Leave(c.url())
 		}
 	}
-	return s.cfg, s.cfgErr
+	return s.settings.cfg, s.settings.err
 }
 
 // Where is the configuration, and the store that it names.
@@ -49,16 +62,14 @@ func (s *Session) Where() (*config.Config, string, error) {
 
 // URL is the store in use, empty if the configuration cannot be read.
 func (s *Session) URL() string {
-	cfg, err := s.Config()
-	if err != nil {
+	if _, err := s.Config(); err != nil {
 		return ""
 	}
-	url, _ := cfg.Store()
-	return url
+	return s.settings.url()
 }
 
 // Forget makes the session read configuration and store again.
-func (s *Session) Forget() { s.cfg, s.cfgErr, s.st, s.heartbeat = nil, nil, nil, nil }
+func (s *Session) Forget() { s.settings, s.opened = settings{}, opened{} }
 
 // At is the same command in another folder.
 func (s *Session) At(dir string) *Session {
@@ -69,7 +80,7 @@ func (s *Session) At(dir string) *Session {
 }
 
 // ActAs changes the caller.
-func (s *Session) ActAs(id identity.Identity) { s.id = id }
+func (s *Session) ActAs(id identity.Identity) { s.caller.id = id }
 
 // Leave lets tasklock-plus take over if only it has the driver of a store.
 func (s *Session) Leave(url string) {
@@ -95,10 +106,10 @@ func (s *Session) Linked(err error) error {
 
 // Identity is the caller, found once when it is first needed.
 func (s *Session) Identity() identity.Identity {
-	if s.id.Owner == "" {
-		s.id = identity.Identify(s.IdentityInput())
+	if s.caller.id.Owner == "" {
+		s.caller.id = identity.Identify(s.IdentityInput())
 	}
-	return s.id
+	return s.caller.id
 }
 
 // Names are all names of the caller: an agent without a session may have acquired
@@ -145,8 +156,8 @@ func (s *Session) Holder() (identity.Identity, error) {
 }
 
 func (s *Session) warnName() {
-	if w := s.Identity().Warning; w != "" && !s.warned {
-		s.warned = true
+	if w := s.Identity().Warning; w != "" && !s.caller.warned {
+		s.caller.warned = true
 		s.Warn("%s", w)
 	}
 }
@@ -158,14 +169,24 @@ func (s *Session) warnName() {
 // A command that makes a store says where: a name may be mistyped, and a folder may
 // be the wrong one.
 func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
-	if s.st != nil {
-		return s.st, nil
+	return s.store(ctx, write, (*config.Config).Unmade)
+}
+
+// Look is Store for a hook: if there is no place for a store, nothing is locked.
+func (s *Session) Look(ctx context.Context) (*store.Store, error) {
+	return s.store(ctx, false, (*config.Config).Elsewhere)
+}
+
+// store opens the store; unmade says why a missing one may not count as empty.
+func (s *Session) store(ctx context.Context, write bool, unmade func(*config.Config) error) (*store.Store, error) {
+	if s.opened.store != nil {
+		return s.opened.store, nil
 	}
 	cfg, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
-	if s.offline {
+	if s.offline() {
 		return s.seen(ctx)
 	}
 	url, wasNamed, err := cfg.Where()
@@ -179,7 +200,7 @@ func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
 	case missing && cfg.OfLease:
 		return nil, &leaseStoreGone{url}
 	case missing, err != nil && cfg.Users() && !place.Has(cfg.Place.Folder): // a home that is a file, say
-		if no := s.Unmade(cfg); no != nil {
+		if no := unmade(cfg); no != nil {
 			return nil, no
 		}
 	case err == nil:
@@ -196,8 +217,8 @@ func (s *Session) Store(ctx context.Context, write bool) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.st = s.NewStore(url, s.withHeartbeat(url, d))
-	return s.st, nil
+	s.opened.store = s.NewStore(url, s.withHeartbeat(url, d))
+	return s.opened.store, nil
 }
 
 // Opens is how a command opens its store.
@@ -209,7 +230,7 @@ func Opens(c *config.Config) *driver.OpenOptions {
 // still count, and the environment up to its first mistake.
 func (s *Session) BestConfig() *config.Config {
 	p, _ := s.FindPlace()
-	return config.WithoutFiles(config.Input{Place: p, Env: s.Env, Flags: s.flags})
+	return config.WithoutFiles(config.Input{Place: p, Env: s.Env, Flags: s.line.given()})
 }
 
 // conversions turn the records of format 1 into those of format 2, in this order.
@@ -230,10 +251,10 @@ func (s *Session) NewStore(url string, d driver.Store) *store.Store {
 
 // patience is how long a transaction goes on trying. 0: the default.
 func (s *Session) patience() time.Duration {
-	if s.cfg == nil {
+	if s.settings.cfg == nil {
 		return 0
 	}
-	return s.cfg.StoreTimeout()
+	return s.settings.cfg.StoreTimeout()
 }
 
 // isShared reports whether other machines may use the store.

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +17,10 @@ import (
 
 // FindPlace is the place of the current folder's store, if nobody names one. If it
 // cannot be found and a store was named, there is none, and no project file.
-func (s *Session) FindPlace() (place.Place, error) {
-	p, err := place.Find(s.Dir, s.Env)
-	if err == nil && s.Founds && p.Kind == place.User {
-		p, err = place.Here(s.Dir)
-	}
+func (s *Session) FindPlace() (place.Place, error) { return s.named(place.Find(s.Dir, s.Env)) }
+
+// named is a place, or none if a store was named.
+func (s *Session) named(p place.Place, err error) (place.Place, error) {
 	var bad *repo.Error
 	switch {
 	case err == nil:
@@ -30,21 +31,6 @@ func (s *Session) FindPlace() (place.Place, error) {
 		return place.Place{}, &config.Error{File: bad.File, Line: bad.Line, Msg: bad.Msg}
 	}
 	return place.Place{}, &config.Error{File: s.Dir, Msg: err.Error() + "; name a store with --store"}
-}
-
-// Unmade says why a missing store may not be made here, nor count as empty: there
-// is no place for it, or others have theirs on a branch.
-func (s *Session) Unmade(cfg *config.Config) error {
-	if _, named := cfg.Store(); named {
-		return nil
-	}
-	if err := cfg.Place.Usable(cfg.AllowUnsafeFS()); err != nil && !s.Lenient {
-		return err
-	}
-	if remote := cfg.Place.Shared(false); remote != "" && !s.Insists {
-		return &place.SharedError{Remote: remote}
-	}
-	return nil
 }
 
 // warnShared warns a caller that uses its own store although a remote has one.
@@ -108,4 +94,29 @@ func (s *Session) RunKeys(run runFunc) func(*cobra.Command, []string) error {
 		}
 		return run(ctx, keys)
 	})
+}
+
+// Path is a file as the caller means it.
+func (s *Session) Path(name string) string { return repo.Absolute(s.Dir, name) }
+
+// ReadFile reads a file that the caller named, or stdin, and a little more
+// than most, so that what checks the size can refuse it.
+func (s *Session) ReadFile(name string, most int64) ([]byte, error) {
+	in := s.Stdin
+	if _, err := s.Config(); err != nil { // another program may have to go on, and read it
+		return nil, err
+	}
+	if name != "-" {
+		f, err := os.Open(s.Path(name))
+		if err != nil {
+			return nil, Usagef("%v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err != nil {
+		return nil, Usagef("%v", err)
+	}
+	return data, nil
 }

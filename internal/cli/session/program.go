@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -11,6 +12,19 @@ import (
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
+
+// Program is what this program can do. The plain command leaves the parts that are
+// slow to load to tasklock-plus.
+type Program struct {
+	Open    Opener
+	Version string // empty: what the Go toolchain recorded
+
+	// Plus continues as tasklock-plus, which has the parts that are slow to
+	// load, and returns only on failure. In tasklock-plus it is nil.
+	Plus func() error
+	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
+	MCP func(context.Context, MCPRequest) error
+}
 
 // ErrIncomplete means that a program which belongs to this one is missing.
 var ErrIncomplete error = incompleteError{}
@@ -46,4 +60,15 @@ type MCPRequest struct {
 	Listener  net.Listener
 	AccessKey string
 	Hosts     []string
+}
+
+// ProgramVersion is what version prints.
+func (s *Session) ProgramVersion() string {
+	if s.Version != "" {
+		return s.Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
 }

@@ -7,7 +7,6 @@
 package session
 
 import (
-	"context"
 	"io"
 	"time"
 
@@ -23,14 +22,16 @@ type Session struct {
 	Process // how it was started
 	Program // what it can do
 	Flags   // those of every command
-	call    // the command line, as far as it was read
-	search  // how a store is found if nobody names one
-	known   // what was found once, when it was first needed
+
+	line     line     // what was typed
+	settings settings // read once, when they are first needed
+	caller   caller   // found once, when it is first needed
+	opened   opened   // opened once, when it is first needed
 }
 
 // New is a command that has read nothing yet.
 func New(p Process, can Program, args []string) *Session {
-	return &Session{Process: p, Program: can, call: call{Words: args, Started: time.Now()}}
+	return &Session{Process: p, Program: can, line: line{words: args, started: time.Now()}}
 }
 
 // Process is what a command was started with.
@@ -67,45 +68,30 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.UnsafeFS, "allow-unsafe-fs", false, "accept a file system with unreliable locks")
 }
 
-// call is the command line.
-type call struct {
-	Started time.Time
-	Words   []string          // as it was given
-	Command string            // the command that runs: "locks list"
-	args    []string          // of the command
-	keyArgs []string          // those before "--"
-	flags   map[string]string // those that were given and can be configured
-	NoWait  bool              // TASKLOCK_NO_WAIT
+// settings are the configuration, or why there is none.
+type settings struct {
+	cfg *config.Config
+	err error
 }
 
-// search tells how a store is found.
-type search struct {
-	Founds  bool // init: a folder that has no store gets one of its own
-	Lenient bool // a hook: without a place for a store nothing is locked
-	Insists bool // init --local: even if a remote has one
-	offline bool // --offline: what this machine last saw
+// url is the store in use, empty if nobody has read the configuration or it is wrong.
+func (c settings) url() string {
+	if c.cfg == nil {
+		return ""
+	}
+	url, _ := c.cfg.Store()
+	return url
 }
 
-// known is what a command asks for once.
-type known struct {
-	cfg       *config.Config
-	cfgErr    error
-	id        identity.Identity
-	warned    bool // that the name of the caller does not last
-	st        *store.Store
-	asOf      time.Time // with --offline: when that was true
+// caller is who runs the command.
+type caller struct {
+	id     identity.Identity
+	warned bool // that its name does not last
+}
+
+// opened is the store of the command.
+type opened struct {
+	store     *store.Store
+	asOf      *time.Time // with --offline: when that was true
 	heartbeat *heartbeatStore
-}
-
-// Program is what this program can do. The plain command leaves the parts that are
-// slow to load to tasklock-plus.
-type Program struct {
-	Open    Opener
-	Version string // empty: what the Go toolchain recorded
-
-	// Plus continues as tasklock-plus, which has the parts that are slow to
-	// load, and returns only on failure. In tasklock-plus it is nil.
-	Plus func() error
-	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
-	MCP func(context.Context, MCPRequest) error
 }

@@ -166,7 +166,7 @@ func (x *examination) which() bool {
 		return false // config has said why
 	}
 	if err == nil && !named && !place.Has(p.Folder) {
-		err = x.Session.Unmade(x.cfg)
+		err = x.cfg.Unmade()
 	}
 	if err != nil {
 		x.Fail("place", x.Session.Problem(err).Next, err)

@@ -19,7 +19,7 @@ import (
 )
 
 func NewInit(s *session.Session) *cobra.Command {
-	raise, upgrade, force := false, false, false
+	raise, upgrade, force, local := false, false, false, false
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the store and say where it is",
@@ -61,11 +61,10 @@ an older version cannot renew them, and stop. If it is interrupted, repeat it.`,
 			case upgrade:
 				return upgradeStore(ctx, s, force)
 			}
-			s.Founds = true
-			return initStore(ctx, s)
+			return initStore(ctx, s, local)
 		}),
 	}
-	cmd.Flags().BoolVar(&s.Insists, "local", false, "make a store for this clone alone, even if a remote has one")
+	cmd.Flags().BoolVar(&local, "local", false, "make a store for this clone alone, even if a remote has one")
 	cmd.Flags().BoolVar(&raise, "raise", false, "raise the revision, after a restore by other tools")
 	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "convert a store that an older tasklock made")
 	cmd.Flags().BoolVar(&force, "force", false, "with --upgrade: even if locks are held")
@@ -78,8 +77,8 @@ type initResult struct {
 	Created bool   `json:"created"` // with --dry-run: it would be
 }
 
-func initStore(ctx context.Context, s *session.Session) error {
-	cfg, err := s.Config()
+func initStore(ctx context.Context, s *session.Session, local bool) error {
+	cfg, err := s.Found()
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func initStore(ctx context.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	if s.Insists && wasNamed && url != cfg.Place.URL() { // which may be a branch that others share
+	if local && wasNamed && url != cfg.Place.URL() { // which may be a branch that others share
 		return session.WithNext(
 			session.Usagef("--local makes this clone's own store, and another one is %s: %s; change that first", cfg.Why(), config.WithoutPassword(url)),
 			s.CommandLine("config", "set", "--local", "store", cfg.Place.URL()),
@@ -101,7 +100,10 @@ func initStore(ctx context.Context, s *session.Session) error {
 	}
 	err = cfg.Blame(err)
 	if errors.Is(err, driver.ErrMissing) {
-		r.Created, err = true, s.Unmade(cfg)
+		r.Created, err = true, cfg.Unusable()
+		if err == nil && !local {
+			err = cfg.Elsewhere()
+		}
 		if err == nil && !s.DryRun {
 			o.Create = true
 			_, err = s.OpenStore(ctx, url, o)

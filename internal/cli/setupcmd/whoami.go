@@ -94,7 +94,7 @@ func whoami(s *session.Session) error {
 func which(s *session.Session, cfg *config.Config) (url, why string) {
 	url, named, err := cfg.Where()
 	if err == nil && !named && !place.Has(cfg.Place.Folder) {
-		err = s.Unmade(cfg)
+		err = cfg.Unmade()
 	}
 	if err != nil {
 		return "", "none: " + err.Error()

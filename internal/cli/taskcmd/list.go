@@ -57,7 +57,7 @@ expiry, labels, waits for, title. --quiet prints only the ids.`,
 	f.BoolVar(&o.archived, "archived", false, "show archived tasks instead")
 	f.Var(&o.olderThan, "older-than", "warn about work without a heartbeat for longer")
 	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
-	s.OfflineFlag(cmd)
+	session.OfflineFlag(cmd)
 	return completeFlags(s, cmd)
 }
 

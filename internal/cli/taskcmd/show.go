@@ -26,7 +26,7 @@ beginning of its id, or its title.`,
 		ValidArgsFunction: firstTask(s),
 		RunE:              s.RunStore(func(ctx context.Context, st *store.Store, refs []string) error { return showTask(ctx, s, st, refs[0]) }),
 	}
-	s.OfflineFlag(cmd)
+	session.OfflineFlag(cmd)
 	return cmd
 }
 

@@ -42,10 +42,8 @@ func (o *claimOptions) place(ctx context.Context, s *session.Session, refs []str
 	if o.Worktree == "" {
 		return refs, nil
 	}
-	if i := slices.Index(s.Words, "--worktree"); i >= 0 && i+1 < len(s.Words) && len(refs) > least {
-		if at := slices.Index(refs, s.Words[i+1]); at >= 0 {
-			o.Worktree, refs = refs[at], slices.Delete(slices.Clone(refs), at, at+1)
-		}
+	if at := slices.Index(refs, s.After("--worktree")); at >= 0 && refs[at] != "" && len(refs) > least {
+		o.Worktree, refs = refs[at], slices.Delete(slices.Clone(refs), at, at+1)
 	}
 	if o.Attached(s) {
 		if o.Worktree == autoWorktree {
