@@ -170,7 +170,7 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
 		switch {
-		case a.guessed && (err != nil || len(tx.order) == 0 || tx.peeked): // nothing proves that the old data is still true
+		case a.guessed && (err != nil || len(tx.order) == 0 || !tx.proven()): // nothing proves that the old data is still true
 			continue
 		case a.retryRead(ctx, err):
 			continue

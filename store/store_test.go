@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -319,6 +320,49 @@ func TestOldDataDecideNothing(t *testing.T) {
 		}
 		if _, err := other.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return tx.Put("test/a", number{4}) }); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A record that was read without a guard decides nothing on old data, unless the
+// transaction guards it after all.
+func TestOldDataWithoutAGuard(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		mem := memstore.New()
+		st, other := store.New(drivertest.NewFlaky(mem, drivertest.FlakyOptions{Old: 1})), store.New(mem)
+		put := func(into *store.Store, key string, n int) {
+			t.Helper()
+			if _, err := into.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return tx.Put(key, number{n}) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(st, "test/a", 1)
+		var seen []int
+		copied := func(tx *store.Tx) error {
+			n, err := store.Peek[number](tx, "test/a")
+			if err != nil {
+				return err
+			}
+			if seen = append(seen, n.Value.N); guarded {
+				_, err = store.Get[number](tx, "test/a")
+			}
+			return errors.Join(err, tx.Put("test/b", n.Value))
+		}
+		update := func() []int {
+			t.Helper()
+			seen = nil
+			if _, err := st.Update(t.Context(), driver.Query{Keys: []string{"test/a"}}, copied); err != nil {
+				t.Fatal(err)
+			}
+			return seen
+		}
+		update() // it remembers what it read
+		if runs := len(update()); guarded != (runs == 1) {
+			t.Errorf("guarded %v: %d runs on data that had not changed", guarded, runs)
+		}
+		put(other, "test/a", 2)
+		if seen := update(); !slices.Equal(seen, []int{1, 2}) {
+			t.Errorf("guarded %v: saw %v, want the old value and then the new one", guarded, seen)
 		}
 	}
 }

@@ -29,8 +29,8 @@ type Tx struct {
 	missing driver.Query
 
 	guards  map[string]int64
-	peeked  bool // it read something without a guard, see Peek
-	view    bool // nothing will be committed
+	peeked  []string // read without a guard, see Peek; some may have one since
+	view    bool     // nothing will be committed
 	writes  map[string]driver.Write
 	order   []string // of writes
 	floor   int64
@@ -147,12 +147,22 @@ func (tx *Tx) RevOf(key string) (int64, error) {
 func Peek[T any](tx *Tx, key string) (Entry[T], error) {
 	rev, guarded := tx.guards[key]
 	e, err := Get[T](tx, key)
-	if tx.peeked = true; guarded {
+	if guarded {
 		tx.guards[key] = rev
 	} else {
 		delete(tx.guards, key)
+		tx.peeked = append(tx.peeked, key)
 	}
 	return e, err
+}
+
+// proven reports whether the guards cover everything that the transaction read: then
+// a commit shows that all of it is still true.
+func (tx *Tx) proven() bool {
+	return !slices.ContainsFunc(tx.peeked, func(key string) bool {
+		_, guarded := tx.guards[key]
+		return !guarded
+	})
 }
 
 // Room is how many more records the transaction can guard individually. Below 0,
