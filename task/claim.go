@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -139,7 +140,8 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	t.Attempts++
 	t.Worktree = worktree
 	t.LastVerb, t.LastToken = "", 0
-	if err := save(tx, before, &t); err != nil {
+	t.ClaimDue = claimedUntil(lk)
+	if err := cmp.Or(save(tx, before, &t), lease.PutBack(tx, id, t.rankKey())); err != nil {
 		return Task{}, err
 	}
 	return t, log(tx, Claim, id, owner, before.Status, InProgress, "")

@@ -93,8 +93,8 @@ type closedSection struct {
 // openings finds the work to do in closed sections.
 func (r *selection) openings(tx *store.Tx, closed []closedSection) (out []Closed, err error) {
 	for _, c := range closed {
-		recs, missing := tx.ScanWritten(readyKind+sectionPrefix(c.name), candidates)
-		free, missed := r.free(tx, recs, candidates)
+		page, missing := r.read(tx, c.name)
+		free, _, missed := r.free(tx, page)
 		if err = cmp.Or(err, missing, missed); len(free) > 0 {
 			out = append(out, Closed{Task: free[0], Lock: c.by})
 		}

@@ -68,9 +68,9 @@ type (
 		Owner              string
 		Keys, WaitsFor     []string
 		Auto, Uses, UsedBy []string
-		Outer              map[string]string
+		Outer, PutsBack    map[string]string
 	}
-	indexRecord struct{ ID string }
+	indexRecord struct{ ID, Lease string }
 	nameRecord  struct {
 		Tasks []struct {
 			ID    string
@@ -225,20 +225,31 @@ func (r *records) judgeSections() {
 	}
 }
 
-// judgeIndexes: ready/ and open/ hold exactly what the tasks imply.
+// judgeIndexes: ready/ and open/ hold exactly what the tasks imply. A claim without its
+// lock stands at its rank again.
 func (r *records) judgeIndexes() {
 	ready, open := map[string]indexRecord{}, map[string]indexRecord{}
 	for id, t := range r.tasks {
-		if (t.Status == task.Pending || t.Status == task.InProgress) && len(t.WaitsFor) == 0 {
-			section := strings.ReplaceAll(t.Section, "/", "\x1f")
-			if section == "" {
-				section = "-"
+		section := strings.ReplaceAll(t.Section, "/", "\x1f")
+		if section == "" {
+			section = "-"
+		}
+		const format = "20060102T150405.000000000Z"
+		rank := fmt.Sprintf("%s/%03d-%s-%s", section, t.Priority, t.CreatedAt.UTC().Format(format), id)
+		waits := len(t.WaitsFor) > 0
+		switch {
+		case t.Status == task.InProgress && t.ClaimDue != nil:
+			if !waits {
+				ready[fmt.Sprintf("%s/~%s-%s", section, t.ClaimDue.UTC().Format(format), id)] = indexRecord{id, t.ClaimLease}
 			}
-			key := fmt.Sprintf("%s/%03d-%s-%s", section, t.Priority, t.CreatedAt.UTC().Format("20060102T150405.000000000Z"), id)
-			ready[key] = indexRecord{id}
+			if _, there := r.ready[rank]; !waits && r.locks[id].Lease != t.ClaimLease || there && (waits || r.leases[t.ClaimLease].PutsBack[id] != "ready/"+rank) {
+				ready[rank] = indexRecord{ID: id}
+			}
+		case (t.Status == task.Pending || t.Status == task.InProgress) && !waits:
+			ready[rank] = indexRecord{ID: id}
 		}
 		if t.Section != "" && t.Status.Open() {
-			open[strings.ReplaceAll(t.Section, "/", "\x1f")+"/"+id] = indexRecord{id}
+			open[strings.ReplaceAll(t.Section, "/", "\x1f")+"/"+id] = indexRecord{ID: id}
 		}
 	}
 	if !maps.Equal(ready, r.ready) {

@@ -34,9 +34,13 @@ type NextResult struct {
 	Grant *Grant `json:"grant,omitempty"`
 }
 
-// candidates is how many ready tasks one look reads. It looks closely at a quarter
-// of them, and at more only if all of these are taken.
-const candidates = 32
+// A look reads this many entries of the index: candidates at their rank, of which it
+// looks closely at a quarter, and claims that are the next to expire. It reads more
+// only if none of these can be taken.
+const (
+	candidates = 32
+	claims     = 4
+)
 
 // Next picks by section order, priority and age among the tasks that are ready and
 // that nobody holds. With Claim, it passes a candidate that another worker claimed
@@ -54,10 +58,15 @@ type selection struct {
 	hold  bool         // see HoldNext
 	lease *lease.Lease // what HoldNext took
 
-	apart map[string]bool // exclusive sections that the last look found free
+	pages                 // how much one look reads
+	open  map[string]bool // exclusive sections that the last look found free
 	taken map[string]bool // keys that others hold, have just acquired, or wait for
 	holds []driver.Guard  // of those that others hold
+	wrong []entry         // entries of the index that are to be moved: see tidy
 }
+
+// pages is how many entries of each part of the index one look reads.
+type pages struct{ ranked, claimed int }
 
 func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, error) {
 	if r.Section != "" {
@@ -72,9 +81,9 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 		}
 	}
 	start, tell := time.Now(), r.Waiting
-	r.taken = map[string]bool{}
-	for limit := candidates; ; {
-		found, none, more, err := r.look(ctx, st, limit)
+	r.taken, r.pages = map[string]bool{}, pages{candidates, claims}
+	for {
+		found, none, more, err := r.look(ctx, st)
 		if err != nil {
 			return NextResult{}, err
 		}
@@ -84,6 +93,7 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 			}
 			out, err := r.pick(ctx, st, t)
 			if out != nil || err != nil {
+				r.tidy(ctx, st, out)
 				return value(out), err
 			}
 			spreadOut(found[i+1:])
@@ -91,8 +101,8 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 		if len(found) > 0 { // all were taken meanwhile: there may be others
 			continue
 		}
-		if more {
-			limit *= 4
+		if more != r.pages {
+			r.pages = more
 			continue
 		}
 		left := r.Wait - time.Since(start)
@@ -106,9 +116,8 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 		if err := none.Wait(ctx, st, left); err != nil {
 			return NextResult{}, err
 		}
-		limit = candidates
 		clear(r.taken)
-		r.holds = nil
+		r.pages, r.holds, r.wrong = pages{candidates, claims}, nil, nil
 	}
 }
 
@@ -149,7 +158,7 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t Task) (*NextRes
 	switch {
 	case !r.Claim:
 		return &NextResult{Task: t}, nil
-	case r.hold && r.apart[t.Section] && !r.WithSection:
+	case r.hold && r.open[t.Section] && !r.WithSection:
 		return nil, &SectionError{Section: t.Section}
 	}
 	out, err := r.claim(ctx, st, t.ID, t.Section)
@@ -196,16 +205,16 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 }
 
 // look returns the tasks that may be claimed now, in order, and what blocks the
-// rest; more says that there are further ones.
-func (r *selection) look(ctx context.Context, st *store.Store, limit int) (found []Task, none *NothingReadyError, more bool, err error) {
-	need := driver.Query{Ranges: []driver.Range{{Prefix: sectionKind}, {Prefix: readyKind + sectionPrefix(r.Section), Limit: limit}}}
+// rest; more is how much the next look has to read if there may be others.
+func (r *selection) look(ctx context.Context, st *store.Store) (found []Task, none *NothingReadyError, more pages, err error) {
+	need := driver.Query{Ranges: append(r.ranges(r.Section), driver.Range{Prefix: sectionKind})}
 	if r.first != nil {
 		need.Keys = append(needFind(r.first.Tasks), lease.NeedLook(r.first.Tasks...).Keys...)
 	}
-	taken, holds := r.taken, r.holds
+	taken, holds, wrong := r.taken, r.holds, r.wrong
 	err = st.View(ctx, need, func(tx *store.Tx) error {
-		found, more = nil, false
-		r.taken, r.holds, r.apart = maps.Clone(taken), slices.Clip(holds), map[string]bool{}
+		found, more = nil, r.pages
+		r.taken, r.holds, r.wrong, r.open = maps.Clone(taken), slices.Clip(holds), slices.Clip(wrong), map[string]bool{}
 		if err := r.first.do(tx); err != nil {
 			return err
 		}
@@ -227,13 +236,13 @@ func (r *selection) look(ctx context.Context, st *store.Store, limit int) (found
 				missing = cmp.Or(missing, err)
 				continue
 			}
-			recs, err := tx.ScanWritten(readyKind+sectionPrefix(s.Name), limit)
-			looked += len(recs)
-			free, missed := r.free(tx, recs, limit)
+			page, err := r.read(tx, s.Name)
+			looked += len(page.ranked) + len(page.claimed)
+			free, further, missed := r.free(tx, page)
 			if missing = cmp.Or(missing, err, missed); missing != nil {
 				continue
 			}
-			if found, more = free, len(free) == 0 && len(recs) == limit; more {
+			if found, more = free, further; more != r.pages {
 				break // its other tasks come before those of the sections after it
 			}
 		}
@@ -291,61 +300,9 @@ func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) 
 	}
 	switch {
 	case lk == nil || lk.State != lease.Held:
-		r.apart[s.Name] = true
+		r.open[s.Name] = true
 	case !lease.MayUse(r.Acquire.Owner, lk.Owner):
 		return lk, nil
 	}
 	return nil, nil
-}
-
-// free drops tasks that someone holds, and notes that: the next look skips them. It
-// stops when there are enough.
-func (r *selection) free(tx *store.Tx, recs []driver.Record, limit int) (out []Task, err error) {
-	var ids []string
-	for _, rec := range recs {
-		e, err := store.Decode[indexRecord](tx, rec)
-		if err != nil {
-			return nil, err
-		}
-		if !r.taken[e.Value.ID] {
-			ids = append(ids, e.Value.ID)
-		}
-	}
-	for n := limit / 4; len(ids) > 0 && len(out) == 0; n *= 4 {
-		some := ids[:min(n, len(ids))]
-		ids = ids[len(some):]
-		if err := cmp.Or(tx.Want(taskKeys(some)...), lease.WantLook(tx, some...)); err != nil {
-			return nil, err
-		}
-		for _, id := range some {
-			t, err := getTask(tx, id)
-			if err != nil {
-				return nil, err
-			}
-			if !t.Exists() || !t.Value.ready() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label) {
-				continue
-			}
-			lk, err := holder(tx, id)
-			if err != nil {
-				return nil, err
-			}
-			if lk != nil {
-				r.taken[id] = true
-				r.holds = append(r.holds, lk.Guard())
-				continue
-			}
-			out = append(out, t.Value)
-		}
-	}
-	return out, nil
-}
-
-// holder returns a live lock on a task, even the caller's own: what it already
-// works on is not next.
-func holder(tx *store.Tx, id string) (*lease.Info, error) {
-	lk, err := lease.Look(tx, id)
-	if err != nil || lk == nil || lk.State != lease.Held {
-		return nil, err
-	}
-	return lk, nil
 }

@@ -95,8 +95,8 @@ func (r RemoveRequest) run(ctx context.Context, st *store.Store, verb Verb, each
 			if t.LongText && verb == "delete" {
 				tx.Delete(textKind + t.ID)
 			}
-			err = cmp.Or(reindex(tx, t, Task{}), lease.SetNames(tx, t.ID, t.names(), nil),
-				lease.ReleaseKey(tx, t.ID, r.By, string(verb)), log(tx, verb, t.ID, r.By, t.Status, t.Status, ""))
+			err = cmp.Or(reindex(tx, t, Task{}, t.trace()), lease.SetNames(tx, t.ID, t.names(), nil),
+				lease.ReleaseClaim(tx, t.ID, r.By, string(verb)), log(tx, verb, t.ID, r.By, t.Status, t.Status, ""))
 			if err != nil {
 				return err
 			}
@@ -181,7 +181,7 @@ func FreeArchived(ctx context.Context, st *store.Store, by string, dry bool) (fr
 				if lk == nil {
 					continue
 				}
-				if err := lease.ReleaseKey(tx, id, by, "archived"); err != nil {
+				if err := lease.ReleaseClaim(tx, id, by, "archived"); err != nil {
 					return err
 				}
 				now = append(now, id)

@@ -20,6 +20,7 @@
 //	text/<id>            a long description, of an archived task too
 //	section/<name>       order, dependencies, shared or exclusive
 //	ready/<section>/<priority>-<created>-<id>   open tasks whose dependencies are met, in the order of [Next]
+//	ready/<section>/~<due>-<id>   those in progress, in the order in which their claims may expire: see index.go
 //	open/<section>/<id>  open tasks of a section, ready or not
 //	counter/<name>       the next number for ids
 //	name/<name>          the tasks with that id, number, title or alias; see package lease
@@ -83,6 +84,7 @@ type Task struct {
 	ClaimedBy  string     `json:"claimedBy,omitempty"`
 	ClaimedAt  *time.Time `json:"claimedAt,omitempty"`
 	ClaimLease string     `json:"claimLease,omitempty"` // the lock counts for this claim only while it has this lease
+	ClaimDue   *time.Time `json:"claimDue,omitempty"`   // no earlier does the claim expire: its place in the index
 	Attempts   int        `json:"attempts,omitempty"`
 	Progress   string     `json:"progress,omitempty"`
 	Worktree   string     `json:"worktree,omitempty"`
@@ -171,13 +173,18 @@ func mustTask(tx *store.Tx, id string) (Task, error) {
 // save writes a task and its index entries, and notes when. before is the task as
 // it was read; the zero Task for a new one.
 func save(tx *store.Tx, before Task, after *Task) error {
+	return saveOver(tx, before, after, before.trace())
+}
+
+// saveOver is save for a caller that knows which further entry of the task may exist.
+func saveOver(tx *store.Tx, before Task, after *Task, trace string) error {
 	after.UpdatedAt = tx.Now().UTC()
 	if !slices.Equal(before.names(), after.names()) {
 		if err := lease.SetNames(tx, after.ID, before.names(), after.names()); err != nil {
 			return err
 		}
 	}
-	if err := reindex(tx, before, *after); err != nil {
+	if err := reindex(tx, before, *after, trace); err != nil {
 		return err
 	}
 	stored, err := split(tx, before, *after)
@@ -193,65 +200,6 @@ func (t Task) names() []string {
 		return nil
 	}
 	return append([]string{t.Title}, t.Aliases...)
-}
-
-// reindex moves a task from its old index entries to its new ones. It does not
-// write an entry that stays, which would wake waiters for a ready task.
-func reindex(tx *store.Tx, before, after Task) error {
-	for _, key := range []func(Task) string{Task.readyKey, Task.openKey} {
-		from, to := key(before), key(after)
-		if from == to {
-			continue
-		}
-		if from != "" {
-			tx.Delete(from)
-		}
-		if to == "" {
-			continue
-		}
-		if err := tx.Put(to, indexRecord{ID: after.ID}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type indexRecord struct {
-	ID string `json:"id"`
-}
-
-// ready reports whether a worker could take the task if nobody holds it. A task in
-// progress stays in the index: if its holder dies, no commit says so.
-func (t Task) ready() bool {
-	return (t.Status == Pending || t.Status == InProgress) && len(t.WaitsFor) == 0
-}
-
-// noSection is the index section of tasks without one; no section's name begins so.
-const noSection = "-"
-
-// readyKey and openKey are the task's index entries, or empty.
-func (t Task) readyKey() string {
-	if !t.ready() {
-		return ""
-	}
-	return fmt.Sprintf("%s%s%03d-%s-%s", readyKind, sectionPrefix(t.Section), t.Priority, t.CreatedAt.UTC().Format("20060102T150405.000000000Z"), t.ID)
-}
-
-func (t Task) openKey() string {
-	if t.Section == "" || !t.Status.Open() {
-		return ""
-	}
-	return openKind + sectionPrefix(t.Section) + t.ID
-}
-
-// sectionPrefix is the part of an index that belongs to a section. A slash in its
-// name would make it part of another section's, so another character, which no
-// name has, replaces it.
-func sectionPrefix(section string) string {
-	if section == "" {
-		section = noSection
-	}
-	return strings.ReplaceAll(section, "/", "\x1f") + "/"
 }
 
 // clone copies what a change might share with the snapshot.

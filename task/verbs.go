@@ -127,10 +127,10 @@ func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, err error) {
 		t.Attempts--
 	}
 	r.describe(tx, &t)
-	if err := lease.ReleaseKey(tx, t.ID, r.Owner, r.Reason); err != nil {
+	if err := lease.ReleaseClaim(tx, t.ID, r.Owner, r.Reason); err != nil {
 		return t, err
 	}
-	if err := save(tx, before, &t); err != nil {
+	if err := saveOver(tx, before, &t, before.traceUnder(lk)); err != nil {
 		return t, err
 	}
 	return t, cmp.Or(spread(tx, before, t), log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason))
@@ -172,7 +172,9 @@ func (r StatusRequest) describe(tx *store.Tx, t *Task) {
 }
 
 // release forgets the claim.
-func (t *Task) release() { t.ClaimedBy, t.ClaimedAt, t.ClaimLease, t.Progress = "", nil, "", "" }
+func (t *Task) release() {
+	t.ClaimedBy, t.ClaimedAt, t.ClaimLease, t.ClaimDue, t.Progress = "", nil, "", nil, ""
+}
 
 // spread updates the tasks that depend on this one: whether it is done now.
 func spread(tx *store.Tx, before, after Task) error {

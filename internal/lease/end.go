@@ -44,6 +44,9 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 		}
 		if lk.Exists() && lk.Value.Lease == name {
 			tx.Delete(lk.Key)
+			if err := ls.Value.putBack(tx, key); err != nil {
+				return err
+			}
 			ended, token = append(ended, key), max(token, lk.Rev)
 		}
 	}

@@ -131,7 +131,7 @@ func (a *acquisition) putLease(tx *store.Tx, g *Grant, using []string) error {
 	if l.OuterKeys, l.Uses = maps.Clone(own.Value.OuterKeys), own.Value.Uses; own.Value.holds() {
 		l.Auto = own.Value.Auto
 	}
-	l.UsedBy, l.Direct = own.Value.UsedBy, own.Value.Direct
+	l.UsedBy, l.Direct, l.PutsBack = own.Value.UsedBy, own.Value.Direct, own.Value.PutsBack
 	if err := a.linkOuterKeys(tx, &l); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Info struct {
 	Label       string    `json:"label,omitempty"` // the person or agent behind the owner
 	Reason      string    `json:"reason"`
 	Waiters     int       `json:"waiters"`
+	PutsBack    string    `json:"-"` // see [PutBack]
 }
 
 // InForce reports whether there is a lock, and it keeps others out.
@@ -40,7 +41,7 @@ func newInfo(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRec
 		Key: lk.Value.Key, Owner: lk.Value.Owner, LeaseID: lk.Value.Lease, Token: lk.Rev,
 		AcquiredAt: lk.Value.Since, HeartbeatAt: ls.Time.UTC(), ExpiresAt: endsAfter(ls.Time, l.ttl()),
 		State: stateOf(ls), Host: l.Host, PID: l.PID, Life: l.life().String(), Worktree: l.Worktree, Session: l.Session, Label: l.Label, Reason: l.Reason,
-		Waiters: q.live(),
+		Waiters: q.live(), PutsBack: l.PutsBack[lk.Value.Key],
 	}
 	if !ls.Exists() { // it was over and stayed behind in a move
 		i.HeartbeatAt, i.ExpiresAt = i.AcquiredAt, Expiry{i.AcquiredAt}

@@ -128,8 +128,11 @@ func innerFirst(tx *store.Tx, names []string) ([]string, error) {
 func (l leaseRecord) without(tx *store.Tx, keys []string) (rest leaseRecord, left []string, err error) {
 	rest = l
 	rest.Keys, rest.Auto, rest.Using = Without(l.Keys, keys), Without(l.Auto, keys), Without(l.Using, keys)
-	rest.Uses, rest.OuterKeys = nil, map[string]string{}
+	rest.Uses, rest.OuterKeys, rest.PutsBack = nil, map[string]string{}, map[string]string{}
 	for _, key := range rest.Keys {
+		if entry := l.PutsBack[key]; entry != "" {
+			rest.PutsBack[key] = entry
+		}
 		if outer := l.OuterKeys[key]; outer != "" {
 			rest.OuterKeys[key] = outer
 		}

@@ -59,6 +59,8 @@ type leaseRecord struct {
 	UsedBy    []string          `json:"usedBy,omitempty"` // leases for which this one holds a key
 	Direct    []string          `json:"direct,omitempty"` // those of them that use the key itself
 
+	PutsBack map[string]string `json:"putsBack,omitempty"` // key → the record that its end writes: see putback.go
+
 	kept bool // one of UsedBy is in force
 }
 

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tasklock/tasklock/store"
@@ -29,6 +30,10 @@ func NeedLook(keys ...string) driver.Query {
 	}
 	return q
 }
+
+// NeedLease names the record of a lease, for a caller that knows before it looks which
+// lease has a key.
+func NeedLease(name string) string { return leaseKind + name }
 
 // WantLook reads what Look of these keys needs in a few reads for all of them,
 // instead of some for each.
@@ -97,6 +102,16 @@ func RenewKey(tx *store.Tx, key, owner string, worktree *string) error {
 // unless it was over: only its owner can renew it. A free key changes nothing.
 // While others work under the key, only they can release it: [InUseError].
 func ReleaseKey(tx *store.Tx, key, by, reason string) error {
+	return releaseKey(tx, key, by, reason, false)
+}
+
+// ReleaseClaim is ReleaseKey for a caller that writes itself what becomes of the key: it
+// does not write what [PutBack] asked for.
+func ReleaseClaim(tx *store.Tx, key, by, reason string) error {
+	return releaseKey(tx, key, by, reason, true)
+}
+
+func releaseKey(tx *store.Tx, key, by, reason string, done bool) error {
 	lk, err := getLock(tx, key)
 	if err != nil || !lk.Exists() {
 		return err
@@ -104,6 +119,10 @@ func ReleaseKey(tx *store.Tx, key, by, reason string) error {
 	ls, err := getLease(tx, lk.Value.Lease)
 	if err != nil {
 		return err
+	}
+	if done {
+		ls.Value.PutsBack = maps.Clone(ls.Value.PutsBack)
+		delete(ls.Value.PutsBack, key)
 	}
 	keys := []string{key}
 	if err := inUseBut(tx, ls, keys, by); err != nil {

@@ -1,0 +1,52 @@
+package task_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/memstore"
+	"github.com/tasklock/tasklock/task"
+)
+
+// counted is a world of many tasks whose store counts what is asked of it.
+func counted(t *testing.T, tasks int) (*world, *drivertest.Counted) {
+	t.Helper()
+	w := &world{T: t, ctx: t.Context()}
+	count := drivertest.NewCounted(memstore.New())
+	w.st = store.New(drivertest.NewStrict(t, count))
+	for done := 0; done < tasks; done += 500 {
+		w.add(many(min(500, tasks-done), func(i int) task.New { return task.New{ID: fmt.Sprint("n", done+i), Title: fmt.Sprint("task ", done+i)} })...)
+	}
+	return w, count
+}
+
+// A claim costs the same however many tasks are in progress.
+func TestNextDoesNotWalkTheTasksInProgress(t *testing.T) {
+	w, count := counted(t, 1500)
+	busy := 0
+	pair := func() (next, complete drivertest.Counts) {
+		count.Take()
+		got, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "worker"}})
+		w.must(err)
+		next = count.Take()
+		w.must(w.do(task.Complete, "worker", got.Grant.Token, got.Task.ID))
+		return next, count.Take()
+	}
+	first, done := pair()
+	t.Logf("none in progress: next %+v, complete %+v", first, done)
+	for _, n := range []int{32, 128, 1024} {
+		for ; busy < n; busy++ {
+			_, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: fmt.Sprint("busy", busy), TTL: time.Hour}})
+			w.must(err)
+		}
+		next, done := pair()
+		t.Logf("%d in progress: next %+v, complete %+v", n, next, done)
+		if next.Reads > first.Reads+1 || next.Records > 3*first.Records {
+			t.Errorf("%d in progress: %+v for a claim, %+v with none", n, next, first)
+		}
+	}
+}
