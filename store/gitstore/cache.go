@@ -170,8 +170,8 @@ func overwrite(path string, text []byte) error {
 
 // checked notes that the server has just confirmed what is known.
 func (c *cache) checked() {
-	path, now := filepath.Join(c.dir, "checked"), time.Now()
-	if os.Chtimes(path, now, now) == nil {
+	path := filepath.Join(c.dir, "checked")
+	if touch(path) == nil {
 		return
 	}
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
@@ -179,8 +179,17 @@ func (c *cache) checked() {
 	}
 }
 
-func (c *cache) checkedAt() time.Time {
-	if fi, err := os.Stat(filepath.Join(c.dir, "checked")); err == nil {
+func (c *cache) checkedAt() time.Time { return touched(filepath.Join(c.dir, "checked")) }
+
+// touch sets the time of a file to now.
+func touch(path string) error {
+	now := time.Now()
+	return os.Chtimes(path, now, now)
+}
+
+// touched is the time of a file, zero if there is none.
+func touched(path string) time.Time {
+	if fi, err := os.Stat(path); err == nil {
 		return fi.ModTime().UTC()
 	}
 	return time.Time{}

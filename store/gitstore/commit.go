@@ -42,18 +42,12 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	if len(b.Writes) == 0 {
+		rev, err := local.Holding(s.holding).Check(living, b)
+		return rev, s.life.Ended(ctx, err)
+	}
 	if err := b.Check(); err != nil {
 		return 0, err
-	}
-	if len(b.Writes) == 0 {
-		ok, rev, err := s.holding(living, b.Guards, s.look)
-		if err == nil && !ok {
-			err = driver.ErrConflict
-		}
-		if err != nil {
-			return 0, s.life.Ended(ctx, err)
-		}
-		return rev, nil
 	}
 	// The caller may leave when its time is over while the push, which carries
 	// the batches of others too, goes on: so we need our own values.
@@ -88,12 +82,7 @@ func (s *Store) apply(group []*driver.Pending) {
 	defer enough()
 
 	w := &work{store: s, open: slices.Clone(group)}
-	err := s.takeTurn(ctx)
-	if err == nil {
-		err = w.run(ctx)
-		s.leaveTurn(err == nil)
-	}
-	if err != nil {
+	if err := s.inTurn(ctx, w.run); err != nil {
 		err = w.untouched(s.told(ctx, err))
 		for _, p := range w.open {
 			p.Rev, p.Err = 0, s.life.Ended(p.Ctx, err)
@@ -223,7 +212,7 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 	case done:
 		w.finish(a)
 		// The commit counts, whether or not we can make a note of it.
-		_, _ = w.store.adopt(w.store.life.Context(), a.commit)
+		_ = w.store.adopt(w.store.life.Context(), a.commit)
 		return false, nil
 	case failed, lost, refused:
 		if result == refused && strings.Contains(err.Error(), noSpaceText) {

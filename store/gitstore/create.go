@@ -14,14 +14,9 @@ import (
 
 // create makes the branch. If someone else makes it at the same time, it uses
 // theirs.
-func (s *Store) create(ctx context.Context) (err error) {
-	if err := s.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer func() { s.leaveTurn(err == nil) }()
-	err = s.first(ctx)
-	var said *gitError
-	if errors.As(err, &said) && strings.Contains(said.text, "hash algorithm") && s.objects.format() == 40 {
+func (s *Store) create(ctx context.Context) error {
+	err := s.first(ctx)
+	if said, ok := errors.AsType[*gitError](err); ok && strings.Contains(said.text, "hash algorithm") && s.objects.format() == 40 {
 		s.objects.setFormat(oid(strings.Repeat("0", 64))) // an empty repository of the newer kind
 		err = s.first(ctx)
 	}
@@ -56,8 +51,7 @@ func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err
 	}
 	result, cause := s.server.push(ctx, from, c.id)
 	if result == done {
-		_, err := s.adopt(ctx, c)
-		return true, err
+		return true, s.adopt(ctx, c)
 	}
 	tip, err := s.server.tip(ctx)
 	switch {
@@ -73,18 +67,7 @@ func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err
 // Compact replaces the history of the branch by its last commit. Records and
 // revision stay. The server must allow a forced push.
 func (s *Store) Compact(ctx context.Context) error {
-	living, done, err := s.use(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	living, cancel := s.server.git.limited(living)
-	defer cancel()
-	if err = s.takeTurn(living); err == nil {
-		err = s.compacted(living)
-		s.leaveTurn(err == nil)
-	}
-	return s.life.Ended(ctx, s.told(living, err))
+	return s.call(ctx, func(ctx context.Context) error { return s.inTurn(ctx, s.compacted) })
 }
 
 func (s *Store) compacted(ctx context.Context) error {
@@ -129,20 +112,14 @@ func (s *Store) compacted(ctx context.Context) error {
 // revision above everything that was ever given out, so no fencing token is
 // repeated. If the branch is gone, it writes the records as they were last seen
 // here.
-func (s *Store) Raise(ctx context.Context) (int64, error) {
-	living, done, err := s.use(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	living, cancel := s.server.git.limited(living)
-	defer cancel()
-	if err := s.takeTurn(living); err != nil {
-		return 0, s.life.Ended(ctx, s.told(living, err))
-	}
-	rev, err := s.raise(living)
-	s.leaveTurn(err == nil)
-	return rev, s.life.Ended(ctx, s.told(living, err))
+func (s *Store) Raise(ctx context.Context) (rev int64, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		return s.inTurn(ctx, func(ctx context.Context) error {
+			rev, err = s.raise(ctx)
+			return err
+		})
+	})
+	return rev, err
 }
 
 func (s *Store) raise(ctx context.Context) (int64, error) {
@@ -181,15 +158,7 @@ func (s *Store) found(ctx context.Context) (v *view, tip oid, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.gate.Lock(ctx); err != nil {
-		return nil, "", err
-	}
-	defer s.gate.Unlock()
-	k, err := s.cache.load()
-	if err != nil {
-		return nil, "", err
-	}
-	v, err = s.bring(ctx, k, tip, false)
+	v, err = s.gated(ctx, func(k *known) (*view, error) { return s.bring(ctx, k, tip, false) })
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,7 +2,9 @@ package gitstore
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/fault"
@@ -80,22 +82,14 @@ func (d *draft) write(ctx context.Context, alone bool) (c commit, err error) {
 
 func (d *draft) build(alone bool) (commit, error) {
 	o := d.base.objects
-	root := map[string]entry{}
-	for _, e := range d.base.root.list {
-		root[e.name] = e
-	}
+	root := d.base.root.entries()
 	for kind, keys := range d.byKind() {
 		fault.Point("git.tree")
-		name := folderName(kind)
 		e, err := d.writeKind(keys)
 		if err != nil {
 			return commit{}, err
 		}
-		if e.name = name; e.id == "" {
-			delete(root, name)
-		} else {
-			root[name] = e
-		}
+		put(root, folderName(kind), e)
 	}
 	file, err := o.put("blob", d.state.encode())
 	if err != nil {
@@ -106,9 +100,11 @@ func (d *draft) build(alone bool) (commit, error) {
 	if alone {
 		c.parent, c.history = "", 1
 	}
-	if c.tree, err = putFolder(o, root); err != nil {
+	top, err := putFolder(o, root)
+	if err != nil {
 		return commit{}, err
 	}
+	c.tree = top.id
 	return o.putCommit(c, d.written, message(d.notes))
 }
 
@@ -131,20 +127,14 @@ func (d *draft) writeKind(keys []string) (entry, error) {
 	if at.fan {
 		return d.writeShards(at.kind, keys)
 	}
-	flat := map[string]entry{}
-	if at.kind != nil {
-		for _, e := range at.kind.list {
-			flat[e.name] = e
-		}
-	}
+	flat := at.kind.entries()
 	if err := d.change(flat, keys); err != nil {
 		return entry{}, err
 	}
 	if len(flat) > maxFlat {
 		return d.spread(driver.Kind(keys[0]), flat, keys)
 	}
-	id, err := putFolder(d.base.objects, flat)
-	return entry{dir: true, id: id}, err
+	return putFolder(d.base.objects, flat)
 }
 
 func (d *draft) writeShards(kind *folder, keys []string) (entry, error) {
@@ -152,30 +142,26 @@ func (d *draft) writeShards(kind *folder, keys []string) (entry, error) {
 	for _, key := range keys {
 		shards[shard(key)] = append(shards[shard(key)], key)
 	}
-	top := map[string]entry{}
-	for _, e := range kind.list {
-		top[e.name] = e
-	}
+	top := kind.entries()
 	for name, keys := range shards {
-		leaf := map[string]entry{}
+		var f *folder
 		if e, ok := top[name]; ok {
-			f, err := d.base.leaf(name, e.id)
-			if err != nil {
+			var err error
+			if f, err = d.base.leaf(name, e.id); err != nil {
 				return entry{}, err
 			}
-			for _, e := range f.list {
-				leaf[e.name] = e
-			}
 		}
+		leaf := f.entries()
 		if err := d.change(leaf, keys); err != nil {
 			return entry{}, err
 		}
-		if err := d.keep(top, name, leaf); err != nil {
+		e, err := putFolder(d.base.objects, leaf)
+		if err != nil {
 			return entry{}, err
 		}
+		put(top, name, e)
 	}
-	id, err := putFolder(d.base.objects, top)
-	return entry{dir: true, id: id}, err
+	return putFolder(d.base.objects, top)
 }
 
 // spread moves the files of a kind that has become large into 256 folders.
@@ -206,25 +192,22 @@ func (d *draft) spread(kind string, flat map[string]entry, changed []string) (en
 	}
 	top := map[string]entry{}
 	for name, leaf := range leaves {
-		if err := d.keep(top, name, leaf); err != nil {
+		e, err := putFolder(d.base.objects, leaf)
+		if err != nil {
 			return entry{}, err
 		}
+		put(top, name, e)
 	}
-	id, err := putFolder(d.base.objects, top)
-	return entry{dir: true, id: id}, err
+	return putFolder(d.base.objects, top)
 }
 
-// keep puts a folder into the one above it, or takes it out when empty.
-func (d *draft) keep(top map[string]entry, name string, leaf map[string]entry) error {
-	id, err := putFolder(d.base.objects, leaf)
-	if err != nil {
-		return err
-	}
-	top[name] = entry{name: name, dir: true, id: id}
-	if id == "" {
+// put puts a folder into the one above it, or takes it out when empty.
+func put(top map[string]entry, name string, e entry) {
+	if e.name = name; e.id == "" {
 		delete(top, name)
+	} else {
+		top[name] = e
 	}
-	return nil
 }
 
 // change writes the files of these keys into a folder. It reads what they replace
@@ -256,13 +239,9 @@ func (d *draft) change(in map[string]entry, keys []string) error {
 }
 
 // putFolder writes a tree; an empty one has no id.
-func putFolder(o *objects, entries map[string]entry) (oid, error) {
-	if len(entries) == 0 {
-		return "", nil
+func putFolder(o *objects, entries map[string]entry) (e entry, err error) {
+	if e.dir = true; len(entries) > 0 {
+		e.id, err = o.put("tree", encodeTree(slices.Collect(maps.Values(entries))))
 	}
-	list := make([]entry, 0, len(entries))
-	for _, e := range entries {
-		list = append(list, e)
-	}
-	return o.put("tree", encodeTree(list))
+	return e, err
 }

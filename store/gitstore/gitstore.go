@@ -143,7 +143,7 @@ func Open(ctx context.Context, remote string, o *Options) (*Store, error) {
 	k, err := s.begin(limited)
 	if err == nil && k.Rev == 0 {
 		if _, err = s.look(limited); errors.Is(err, driver.ErrMissing) && o != nil && o.Create {
-			err = s.create(limited)
+			err = s.inTurn(limited, s.create)
 		}
 	}
 	if err != nil {
@@ -241,6 +241,19 @@ func (s *Store) Close() error {
 	s.turn.Close()
 	s.gate.Close()
 	return nil
+}
+
+// call runs what a caller asked for: the store stays open meanwhile, and the
+// call ends with the store, and when its patience is over.
+func (s *Store) call(ctx context.Context, fn func(context.Context) error) error {
+	living, done, err := s.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	living, cancel := s.server.git.limited(living)
+	defer cancel()
+	return s.life.Ended(ctx, s.told(living, fn(living)))
 }
 
 // use keeps the store open during a call, and gives the call a context that

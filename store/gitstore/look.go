@@ -89,8 +89,14 @@ func (s *Store) latest() (*view, error) {
 	if v != nil && (v.id == k.Tip || v.rev > k.Rev) {
 		return v, nil
 	}
+	return s.openKnown(k)
+}
+
+// openKnown opens what this machine last saw.
+func (s *Store) openKnown(k *known) (*view, error) {
 	s.objects.setFormat(k.Tip)
-	if v, err = s.objects.open(k.Tip, s.where); err != nil {
+	v, err := s.objects.open(k.Tip, s.where)
+	if err != nil {
 		return nil, err
 	}
 	v.known = k
@@ -116,7 +122,7 @@ func (s *Store) set(v *view) {
 // is asked for again.
 func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
 	for n := 0; ; n++ {
-		v, err := s.fetchOnce(ctx, tip, anew)
+		v, err := s.gated(ctx, func(k *known) (*view, error) { return s.fetchOnce(ctx, k, tip, anew) })
 		if !lags(err) || n == maxStale || sleep(ctx, stalePause<<n) != nil {
 			return v, err
 		}
@@ -124,7 +130,9 @@ func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
 	}
 }
 
-func (s *Store) fetchOnce(ctx context.Context, tip oid, anew bool) (*view, error) {
+// gated runs fn with what is known, while no other process of this machine
+// changes the cache.
+func (s *Store) gated(ctx context.Context, fn func(*known) (*view, error)) (*view, error) {
 	if err := s.gate.Lock(ctx); err != nil {
 		return nil, err
 	}
@@ -133,10 +141,12 @@ func (s *Store) fetchOnce(ctx context.Context, tip oid, anew bool) (*view, error
 	if err != nil {
 		return nil, err
 	}
+	return fn(k)
+}
+
+func (s *Store) fetchOnce(ctx context.Context, k *known, tip oid, anew bool) (*view, error) {
 	if !anew && k.Tip != "" && k.Tip == tip && s.unseen(tip) {
-		if v, err := s.objects.open(tip, s.where); err == nil {
-			v.known = k
-			s.set(v)
+		if v, err := s.openKnown(k); err == nil {
 			return v, nil
 		}
 	}
@@ -188,11 +198,10 @@ func (s *Store) bring(ctx context.Context, k *known, tip oid, anew bool) (*view,
 // cacheFault reports whether an error comes from the cache: the server still
 // answers a question that needs no cache.
 func (s *Store) cacheFault(ctx context.Context, err error) bool {
-	var said *gitError
-	switch {
-	case errors.Is(err, errCache):
+	if errors.Is(err, errCache) {
 		return true
-	case ctx.Err() != nil || driver.Refusal(err) || !errors.As(err, &said) || said.timeout > 0:
+	}
+	if said, ok := errors.AsType[*gitError](err); !ok || said.timeout > 0 || ctx.Err() != nil || driver.Refusal(err) {
 		return false
 	}
 	_, err = s.server.tip(ctx)
@@ -264,22 +273,13 @@ func (s *Store) remember(k *known, v *view) error {
 }
 
 // adopt notes a commit of our own that the server has taken.
-func (s *Store) adopt(ctx context.Context, c commit) (*view, error) {
-	if err := s.gate.Lock(ctx); err != nil {
-		return nil, err
-	}
-	defer s.gate.Unlock()
-	k, err := s.cache.load()
-	if err != nil {
-		return nil, err
-	}
-	v, err := s.objects.open(c.id, s.where)
-	if err != nil {
-		return nil, err
-	}
-	if k.Rev > c.rev && k.ID == v.state.id { // another process has seen more already
-		v.known = k
-		return v, nil
-	}
-	return v, s.remember(k, v)
+func (s *Store) adopt(ctx context.Context, c commit) error {
+	_, err := s.gated(ctx, func(k *known) (*view, error) {
+		v, err := s.objects.open(c.id, s.where)
+		if err != nil || k.Rev > c.rev && k.ID == v.state.id { // another process has seen more already
+			return v, err
+		}
+		return v, s.remember(k, v)
+	})
+	return err
 }

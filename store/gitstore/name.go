@@ -3,6 +3,7 @@ package gitstore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
 	"strings"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -38,21 +39,21 @@ func keyOf(kind, file string) (key string, ours bool) {
 	if !ok {
 		return "", false
 	}
-	if strings.IndexByte(name, '~') >= 0 {
+	if strings.Contains(name, "~") {
 		return "", true
 	}
-	name, ok = unescape(name)
+	name, err := url.PathUnescape(name)
 	key = kind + name
-	return key, ok && driver.CheckKey(key) == nil && fileName(key) == file
+	return key, err == nil && driver.CheckKey(key) == nil && fileName(key) == file
 }
 
 // kindOf returns the kind of a folder, or "" if only its files have it.
 func kindOf(folder string) (kind string, ours bool) {
-	if strings.IndexByte(folder, '~') >= 0 {
+	if strings.Contains(folder, "~") {
 		return "", true
 	}
-	name, ok := unescape(folder)
-	return name + "/", ok && name != "" && folderName(name+"/") == folder
+	name, err := url.PathUnescape(folder)
+	return name + "/", err == nil && name != "" && folderName(name+"/") == folder
 }
 
 // shard is the folder between a large kind and a record.
@@ -80,26 +81,6 @@ func escape(s string, dots bool) string {
 		b.WriteString(hex.EncodeToString([]byte{c}))
 	}
 	return b.String()
-}
-
-func unescape(s string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", false
-		}
-		c, err := hex.DecodeString(s[i+1 : i+3])
-		if err != nil {
-			return "", false
-		}
-		b.Write(c)
-		i += 2
-	}
-	return b.String(), true
 }
 
 func shorten(escaped, key string) string {

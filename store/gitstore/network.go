@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/fault"
@@ -53,8 +54,7 @@ func (s *server) fetch(ctx context.Context, first bool) (oid, error) {
 	}
 	_, err := s.git.run(ctx, append(args, "--", s.place.url, s.ref)...)
 	if err != nil {
-		var said *gitError
-		if errors.As(err, &said) && strings.Contains(said.text, "couldn't find remote ref") {
+		if said, ok := errors.AsType[*gitError](err); ok && strings.Contains(said.text, "couldn't find remote ref") {
 			return "", errAbsent
 		}
 		return "", s.explain(err)
@@ -74,10 +74,7 @@ func (s *server) fetch(ctx context.Context, first bool) (oid, error) {
 // deepen brings the history that the first fetch left out.
 func (s *server) deepen(ctx context.Context) error {
 	_, err := s.git.run(ctx, "fetch", "--quiet", "--no-tags", "--depth=2147483647", "--", s.place.url, s.ref)
-	if err != nil {
-		return s.explain(err)
-	}
-	return nil
+	return s.explain(err)
 }
 
 // The outcome of a push. Only pushed is sure to have changed the branch, and only
@@ -112,8 +109,7 @@ func (s *server) push(ctx context.Context, from, to oid) (pushed, error) {
 		if contended(summary) {
 			return lost, errors.New("git push: " + summary)
 		}
-		var said *gitError
-		if errors.As(err, &said) && said.text != "" {
+		if said, ok := errors.AsType[*gitError](err); ok && said.text != "" {
 			summary += ": " + said.text
 		}
 		return refused, fmt.Errorf("%w: %s does not take the push: %s", driver.ErrDenied, s.place.show, summary)
@@ -137,18 +133,18 @@ func porcelain(out, ref string) (flag byte, summary string) {
 // contended reports whether a refusal comes from two pushes at the same moment,
 // not from a rule.
 func contended(summary string) bool {
-	for _, words := range []string{"failed to update ref", "cannot lock", "failed to lock", ".lock'", "already exists", "incorrect old value", "fetch first", "stale info"} {
-		if strings.Contains(summary, words) {
-			return true
-		}
-	}
-	return false
+	return containsAny(summary, "failed to update ref", "cannot lock", "failed to lock", ".lock'", "already exists", "incorrect old value",
+		"fetch first", "stale info")
+}
+
+func containsAny(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 // explain distinguishes a server that denies access from an unreachable one.
 func (s *server) explain(err error) error {
-	var said *gitError
-	if !errors.As(err, &said) || driver.Refusal(err) {
+	said, ok := errors.AsType[*gitError](err)
+	if !ok || driver.Refusal(err) {
 		return err
 	}
 	if said.timeout == 0 && said.denied {
@@ -161,15 +157,10 @@ func (s *server) explain(err error) error {
 // Everything else counts as unreachable.
 func deniedText(text string) bool {
 	text = strings.ToLower(text)
-	for _, words := range []string{
+	return containsAny(text,
 		"authentication failed", "could not read username", "could not read password", "terminal prompts disabled",
 		"permission denied", "access denied", "returned error: 401", "returned error: 403", "host key verification failed",
 		"not have permission", "not allowed to", "you are not authorized", "write access to repository not granted",
 		"dubious ownership", "protocol_not_allowed", "is not allowed",
-	} {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return strings.Contains(text, "permission to") && strings.Contains(text, "denied")
+	) || strings.Contains(text, "permission to") && strings.Contains(text, "denied")
 }

@@ -259,6 +259,17 @@ func newFolder(list []entry) *folder {
 	return f
 }
 
+// entries is a copy of the list, by name; empty without a folder.
+func (f *folder) entries() map[string]entry {
+	all := map[string]entry{}
+	if f != nil {
+		for _, e := range f.list {
+			all[e.name] = e
+		}
+	}
+	return all
+}
+
 func (f *folder) find(name string) (entry, bool) {
 	i, ok := f.at[name]
 	if !ok {

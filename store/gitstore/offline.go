@@ -43,17 +43,13 @@ func (o offline) Wait(ctx context.Context, _ []driver.Guard) error {
 func (o offline) Close() error { return o.s.Close() }
 
 // Commits is how many commits the branch has.
-func (s *Store) Commits(ctx context.Context) (int64, error) {
-	living, done, err := s.use(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	living, cancel := s.server.git.limited(living)
-	defer cancel()
-	v, err := s.look(living)
-	if err != nil {
-		return 0, s.life.Ended(ctx, s.told(living, err))
-	}
-	return v.history, nil
+func (s *Store) Commits(ctx context.Context) (n int64, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		v, err := s.look(ctx)
+		if err == nil {
+			n = v.history
+		}
+		return err
+	})
+	return n, err
 }

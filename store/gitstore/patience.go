@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -110,22 +109,22 @@ func (s *Store) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// leaveTurn lets the next process through. done says that the server answered:
-// waiters see that their turn will come.
-func (s *Store) leaveTurn(done bool) {
-	if done {
-		now := time.Now()
-		_ = os.Chtimes(s.cache.turnFile(), now, now)
+// inTurn runs fn while no other process of this machine commits, and lets the
+// next one through. If the server answered, waiters see that their turn will
+// come.
+func (s *Store) inTurn(ctx context.Context, fn func(context.Context) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
 	}
-	s.turn.Unlock()
+	defer s.turn.Unlock()
+	err := fn(ctx)
+	if err == nil {
+		_ = touch(s.cache.turnFile())
+	}
+	return err
 }
 
 func (c *cache) turnFile() string { return filepath.Join(c.dir, "turn") }
 
 // turnEnded is when a process of this machine last had an answer in its turn.
-func (c *cache) turnEnded() time.Time {
-	if fi, err := os.Stat(c.turnFile()); err == nil {
-		return fi.ModTime()
-	}
-	return time.Time{}
-}
+func (c *cache) turnEnded() time.Time { return touched(c.turnFile()) }

@@ -11,36 +11,32 @@ import (
 )
 
 // Read implements driver.Store.
-func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	living, done, err := s.use(ctx)
+func (s *Store) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		return s.mended(ctx, func() error {
+			snap, err = s.answer(ctx, q)
+			return err
+		})
+	})
+	return snap, err
+}
+
+func (s *Store) answer(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	if v := s.since(q.Since); v != nil {
+		if snap, err := v.query(ctx, q); err == nil {
+			snap.Old = true
+			return snap, nil
+		}
+	}
+	look := s.look
+	if q.Poll {
+		look = s.polled
+	}
+	v, err := look(ctx)
 	if err != nil {
 		return driver.Snapshot{}, err
 	}
-	defer done()
-	living, cancel := s.server.git.limited(living)
-	defer cancel()
-	var snap driver.Snapshot
-	err = s.mended(living, func() error {
-		if v := s.since(q.Since); v != nil {
-			if snap, err = v.query(living, q, maxSkew); err == nil {
-				snap.Old = true
-				return nil
-			}
-		}
-		look := s.look
-		if q.Poll {
-			look = s.polled
-		}
-		v, err := look(living)
-		if err == nil {
-			snap, err = v.query(living, q, maxSkew)
-		}
-		return err
-	})
-	if err != nil {
-		return driver.Snapshot{}, s.life.Ended(ctx, s.told(living, err))
-	}
-	return snap, nil
+	return v.query(ctx, q)
 }
 
 // since is the last view of this machine, if it has that revision and can be
@@ -69,29 +65,27 @@ func (s *Store) mended(ctx context.Context, f func() error) error {
 
 // Cached answers a query from what this machine last saw, without asking the
 // server, and says when that was. It is for looking, never for deciding.
-func (s *Store) Cached(ctx context.Context, q driver.Query) (driver.Snapshot, time.Time, error) {
-	living, done, err := s.use(ctx)
-	if err != nil {
-		return driver.Snapshot{}, time.Time{}, err
-	}
-	defer done()
-	at := s.cache.checkedAt()
-	v, err := s.latest()
-	if err == nil && v == nil {
-		err = fmt.Errorf("%w: %s was never seen on this machine", driver.ErrMissing, s.where)
-	}
-	if err != nil {
-		return driver.Snapshot{}, time.Time{}, s.life.Ended(ctx, err)
-	}
-	snap, err := v.query(living, q, maxSkew)
-	if err != nil {
-		return driver.Snapshot{}, time.Time{}, s.life.Ended(ctx, err)
-	}
-	return snap, at, nil
+func (s *Store) Cached(ctx context.Context, q driver.Query) (snap driver.Snapshot, at time.Time, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		at = s.cache.checkedAt()
+		v, err := s.latest()
+		if err == nil && v == nil {
+			err = fmt.Errorf("%w: %s was never seen on this machine", driver.ErrMissing, s.where)
+		}
+		if err == nil {
+			snap, err = v.query(ctx, q)
+		}
+		return err
+	})
+	return snap, at, err
 }
 
 // holding reports whether all guards hold, and at which revision.
-func (s *Store) holding(ctx context.Context, guards []driver.Guard, look func(context.Context) (*view, error)) (ok bool, rev int64, err error) {
+func (s *Store) holding(ctx context.Context, guards []driver.Guard) (ok bool, rev int64, err error) {
+	return s.holdingBy(ctx, guards, s.look)
+}
+
+func (s *Store) holdingBy(ctx context.Context, guards []driver.Guard, look func(context.Context) (*view, error)) (ok bool, rev int64, err error) {
 	ctx, cancel := s.server.git.limited(ctx)
 	defer cancel()
 	err = s.mended(ctx, func() error {
@@ -122,7 +116,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 		s.mu.Lock()
 		news := s.news
 		s.mu.Unlock()
-		ok, _, err := s.holding(living, guards, look)
+		ok, _, err := s.holdingBy(living, guards, look)
 		switch {
 		case living.Err() != nil:
 			return s.life.Ended(ctx, living.Err())

@@ -24,8 +24,8 @@ func (e *laggard) Unwrap() error { return e.error }
 
 // lags reports whether err is a laggard.
 func lags(err error) bool {
-	var l *laggard
-	return errors.As(err, &l)
+	_, ok := errors.AsType[*laggard](err)
+	return ok
 }
 
 // behind says what it means that the branch is at a lower revision than was seen

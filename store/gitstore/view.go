@@ -329,7 +329,7 @@ func (v *view) check(it *item) error {
 }
 
 // query answers a query by this view, with ages by the clock of this machine.
-func (v *view) query(ctx context.Context, q driver.Query, skew time.Duration) (driver.Snapshot, error) {
+func (v *view) query(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	var found []item
 	for i, key := range q.Keys {
 		if i%64 == 0 && ctx.Err() != nil {
@@ -354,7 +354,7 @@ func (v *view) query(ctx context.Context, q driver.Query, skew time.Duration) (d
 	snap := driver.Snapshot{Rev: v.rev, Now: time.Unix(0, now.Wall).UTC(), Records: make([]driver.Record, len(found))}
 	for i, it := range found {
 		t := v.known.first(it.rec.rev, now)
-		if w := it.rec.written.Add(skew); w.Before(t) {
+		if w := it.rec.written.Add(maxSkew); w.Before(t) {
 			t = w
 		}
 		snap.Records[i] = driver.Record{Key: it.rec.key, Rev: it.rec.rev, Time: t, Value: slices.Clone(it.rec.value)}
