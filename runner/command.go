@@ -77,8 +77,7 @@ func startError(command string, err error) *StartError {
 
 // reason is the error without the names of the calls and paths around it.
 func reason(err error) string {
-	var in *exec.Error
-	if errors.As(err, &in) {
+	if in, ok := errors.AsType[*exec.Error](err); ok {
 		err = in.Err
 	}
 	if errors.Is(err, exec.ErrNotFound) {

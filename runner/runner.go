@@ -140,12 +140,9 @@ func Run(ctx context.Context, st *store.Store, o Options) (Result, error) {
 
 // failed fills in the exit code that belongs to the error, if one does.
 func (r Result) failed(err error) Result {
-	var start *StartError
-	var sig *SignalError
-	switch {
-	case errors.As(err, &start):
+	if start, ok := errors.AsType[*StartError](err); ok {
 		r.ExitCode = start.ExitCode
-	case errors.As(err, &sig):
+	} else if sig, ok := errors.AsType[*SignalError](err); ok {
 		if n, ok := sig.Signal.(syscall.Signal); ok {
 			r.ExitCode = 128 + int(n)
 		}
@@ -199,8 +196,7 @@ func (s *session) acquire(ctx context.Context, st *store.Store) error {
 	unlink()
 	if err != nil {
 		cancel(nil)
-		var sig *SignalError
-		if errors.As(context.Cause(hold), &sig) {
+		if sig, ok := errors.AsType[*SignalError](context.Cause(hold)); ok {
 			err = sig
 		}
 		return err

@@ -151,12 +151,10 @@ func (s *supervisor) obey(o order, ok bool) {
 // failure describes why a command did not start.
 func failure(err error) report {
 	r := report{Failed: err.Error()}
-	var pe *fs.PathError
-	var no syscall.Errno
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		r.Failed = pe.Err.Error()
 	}
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		r.Errno = int(no)
 	}
 	return r

@@ -106,8 +106,7 @@ func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
 // final returns ErrUnknown if fn did not decide and an earlier commit may have
 // been applied.
 func (a *attempt) final(err error) error {
-	var r *readError
-	if a.sent && (errors.As(err, &r) || isContext(err)) {
+	if _, read := errors.AsType[*readError](err); a.sent && (read || isContext(err)) {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err

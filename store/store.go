@@ -299,8 +299,8 @@ func (a *attempt) mayConvert(err error) bool {
 
 // retryRead reports whether err is a failed read that is worth another try.
 func (a *attempt) retryRead(ctx context.Context, err error) bool {
-	var r *readError
-	if !errors.As(err, &r) || driver.Refusal(r.err) || ctx.Err() != nil {
+	r, ok := errors.AsType[*readError](err)
+	if !ok || driver.Refusal(r.err) || ctx.Err() != nil {
 		return false
 	}
 	return a.again(ctx)

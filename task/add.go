@@ -385,8 +385,8 @@ func raise(tx *store.Tx, name string, next int64) error {
 func update(ctx context.Context, st *store.Store, dry bool, need driver.Query, fn func(*store.Tx) error) (int64, error) {
 	for {
 		rev, err := lease.UpdateOrLook(ctx, st, dry, need, fn)
-		var b *bulky
-		if dry || !errors.As(err, &b) {
+		b, long := errors.AsType[*bulky](err)
+		if dry || !long {
 			return rev, err
 		}
 		if err := b.slim(ctx, st); err != nil {

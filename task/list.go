@@ -158,11 +158,11 @@ func Show(ctx context.Context, st *store.Store, ref string) (Info, error) {
 			return err
 		}
 		out = newInfo(t, lk)
-		var closed *StateError
-		if err := sectionOpen(tx, t); errors.As(err, &closed) {
+		if err := sectionOpen(tx, t); err != nil {
+			if _, closed := errors.AsType[*StateError](err); !closed {
+				return err
+			}
 			out.Ready = false
-		} else if err != nil {
-			return err
 		}
 		return withTexts(tx, &out.Task)
 	})

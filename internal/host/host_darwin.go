@@ -70,3 +70,22 @@ func Terminal() string {
 	}
 	return ""
 }
+
+func judge(st *unix.Statfs_t) (name string, safe bool) {
+	name = unix.ByteSliceToString(st.Fstypename[:])
+	return name, darwinFileSystem(name, st.Flags&unix.MNT_LOCAL != 0)
+}
+
+// Parent returns the parent of a process, and the visible words of the process's
+// own command line. The name that the system shows comes first.
+func Parent(pid int) (parent int, words []string, err error) {
+	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return 0, nil, err
+	}
+	words = []string{unix.ByteSliceToString(k.Proc.P_comm[:])}
+	if args, err := unix.SysctlRaw("kern.procargs2", pid); err == nil { // of our own user's only
+		words = append(words, commandWords(args)...)
+	}
+	return int(k.Eproc.Ppid), words, nil
+}

@@ -113,7 +113,9 @@ var procIsOurs = sync.OnceValue(func() bool {
 
 // stat is the part of /proc/PID/stat that we use.
 type stat struct {
+	name    string
 	state   byte
+	parent  int
 	group   int
 	tty     uint32
 	threads int
@@ -138,17 +140,19 @@ func readStat(pid string) (stat, error) {
 // it, which may hold anything, even ") R 1".
 func parseStat(line string) (stat, error) {
 	const first = 3 // proc(5) numbers the field after the name 3
-	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	if len(f) <= 22-first {
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	f := strings.Fields(line[end+1:])
+	if open < 0 || end < open || len(f) <= 22-first {
 		return stat{}, fmt.Errorf("short stat line %q", line)
 	}
-	group, err1 := strconv.Atoi(f[5-first])
-	tty, err2 := strconv.ParseInt(f[7-first], 10, 64)
-	threads, err3 := strconv.Atoi(f[20-first])
-	if err := errors.Join(err1, err2, err3); err != nil {
+	parent, err1 := strconv.Atoi(f[4-first])
+	group, err2 := strconv.Atoi(f[5-first])
+	tty, err3 := strconv.ParseInt(f[7-first], 10, 64)
+	threads, err4 := strconv.Atoi(f[20-first])
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return stat{}, err
 	}
-	return stat{f[0][0], group, uint32(tty), threads, f[22-first]}, nil
+	return stat{line[open+1 : end], f[0][0], parent, group, uint32(tty), threads, f[22-first]}, nil
 }
 
 // Terminal names the controlling terminal of this process, as in "pts-3".
@@ -172,4 +176,27 @@ func terminalName(major, minor uint32) string {
 		}
 	}
 	return fmt.Sprintf("tty-%d-%d", major, minor)
+}
+
+// judge cuts the number to 32 bits: its Go type, and with it the sign, depends
+// on the architecture.
+func judge(st *unix.Statfs_t) (name string, safe bool) {
+	return linuxFileSystem(uint32(st.Type))
+}
+
+// Parent returns the parent of a process, and the visible words of the process's
+// own command line. The name that the process gave itself comes first.
+func Parent(pid int) (parent int, words []string, err error) {
+	if !procIsOurs() {
+		return 0, nil, errors.New("/proc belongs to another pid namespace")
+	}
+	st, err := readStat(strconv.Itoa(pid))
+	if err != nil {
+		return 0, nil, err
+	}
+	words = []string{st.name}
+	if args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil {
+		words = append(words, strings.Split(strings.TrimRight(string(args), "\x00"), "\x00")...)
+	}
+	return st.parent, words, nil
 }

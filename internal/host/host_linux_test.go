@@ -173,9 +173,9 @@ func TestParseStat(t *testing.T) {
 		want stat
 		ok   bool
 	}{
-		{"77 (sleep) S" + rest, stat{'S', 77, 34819, 3, "4711"}, true},
-		{"77 (a) Z 1 (b) R) S" + rest, stat{'S', 77, 34819, 3, "4711"}, true},
-		{"77 (new\nline) Z" + rest, stat{'Z', 77, 34819, 3, "4711"}, true},
+		{"77 (sleep) S" + rest, stat{"sleep", 'S', 1, 77, 34819, 3, "4711"}, true},
+		{"77 (a) Z 1 (b) R) S" + rest, stat{"a) Z 1 (b) R", 'S', 1, 77, 34819, 3, "4711"}, true},
+		{"77 (new\nline) Z" + rest, stat{"new\nline", 'Z', 1, 77, 34819, 3, "4711"}, true},
 		{"", stat{}, false},
 		{"77 (sleep) S 1 77", stat{}, false},
 		{"77 (sleep) S" + strings.Replace(rest, "77", "x", 1), stat{}, false},

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -82,3 +83,48 @@ func SessionStart() string { return "" }
 
 // Owner is unknown: files belong to security identifiers, not to numbers.
 func Owner(fs.FileInfo) (uid int, ok bool) { return 0, false }
+
+// FileSystem names the kind of file system that holds path, or will hold it,
+// and reports whether locks and mmap on it work among all processes that can
+// reach it: they do not on a drive of another machine.
+func FileSystem(path string) (name string, safe bool, err error) {
+	p, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return "", false, &fs.PathError{Op: "volume", Path: path, Err: err}
+	}
+	var root, kind [windows.MAX_PATH + 1]uint16
+	if err := windows.GetVolumePathName(p, &root[0], uint32(len(root))); err != nil {
+		return "", false, &fs.PathError{Op: "volume", Path: path, Err: err}
+	}
+	if windows.GetDriveType(&root[0]) == windows.DRIVE_REMOTE {
+		return "remote", false, nil
+	}
+	if err := windows.GetVolumeInformation(&root[0], nil, 0, nil, nil, nil, &kind[0], uint32(len(kind))); err != nil {
+		return "", false, &fs.PathError{Op: "volume", Path: path, Err: err}
+	}
+	return strings.ToLower(windows.UTF16ToString(kind[:])), true, nil
+}
+
+// Parent returns the parent of a process, and the name of its program.
+func Parent(pid int) (parent int, words []string, err error) {
+	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer windows.CloseHandle(all)
+	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
+	for err = windows.Process32First(all, &entry); err == nil; err = windows.Process32Next(all, &entry) {
+		if int(entry.ProcessID) == pid {
+			return int(entry.ParentProcessID), []string{windows.UTF16ToString(entry.ExeFile[:])}, nil
+		}
+	}
+	return 0, nil, syscall.ESRCH
+}
+
+// NoSpace reports whether err means a full disk or a used-up quota.
+func NoSpace(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
+
+// Writable cannot be asked without trying: access lists decide.
+func Writable(string) error { return nil }

@@ -21,8 +21,8 @@ import (
 func Update(ctx context.Context, st *store.Store, need driver.Query, fn func(*store.Tx) error) (int64, error) {
 	for {
 		rev, err := st.Update(ctx, need, fn)
-		var c *crowded
-		if !errors.As(err, &c) {
+		c, ok := errors.AsType[*crowded](err)
+		if !ok {
 			return rev, err
 		}
 		if err := c.clear(ctx, st); err != nil {

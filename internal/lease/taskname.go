@@ -316,8 +316,7 @@ func Named(tx *store.Tx, name string) ([]string, error) {
 		return nil, err
 	}
 	b, err := e.Value.of(key)
-	var several *AmbiguousError
-	if errors.As(err, &several) {
+	if several, ok := errors.AsType[*AmbiguousError](err); ok {
 		return several.IDs, nil
 	}
 	return []string{b.ID}, err

@@ -50,7 +50,7 @@ func Dir(path string, o DirOptions) (safeFS bool, err error) {
 		if safeFS, err = fileSystem(path, o.AllowUnsafeFS); err != nil {
 			return false, err
 		}
-		if err := Full(makeDir(path)); err != nil {
+		if err := Full(denied(makeDir(path))); err != nil {
 			return false, err
 		}
 		return safeFS, checkDir(path)
@@ -115,18 +115,20 @@ func SubDir(path string) error {
 
 func makeDir(path string) error {
 	if err := makeAbove(filepath.Dir(path)); err != nil {
-		return denied(err)
+		return err
 	}
-	if err := os.Mkdir(path, 0o700); errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
 		return nil // someone else was faster; it is checked like any other
-	} else if err != nil {
-		return denied(err)
 	}
-	if err := os.Chmod(path, 0o700); err != nil {
-		return denied(err)
+	if err == nil {
+		err = os.Chmod(path, 0o700)
 	}
-	if err := os.WriteFile(filepath.Join(path, ".gitignore"), []byte("*\n"), 0o600); err != nil {
-		return denied(err)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(path, ".gitignore"), []byte("*\n"), 0o600)
+	}
+	if err != nil {
+		return err
 	}
 	return host.SyncDir(filepath.Dir(path)) // or a loss of power takes the folder, and every commit in it
 }

@@ -27,7 +27,7 @@ func user(env func(string) string, system string) Place {
 	switch {
 	case named != "":
 		p.Folder, p.base = filepath.Join(named, "tasklock"), filepath.Dir(filepath.Clean(named))
-		if home != "" && within(home, named) {
+		if home != "" && repo.Within(home, named) {
 			p.base = home
 		}
 		if usual != "" {
@@ -73,11 +73,6 @@ func homeless(system string) string {
 		return "LocalAppData is not set to a whole path"
 	}
 	return "HOME is not set to a whole path"
-}
-
-func within(root, path string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // apart is the error if a store is in the usual folder and XDG_STATE_HOME names
@@ -152,7 +147,7 @@ func (p Place) prepare(dir string) error {
 	if repo.IsDir(dir) {
 		return nil
 	}
-	if dir == filepath.Clean(p.base) || !within(p.base, dir) {
+	if dir == filepath.Clean(p.base) || !repo.Within(p.base, dir) {
 		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrNotExist}
 	}
 	if err := p.prepare(filepath.Dir(dir)); err != nil {

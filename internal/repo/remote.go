@@ -1,9 +1,7 @@
 package repo
 
 import (
-	"bufio"
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,26 +55,10 @@ func (t Tree) hasRef(ref string) bool {
 // remotes reads the names of the remotes that have an address in git's
 // configuration. It leaves out names that could lead out of refs/remotes.
 func remotes(config string) (names []string) {
-	f, err := os.Open(config)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
-	name := ""
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if strings.HasPrefix(line, "[") {
-			head, ok := strings.CutPrefix(line, "[remote ")
-			if end := strings.LastIndex(head, "]"); ok && end >= 0 {
-				name = unquote(strings.TrimSpace(head[:end]))
-			} else {
-				name = ""
-			}
-			continue
-		}
-		key, url, _ := strings.Cut(line, "=")
-		if strings.EqualFold(strings.TrimSpace(key), "url") && strings.TrimSpace(url) != "" && name != "" && filepath.IsLocal(name) && !slices.Contains(names, name) {
+	for _, s := range settings(config) {
+		quoted, ok := strings.CutPrefix(s.section, "remote ")
+		name := unquote(strings.TrimSpace(quoted))
+		if ok && s.key == "url" && s.value != "" && name != "" && filepath.IsLocal(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

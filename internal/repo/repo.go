@@ -113,25 +113,36 @@ func mainRoot(common string) string {
 
 // configuredWorktree reads core.worktree, which git sets for submodules.
 func configuredWorktree(config string) string {
-	f, err := os.Open(config)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	core := false
-	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if strings.HasPrefix(line, "[") {
-			core = strings.EqualFold(strings.TrimSpace(strings.Trim(line, "[]")), "core")
-			continue
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if core && ok && strings.EqualFold(strings.TrimSpace(key), "worktree") {
-			return unquote(strings.TrimSpace(value))
+	for _, s := range settings(config) {
+		if strings.EqualFold(s.section, "core") && s.key == "worktree" {
+			return unquote(s.value)
 		}
 	}
 	return ""
+}
+
+// A setting is one line of git's configuration.
+type setting struct{ section, key, value string }
+
+// settings reads a file of git's configuration; none if it cannot be read.
+func settings(config string) (all []setting) {
+	f, err := os.Open(config)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	section := ""
+	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if head, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSpace(head[:max(0, strings.LastIndex(head, "]"))])
+			continue
+		}
+		key, value, _ := strings.Cut(line, "=")
+		all = append(all, setting{section, strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)})
+	}
+	return all
 }
 
 // unquote undoes the quoting of git's configuration.

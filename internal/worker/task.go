@@ -92,14 +92,13 @@ func (run *taskRun) claimNext(ctx context.Context, r lease.AcquireRequest) (runn
 			w.say(LogEntry{Event: "checking", Section: w.sectionName}, "Checking for next task in %s...", w.sectionName)
 		}
 		t, held, err := task.HoldNext(ctx, w.st, req)
-		var outside *task.SectionError
-		if errors.As(err, &outside) {
+		if outside, ok := errors.AsType[*task.SectionError](err); ok {
 			err = w.enterSection(ctx, outside.Section)
-			var refused *lease.HeldError
-			if errors.As(err, &refused) && tries > 0 {
+			_, refused := errors.AsType[*lease.HeldError](err)
+			if refused && tries > 0 {
 				return runner.Claim{}, &task.NothingReadyError{} // others queue for it
 			}
-			if err == nil || errors.As(err, &refused) {
+			if err == nil || refused {
 				continue
 			}
 		}

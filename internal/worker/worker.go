@@ -199,8 +199,7 @@ func (w *worker) loop() error {
 			return nil
 		}
 		err := w.runNext()
-		var none *task.NothingReadyError
-		nothing := errors.As(err, &none)
+		none, nothing := errors.AsType[*task.NothingReadyError](err)
 		if nothing && w.section != nil {
 			w.leaveSection("No more tasks in %s, releasing section lock", w.sectionName)
 			if !w.untried {

@@ -1,0 +1,117 @@
+//go:build linux || darwin
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// signal0 asks whether a process (or, negative, a group) exists: nil, ESRCH,
+// or EPERM when it does and belongs to someone else.
+func signal0(pid int) error { return unix.Kill(pid, 0) }
+
+// BootID names this boot of the machine. Empty when unknown.
+func BootID() string { return boot() }
+
+var boot = sync.OnceValue(readBootID)
+
+// Awake reads a monotonic clock that stands still while the machine sleeps,
+// and names the domain within which two readings may be compared. If the domain
+// is empty, compare wall clocks instead.
+func Awake() (reading time.Duration, domain string) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(awakeClock, &ts); err != nil {
+		return 0, ""
+	}
+	return time.Duration(ts.Nano()), awakeDomain()
+}
+
+// SessionStart is the start time of the leader of our session. It distinguishes
+// two terminals that had the same name. Empty when the leader is gone or lives
+// in another namespace.
+func SessionStart() string { return sessionStart() }
+
+var sessionStart = sync.OnceValue(func() string {
+	sid, err := unix.Getsid(0)
+	if err != nil || sid <= 0 {
+		return ""
+	}
+	seen, err := look(sid)
+	if err != nil {
+		return ""
+	}
+	return seen.start
+})
+
+// Owner is the user that owns a file; ok is false where files have none.
+func Owner(fi fs.FileInfo) (uid int, ok bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}
+
+// FileSystem names the kind of file system that holds path, or will hold it,
+// and reports whether locks and mmap on it work among all processes that can
+// reach it.
+func FileSystem(path string) (name string, safe bool, err error) {
+	var st unix.Statfs_t
+	if err := statNearest(path, &st); err != nil {
+		return "", false, err
+	}
+	name, safe = judge(&st)
+	return name, safe, nil
+}
+
+// statNearest climbs to the nearest parent that exists. A link that points to
+// nothing yet is followed: the file will be created where it points.
+func statNearest(path string, st *unix.Statfs_t) error {
+	const maxSteps = 1000 // links can loop through missing folders
+	at := path
+	for range maxSteps {
+		err := unix.Statfs(at, st)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, fs.ErrNotExist):
+			return &fs.PathError{Op: "statfs", Path: path, Err: err}
+		}
+		parent := filepath.Dir(at)
+		target, err := os.Readlink(at)
+		switch {
+		case err != nil:
+			at = parent
+		case filepath.IsAbs(target):
+			at = target
+		default:
+			at = filepath.Join(parent, target)
+		}
+	}
+	return &fs.PathError{Op: "statfs", Path: path, Err: unix.ELOOP}
+}
+
+// NoSpace reports whether err means a full disk or a used-up quota.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Writable says why a folder or file cannot be written; nil if it can. It
+// asks the kernel and tries nothing.
+func Writable(path string) error {
+	mode := uint32(unix.W_OK)
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		mode |= unix.R_OK | unix.X_OK
+	}
+	return unix.Access(path, mode)
+}
