@@ -164,6 +164,12 @@ type (
 	// HeldError says who holds the key, on which machine and in which process,
 	// since when, until when, and for what reason.
 	HeldError = lease.HeldError
+	// Info is what a HeldError says about the lock.
+	Info = lease.Info
+	// State of a lock: held, expired, dead.
+	State = lease.State
+	// Expiry is when a lock ends without a heartbeat. Zero means never.
+	Expiry = lease.Expiry
 	// DeadlockError names holders who wait for each other, in its Chain.
 	DeadlockError = lease.DeadlockError
 	// DeadlockLink is one of them: Owner waits for Key, which the next one holds.

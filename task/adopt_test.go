@@ -17,9 +17,8 @@ func TestAdopt(t *testing.T) {
 	w.must(ignore(task.SetSection(w.ctx, w.st, task.SectionRequest{Name: "UI", New: true})))
 	acquire := lease.AcquireRequest{
 		Keys: []string{"t5"}, Owner: "runner-1", ID: "import-1", Worktree: "/w", OuterKey: task.OuterKeyNew("UI/Web"),
-		Origin: &lease.Origin{Host: "elsewhere", PID: host.Self().PID, Since: since},
 	}
-	w.must(ignore(lease.Acquire(w.ctx, w.st, acquire)))
+	w.must(ignore(lease.AcquireFrom(w.ctx, w.st, acquire, lease.Origin{Host: "elsewhere", PID: host.Self().PID, Since: since})))
 	past := []task.Past{
 		{New: task.New{ID: "t3", Title: "old"}, Status: task.Completed, Archived: true, CompletedBy: "b", CompletedAt: since},
 		{New: task.New{ID: "t5", Title: "now", Section: "UI/Web", DependsOn: []string{"t3"}}, Status: task.InProgress, HeldBy: "runner-1"},

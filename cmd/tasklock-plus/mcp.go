@@ -12,7 +12,7 @@ import (
 // that it holds.
 func serveMCP(ctx context.Context, r session.MCPRequest) error {
 	s, err := mcpserver.New(mcpserver.Options{
-		Store: r.Store, Owner: r.Owner, TTL: r.TTL, MaxHold: r.MaxHold, Times: r.Times,
+		Store: r.Store, Owner: r.Owner, TTL: r.TTL, MaxHold: r.MaxHold,
 		Session: r.Session, Caller: r.Caller, Keys: r.Keys, Note: r.Note, Version: r.Version,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,9 +19,18 @@ import (
 // place for another 5 minutes, in which others may pass it: the same call again
 // continues. A [*DeadlockError] says that waiting cannot end.
 func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, error) {
+	return acquire(ctx, st, r, nil)
+}
+
+func acquire(ctx context.Context, st *store.Store, r AcquireRequest, from *Origin) (Grant, error) {
 	a, err := newAcquisition(st, r, false)
 	if err != nil {
 		return Grant{}, err
+	}
+	if a.origin = from; from != nil {
+		if err := a.checkOrigin(); err != nil {
+			return Grant{}, err
+		}
 	}
 	g, err := a.run(ctx, st)
 	if err != nil {
@@ -31,13 +41,15 @@ func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, err
 
 // acquisition is the run of an [AcquireRequest].
 type acquisition struct {
-	req      AcquireRequest // as it was given, with defaults; it never changes
-	ttl      time.Duration
-	wait     time.Duration
-	user     bool   // it works while it holds: see users.go
-	attached bool   // the owner belongs to this call: no other can continue its ticket
-	call     string // the mark of this call on what it writes: see theirs
-	now      func() host.Moment
+	req       AcquireRequest // as it was given, with defaults; it never changes
+	ttl       time.Duration
+	ticketTTL time.Duration // of a waiter
+	origin    *Origin       // where another system held it before; nil: nowhere
+	wait      time.Duration
+	user      bool   // it works while it holds: see users.go
+	attached  bool   // the owner belongs to this call: no other can continue its ticket
+	call      string // the mark of this call on what it writes: see theirs
+	now       func() host.Moment
 
 	fresh  string      // the id of a lease without an earlier ticket
 	joined string      // the id under which an earlier attempt joined the queues
@@ -79,20 +91,16 @@ func newAcquisition(st *store.Store, r AcquireRequest, user bool) (a *acquisitio
 	if err := CheckOwner(r.Owner); err != nil {
 		return nil, err
 	}
-	if r.Times == (Times{}) {
-		r.Times = TimesOf(st.Scheme())
-	}
+	times := TimesOf(st.Scheme())
 	if r.TTL == 0 && user {
-		r.TTL = r.Times.Attached
+		r.TTL = times.Attached
 	}
-	a = &acquisition{req: r, ttl: r.TTL, user: user, call: NewID(), now: clocks, fresh: r.ID}
+	a = &acquisition{req: r, ttl: r.TTL, ticketTTL: times.Ticket, user: user, call: NewID(), now: clocks, fresh: r.ID}
 	if !a.requested() {
 		a.fresh = NewID()
 	}
 	if r.TTL == 0 {
-		for _, k := range r.Keys {
-			a.ttl = max(a.ttl, r.Times.Of(k))
-		}
+		a.ttl = cmp.Or(r.DefaultTTL, times.Of(r.Keys...))
 	}
 	if !r.DryRun {
 		a.wait = r.Wait
@@ -146,7 +154,7 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 		if a.req.Waiting != nil {
 			a.req.Waiting(held)
 		}
-		if err := pauseFor(ctx, st, a.blockers, min(wait-time.Since(start), a.req.Times.Ticket/3)); err != nil {
+		if err := pauseFor(ctx, st, a.blockers, min(wait-time.Since(start), a.ticketTTL/3)); err != nil {
 			a.abandon(st)
 			return nil, err
 		}

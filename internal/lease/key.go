@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -81,17 +82,15 @@ func TimesOf(scheme string) Times {
 	return DefaultTimes
 }
 
-// Of is the time of plain holders of a key.
-func (t Times) Of(key string) time.Duration {
-	switch k, _ := KindOf(key); k {
-	case Section:
-		return t.Section
-	case Job:
-		return t.Job
-	case Path:
-		return t.Path
+// Of is the time of plain holders of these keys: the longest, that of a task
+// without keys.
+func (t Times) Of(keys ...string) (longest time.Duration) {
+	times := map[Kind]time.Duration{Task: t.Task, Section: t.Section, Job: t.Job, Path: t.Path}
+	for _, key := range keys {
+		kind, _ := KindOf(key)
+		longest = max(longest, times[kind])
 	}
-	return t.Task
+	return cmp.Or(longest, t.Task)
 }
 
 // placeKept is how long a lapsed ticket keeps its place.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -22,44 +23,46 @@ type Origin struct {
 	Aliases []string
 }
 
+// AcquireFrom is [Acquire] of what another system held before.
+func AcquireFrom(ctx context.Context, st *store.Store, r AcquireRequest, from Origin) (Grant, error) {
+	return acquire(ctx, st, r, &from)
+}
+
 // where sets the machine and the process of a lease: ours, or the original ones.
 func (a *acquisition) where(l *leaseRecord, p host.Process) {
 	l.Host, l.Process, l.Group = host.Name(), p, a.req.Group
-	if a.req.Origin != nil {
-		l.Host, l.Process, l.Group = a.req.Origin.Host, host.Process{PID: a.req.Origin.PID}, 0
+	if a.origin != nil {
+		l.Host, l.Process, l.Group = a.origin.Host, host.Process{PID: a.origin.PID}, 0
 	}
 }
 
 // since is when the lock was acquired: now, or in the other system.
 func (a *acquisition) since(now time.Time) time.Time {
-	if a.req.Origin == nil || a.req.Origin.Since.IsZero() || a.req.Origin.Since.After(now) {
+	if a.origin == nil || a.origin.Since.IsZero() || a.origin.Since.After(now) {
 		return now
 	}
-	return a.req.Origin.Since.UTC()
+	return a.origin.Since.UTC()
 }
 
 // checkOrigin says which rule the names break.
-func (r AcquireRequest) checkOrigin() error {
-	if r.Origin == nil {
-		return nil
-	}
-	if len(r.Keys) != 1 && len(r.Origin.Aliases) > 0 {
+func (a *acquisition) checkOrigin() error {
+	if len(a.req.Keys) != 1 && len(a.origin.Aliases) > 0 {
 		return &InvalidError{What: "aliases", Rule: "go with one key"}
 	}
-	for _, a := range r.Origin.Aliases {
-		if key, err := CheckKey(a); err != nil || key != a {
-			return &InvalidError{What: "alias " + quote(a), Rule: "must be a key"}
+	for _, name := range a.origin.Aliases {
+		if key, err := CheckKey(name); err != nil || key != name {
+			return &InvalidError{What: "alias " + quote(name), Rule: "must be a key"}
 		}
 	}
-	return checkText("host", r.Origin.Host)
+	return checkText("host", a.origin.Host)
 }
 
 // putAliases writes the further names of a key, in the commit that grants it.
 func (a *acquisition) putAliases(tx *store.Tx, key string) error {
-	if a.req.Origin == nil {
+	if a.origin == nil {
 		return nil
 	}
-	names := Without(a.req.Origin.Aliases, []string{key})
+	names := Without(a.origin.Aliases, []string{key})
 	if err := tx.Want(needMeant(names)...); err != nil {
 		return err
 	}

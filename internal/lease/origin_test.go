@@ -34,9 +34,8 @@ func TestAliasesOfALock(t *testing.T) {
 	if err := acquire("taken/name", "other"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := lease.Acquire(t.Context(), st, lease.AcquireRequest{
-		Keys: []string{"v1-1.0-parse"}, Owner: "session", Origin: &lease.Origin{Aliases: []string{"v1/1.0-parse", "taken/name"}},
-	})
+	r := lease.AcquireRequest{Keys: []string{"v1-1.0-parse"}, Owner: "session"}
+	_, err := lease.AcquireFrom(t.Context(), st, r, lease.Origin{Aliases: []string{"v1/1.0-parse", "taken/name"}})
 	if err != nil {
 		t.Fatal(err)
 	}

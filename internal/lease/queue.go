@@ -204,11 +204,11 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Age < a.req.Times.Ticket/3 && own.Value.Process == p && !a.theirs(own.Value) &&
+	if !joined && own.Exists() && own.Age < a.ticketTTL/3 && own.Value.Process == p && !a.theirs(own.Value) &&
 		slices.Equal(own.Value.WaitsFor, l.WaitsFor) {
 		return nil
 	}
-	l.TTL, l.MaxHold, l.Since = a.req.Times.Ticket.Seconds(), 0, tx.Now().UTC()
+	l.TTL, l.MaxHold, l.Since = a.ticketTTL.Seconds(), 0, tx.Now().UTC()
 	if own.Exists() {
 		l.Since = own.Value.Since
 	}

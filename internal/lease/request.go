@@ -27,12 +27,10 @@ type AcquireRequest struct {
 	// search for deadlocks goes by it.
 	For string
 
-	Times   Times         // defaults; zero: those of the store
-	TTL     time.Duration // the lease ends after this long without a heartbeat; 0: by the kind of the keys; Endless: never
-	MaxHold time.Duration // nobody can renew it beyond this; 0: no limit
-	Wait    time.Duration // how long to wait in all; 0: not at all
-
-	Origin *Origin // where another system held it before; nil: nowhere
+	TTL        time.Duration // the lease ends after this long without a heartbeat; 0: the default; Endless: never
+	DefaultTTL time.Duration // of a new lease that nobody renews; 0: by the kind of the keys
+	MaxHold    time.Duration // nobody can renew it beyond this; 0: no limit
+	Wait       time.Duration // how long to wait in all; 0: not at all
 
 	Process  host.Process // whose death ends the lease; zero: none
 	Group    int          // together with this process group; 0: none
@@ -85,6 +83,6 @@ func (a *acquisition) check() error {
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
-	return errors.Join(checkID(a.fresh), a.checkTTL(), r.checkForce(), r.checkOrigin(),
+	return errors.Join(checkID(a.fresh), a.checkTTL(), r.checkForce(),
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }

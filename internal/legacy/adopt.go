@@ -21,7 +21,6 @@ type AdoptRequest struct {
 	Source   Source
 	By       string // who does it, for the history
 	From     string // where it comes from, for people
-	Times    lease.Times
 	Now      time.Time
 	Force    bool // also what is locked in the source
 	Progress func(done, total int)

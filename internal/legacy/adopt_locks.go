@@ -81,24 +81,24 @@ func (a *adoption) take(l Lock) error {
 	}
 	sum := sha256.Sum256(name)
 	req := lease.AcquireRequest{
-		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]), Times: a.r.Times,
+		Keys: []string{l.Key}, Owner: l.Owner, ID: "import-" + hex.EncodeToString(sum[:12]),
 		TTL: l.ttl(a.r.Now), Worktree: l.Worktree, Reason: within("held in "+a.r.From, lease.MaxText),
-		Origin: &lease.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases},
 		DryRun: a.r.DryRun,
 	}
+	from := lease.Origin{Host: l.Host, PID: l.PID, Since: l.Since, Aliases: l.Aliases}
 	section, within := "", task.OuterKeyNew(a.tasks[l.Key].Section)
 	req.OuterKey = func(tx *store.Tx, key string) (_ string, err error) {
 		section, err = within(tx, key)
 		return section, err
 	}
-	_, err := lease.Acquire(a.ctx, a.st, req)
+	_, err := lease.AcquireFrom(a.ctx, a.st, req, from)
 	if err == nil && a.r.DryRun { // nothing was taken, so nothing blocks the next
 		a.enter(l, section)
 	}
 	var held, around *lease.HeldError
 	if errors.As(err, &around) && around.Key != l.Key || errors.Is(err, lease.ErrLost) {
 		req.OuterKey = nil // another owner works in its section: hold only the task, as before a repetition
-		if _, err = lease.Acquire(a.ctx, a.st, req); err == nil && around != nil {
+		if _, err = lease.AcquireFrom(a.ctx, a.st, req, from); err == nil && around != nil {
 			a.alongside(l, around.Key, around.Owner)
 		}
 	}

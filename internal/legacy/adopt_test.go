@@ -43,7 +43,7 @@ func TestAdopt(t *testing.T) {
 	src.addLock(Lock{Key: "section:Docs", Owner: "bob", Until: now.Add(time.Minute), where: "d.lock"}, now)
 	src.addLock(Lock{Key: "elsewhere", Owner: "bob", Until: now.Add(time.Minute), Worktree: "/w", where: "e.lock"}, now)
 
-	r := AdoptRequest{Source: src, By: "me", From: "cat:x", Times: lease.DefaultTimes, Now: now}
+	r := AdoptRequest{Source: src, By: "me", From: "cat:x", Now: now}
 	var busy *lease.BusyError
 	if _, err := Adopt(t.Context(), st, r); !errors.As(err, &busy) || len(busy.Holders) != 3 {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAdoptAgainAfterItWasRenewedThere(t *testing.T) {
 		adopt := func(until time.Time) (out AdoptResult) {
 			var src Source
 			src.addLock(Lock{Key: "a", Owner: "alice", Since: since, Until: until, where: "a.lock"}, time.Now())
-			out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.DefaultTimes, Now: time.Now(), Force: true})
+			out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Now: time.Now(), Force: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,13 +127,13 @@ func TestAdoptTellsWhereAnotherHasTheID(t *testing.T) {
 		if round == 2 { // renamed here, or changed there, since
 			src.Tasks[1].Title, src.Jobs[0].Cron = "their second", "0 4 * * *"
 		}
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.DefaultTimes, Now: now})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Now: now})
 		if err != nil || len(out.LeftOut) != 1 || out.LeftOut[0].Where != "t1.md" || round > 0 && out.Already != 2 {
 			t.Errorf("%d: %+v, %v", round, out, err)
 		}
 	}
 	src.Jobs[0].ID = "2"
-	if out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.DefaultTimes, Now: now}); err != nil || len(out.LeftOut) != 2 {
+	if out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Now: now}); err != nil || len(out.LeftOut) != 2 {
 		t.Errorf("another job: %+v, %v", out, err)
 	}
 }
@@ -146,7 +146,7 @@ func TestAdoptTellsWhatNobodyHolds(t *testing.T) {
 	src.addLock(Lock{Key: "b", Owner: "bob", where: "b.lock"}, now)
 	st := store.New(memstore.New())
 	for _, dry := range []bool{true, false} {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.DefaultTimes, Now: now, Force: true, DryRun: dry})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Now: now, Force: true, DryRun: dry})
 		if err != nil || len(out.Changed) != 1 || out.Changed[0].Where != "a.md" {
 			t.Errorf("dry %v: %+v, %v", dry, out, err)
 		}
@@ -177,7 +177,7 @@ func FuzzFiles(f *testing.F) {
 					t.Errorf("%+v", l)
 				}
 			}
-			if _, err := Adopt(t.Context(), store.New(memstore.New()), AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true}); err != nil {
+			if _, err := Adopt(t.Context(), store.New(memstore.New()), AdoptRequest{Source: s, By: "me", Now: now, Force: true}); err != nil {
 				t.Errorf("%+v: %v", s, err)
 			}
 		}

@@ -84,7 +84,7 @@ func TestHeld(t *testing.T) {
 			continue
 		}
 		st := store.New(memstore.New())
-		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
+		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
 			t.Errorf("%s: %+v, %v", c.name, out, err)
 		}
 		for _, want := range strings.Split(c.held, ",") {
@@ -115,7 +115,7 @@ func TestAnotherSchedule(t *testing.T) {
 	st := store.New(memstore.New())
 	for i, id := range []string{"a", "a", "b"} {
 		s := Source{Jobs: []Job{{Name: "digest", Cron: "0 3 * * *", ID: id, where: "s.json, row 1"}}}
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now})
 		if got := []int{out.Jobs, out.Already, len(out.LeftOut)}; err != nil || got[i] != 1 {
 			t.Errorf("%s: %+v, %v", id, out, err)
 		}
@@ -172,7 +172,7 @@ func TestHeldUnderTheNameItGot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
+		if out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now, Force: true}); err != nil || len(out.LeftOut) > 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		logs[".pi/messenger/tasks/s1.jsonl"] = event("created", "One") + event("claimed", "")
@@ -212,7 +212,7 @@ func TestHeldUnderItsOtherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now, Force: true})
 		if err != nil || out.Locks != 1 || len(out.LeftOut)+len(out.Changed) > 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -235,7 +235,7 @@ func TestHeldByAnotherUnderItsOtherName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true})
+	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now, Force: true})
 	if err != nil || out.Locks != 1 || len(out.LeftOut) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -268,7 +268,7 @@ func TestNamed(t *testing.T) {
 	}
 	var said [2][]string
 	for i, dry := range []bool{true, false} {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Times: lease.DefaultTimes, Now: now, Force: true, DryRun: dry})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: src, By: "me", Now: now, Force: true, DryRun: dry})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ func TestAdoptKilled(t *testing.T) {
 				if m, ok := d.(*mortal); ok {
 					m.die = cancel
 				}
-				return Adopt(ctx, store.New(d), AdoptRequest{Source: s, By: "me", From: "there", Times: lease.DefaultTimes, Now: now, Force: true})
+				return Adopt(ctx, store.New(d), AdoptRequest{Source: s, By: "me", From: "there", Now: now, Force: true})
 			}
 			whole := memstore.New()
 			if out, err := adopt(whole); err != nil || len(out.LeftOut) > 0 || out.Locks == 0 {

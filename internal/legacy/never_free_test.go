@@ -71,7 +71,7 @@ func (f lockForm) held(t *testing.T, text string) {
 		return
 	}
 	st := store.New(memstore.New())
-	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Times: lease.DefaultTimes, Now: now, Force: true})
+	out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", Now: now, Force: true})
 	if err != nil || len(out.LeftOut) > 0 {
 		t.Fatalf("%s: %q: %+v, %v", f.name, text, out, err)
 	}

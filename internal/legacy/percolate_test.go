@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -34,7 +33,7 @@ func TestPercolate(t *testing.T) {
 	}
 	st := store.New(memstore.New())
 	for round := range 2 {
-		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", From: "percolate:x", Times: lease.DefaultTimes, Now: now, Force: true})
+		out, err := Adopt(t.Context(), st, AdoptRequest{Source: s, By: "me", From: "percolate:x", Now: now, Force: true})
 		if err != nil || out.Jobs != 3*(1-round) || out.Already != 3*round || out.Locks != 1 {
 			t.Errorf("%+v, %v", out, err)
 		}

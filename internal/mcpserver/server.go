@@ -55,7 +55,6 @@ type Options struct {
 	Caller func(session, thread string) (owner, sessionID string)
 
 	TTL, MaxHold time.Duration
-	Times        lease.Times
 	Session      string
 
 	// Keys makes keys of path locks the same in every worktree. Nil: as they are.

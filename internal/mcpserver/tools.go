@@ -219,7 +219,7 @@ func (s *Server) request(c *call, h *handle) lease.AcquireRequest {
 	if h.owner == "" {
 		h.owner, h.session = s.caller(c)
 	}
-	r := lease.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.session, Times: s.o.Times, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
+	r := lease.AcquireRequest{Owner: h.owner, Holder: h.holder, Session: h.session, TTL: s.o.TTL, MaxHold: s.o.MaxHold}
 	if s.private { // the one client works, whichever of its leases it holds
 		r.For = h.owner
 	}

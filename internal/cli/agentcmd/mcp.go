@@ -88,13 +88,12 @@ func (o *mcpOptions) run(ctx context.Context, s *session.Session) error {
 }
 
 func (o *mcpOptions) request(s *session.Session) (session.MCPRequest, error) {
-	cfg, err := s.Config()
-	if err != nil {
+	if _, err := s.Config(); err != nil {
 		return session.MCPRequest{}, err
 	}
 	id := s.Identity()
 	r := session.MCPRequest{
-		Owner: id.Owner, Session: id.Session, Caller: mcpCaller(s), TTL: o.ttl.Value, MaxHold: o.maxHold.Value, Times: cfg.Times(),
+		Owner: id.Owner, Session: id.Session, Caller: mcpCaller(s), TTL: o.ttl.Value, MaxHold: o.maxHold.Value,
 		Keys: s.Paths, Version: s.ProgramVersion(),
 		Note: func(text string) { s.Note("%s", text) },
 	}

@@ -64,7 +64,7 @@ func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []st
 		Keys: keys, Owner: id.Owner, ID: o.RequestID, Session: id.Session, Label: id.Label,
 		TTL: o.TTL.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
-		OuterKey: task.OuterKey, Times: cfg.Times(),
+		OuterKey: task.OuterKey, DefaultTTL: cfg.Times().Of(keys...),
 	}
 	if !o.Wait.Given && !o.NoWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -47,7 +46,6 @@ type MCPRequest struct {
 	Owner string
 
 	TTL, MaxHold time.Duration
-	Times        lease.Times
 	Session      string
 	Caller       func(session, thread string) (owner, sessionID string)
 	Keys         func([]string) ([]string, error)
