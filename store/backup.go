@@ -79,10 +79,8 @@ func WriteBackup(w io.Writer, c Copy) error {
 
 // exact reports whether JSON reproduces the value byte for byte.
 func exact(value []byte) bool {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(json.RawMessage(value)) == nil && bytes.Equal(bytes.TrimSuffix(b.Bytes(), []byte("\n")), value)
+	again, err := Encode("", json.RawMessage(value))
+	return err == nil && bytes.Equal(again, value)
 }
 
 // Why a file cannot be restored.

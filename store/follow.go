@@ -88,14 +88,8 @@ func (l *followers) all() (groups [][]*follower) {
 // is down.
 func (s *Store) follow(ctx context.Context) {
 	for failures := 0; ; {
-		s.mu.Lock()
-		pause := followEvery*9/10 + time.Duration(s.jitter.Int64N(int64(followEvery/5)))
-		s.mu.Unlock()
-		timer := time.NewTimer(pause << min(failures, 2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		pause := followEvery*9/10 + s.random(followEvery/5)
+		if driver.Sleep(ctx, pause<<min(failures, 2)) != nil {
 			return
 		}
 		if failures++; s.lookOnce(ctx) == nil {

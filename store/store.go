@@ -30,10 +30,10 @@ package store
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,11 +81,7 @@ type Store struct {
 
 // New returns a Store over a driver. A store of an older format is refused with
 // an [*OlderError]; see [NewWith].
-func New(d driver.Store) *Store {
-	var seed [32]byte
-	crand.Read(seed[:])
-	return &Store{d: d, jitter: rand.New(rand.NewChaCha8(seed))}
-}
+func New(d driver.Store) *Store { return NewWith(d, Options{}) }
 
 // OpenOptions are the same for every kind of store.
 type OpenOptions = driver.OpenOptions
@@ -349,22 +345,20 @@ func (e *readError) answer() bool { return driver.Refusal(e.err) || isContext(e.
 
 // pause waits with full jitter before the n-th repetition.
 func (s *Store) pause(ctx context.Context, unit time.Duration, n int) error {
+	return driver.Sleep(ctx, s.random(min(unit<<min(n, 10), 500*time.Millisecond))+1)
+}
+
+// random returns less than d. What a simulation makes of crypto/rand decides it,
+// so that the simulation repeats itself.
+func (s *Store) random(d time.Duration) time.Duration {
 	s.mu.Lock()
-	d := s.jitter.Int64N(int64(min(unit<<min(n, 10), 500*time.Millisecond))) + 1
-	s.mu.Unlock()
-	t := time.NewTimer(time.Duration(d))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	defer s.mu.Unlock()
+	return time.Duration(s.jitter.Int64N(int64(d)))
 }
 
 func clip(q driver.Query) driver.Query {
 	return driver.Query{
-		Keys:   append([]string(nil), q.Keys...),
-		Ranges: append([]driver.Range(nil), q.Ranges...),
+		Keys:   slices.Clone(q.Keys),
+		Ranges: slices.Clone(q.Ranges),
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
+	mrand "math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -52,9 +54,9 @@ type Options struct {
 
 // NewWith is [New] for a store that may have an older format.
 func NewWith(d driver.Store, o Options) *Store {
-	s := New(d)
-	s.o = o
-	return s
+	var seed [32]byte
+	rand.Read(seed[:])
+	return &Store{d: d, o: o, jitter: mrand.New(mrand.NewChaCha8(seed))}
 }
 
 // OlderError: the store must be upgraded first. It is a [driver.ErrOlder].

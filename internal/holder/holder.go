@@ -9,6 +9,8 @@ package holder
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -60,10 +62,7 @@ func (h *Holder) hold(l *lease.Lease) {
 // Close releases every lease that is still held. A lost one is not an error.
 func (h *Holder) Close(ctx context.Context) error {
 	h.mu.Lock()
-	var held []*lease.Lease
-	for l := range h.held {
-		held = append(held, l)
-	}
+	held := slices.Collect(maps.Keys(h.held))
 	h.mu.Unlock()
 	var errs []error
 	for _, l := range held {

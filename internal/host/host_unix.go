@@ -44,10 +44,7 @@ var sessionStart = sync.OnceValue(func() string {
 	if err != nil || sid <= 0 {
 		return ""
 	}
-	seen, err := look(sid)
-	if err != nil {
-		return ""
-	}
+	seen, _ := look(sid)
 	return seen.start
 })
 

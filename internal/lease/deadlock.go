@@ -245,32 +245,25 @@ func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseReco
 		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
 	})
 	batches = batches[:min(len(batches), maxSearch)]
-	if err := s.tx.Want(leaseKeys(batches)...); err != nil {
+	tickets, err := readLeases(s.tx, batches, getLease)
+	if err != nil {
 		return nil, false, err
 	}
 	var keys []string
-	for _, name := range batches {
-		t, err := getLease(s.tx, name)
-		if err != nil {
-			return nil, false, err
-		}
+	for _, t := range tickets {
 		keys = append(keys, lockKeys(t.Value.WaitsFor)...)
 	}
 	if err := s.tx.Want(keys...); err != nil {
 		return nil, false, err
 	}
-	for _, name := range batches {
-		t, err := getLease(s.tx, name)
-		if err != nil {
-			return nil, false, err
-		}
+	for i, t := range tickets {
 		over, err := overtakes(s.tx, at.ticket.Value.Owner, t.Value)
 		if err != nil {
 			return nil, false, err
 		}
 		switch {
 		case over:
-		case name == s.me:
+		case batches[i] == s.me:
 			return out, true, nil
 		case s.fresh(t, ""):
 			out = append(out, t)

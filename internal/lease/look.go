@@ -204,15 +204,12 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 		if err != nil {
 			return err
 		}
-		if err := tx.Want(leaseKeys(q.Value.Tickets)...); err != nil {
+		tickets, err := readLeases(tx, q.Value.Tickets, getLease)
+		if err != nil {
 			return err
 		}
-		for _, name := range q.Value.Tickets {
-			t, err := getLease(tx, name)
-			if err != nil {
-				return err
-			}
-			out.Waiters = append(out.Waiters, newWaiter(name, t))
+		for i, t := range tickets {
+			out.Waiters = append(out.Waiters, newWaiter(q.Value.Tickets[i], t))
 		}
 		if out.Lock == nil && len(out.Waiters) == 0 {
 			return ErrNotFound

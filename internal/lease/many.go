@@ -136,18 +136,15 @@ func wantLeases(tx *store.Tx, names []string) error {
 
 // wantLinks reads leases, their locks and users, and returns those around them.
 func wantLinks(tx *store.Tx, names []string) (around []string, err error) {
-	if err := tx.Want(leaseKeys(names)...); err != nil {
+	leases, err := readLeases(tx, names, peekRecord)
+	if err != nil {
 		return nil, err
 	}
 	var more []string
 	var missing error
-	for _, name := range names {
-		ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
-		if err != nil {
-			return nil, err
-		}
+	for i, ls := range leases {
 		if !ls.Exists() { // see users
-			_, err := tx.Scan(leaseKind+leaseOwner(name)+"/", 0)
+			_, err := tx.Scan(leaseKind+leaseOwner(names[i])+"/", 0)
 			missing = cmp.Or(missing, err)
 		}
 		more = append(more, lockKeys(slices.Concat(ls.Value.all(), ls.Value.needs()))...)
@@ -165,27 +162,44 @@ func wantHolders(tx *store.Tx, locks []store.Entry[lockRecord]) error {
 			names = append(names, lk.Value.Lease)
 		}
 	}
-	if err := tx.Want(leaseKeys(names)...); err != nil {
+	leases, err := readLeases(tx, names, peekRecord)
+	if err != nil {
 		return err
 	}
 	var users []string
-	for _, name := range names {
-		ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
-		if err != nil {
-			return err
-		}
+	for _, ls := range leases {
 		users = append(users, leaseKeys(ls.Value.UsedBy)...)
 	}
 	return tx.Want(users...)
 }
 
+// readLeases reads several leases in one round trip.
+func readLeases(tx *store.Tx, names []string, one reading[leaseRecord]) (all []store.Entry[leaseRecord], err error) {
+	if err := tx.Want(leaseKeys(names)...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		ls, err := one(tx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ls)
+	}
+	return all, nil
+}
+
 // peekLease is getLease without a guard.
 func peekLease(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
-	ls, err := store.Peek[leaseRecord](tx, leaseKind+name)
+	ls, err := peekRecord(tx, name)
 	if err != nil {
 		return ls, err
 	}
 	return peekUsers(tx, ls)
+}
+
+// peekRecord is peekLease without a look at its users.
+func peekRecord(tx *store.Tx, name string) (store.Entry[leaseRecord], error) {
+	return store.Peek[leaseRecord](tx, leaseKind+name)
 }
 
 // peekUsers is [keptBy]. It does not guard the users: a user that comes back
@@ -197,9 +211,7 @@ func peekUsers(tx *store.Tx, ls store.Entry[leaseRecord]) (store.Entry[leaseReco
 	if err := tx.Want(leaseKeys(ls.Value.UsedBy)...); err != nil {
 		return ls, err
 	}
-	return keptBy(ls, func(user string) (store.Entry[leaseRecord], error) {
-		return store.Peek[leaseRecord](tx, leaseKind+user)
-	})
+	return keptBy(ls, func(user string) (store.Entry[leaseRecord], error) { return peekRecord(tx, user) })
 }
 
 // lockOf is getLock for a lock of a guarded lease. If the lease is older than

@@ -71,7 +71,11 @@ func held(tx *store.Tx, owner string) (keys []string, err error) {
 	return keys, err
 }
 
+// inForce returns the locks on the keys that keep others out.
 func inForce(tx *store.Tx, keys []string) (out []Info, err error) {
+	if err := WantLook(tx, keys...); err != nil {
+		return nil, err
+	}
 	for _, key := range keys {
 		info, err := Look(tx, key)
 		if err != nil {

@@ -36,15 +36,21 @@ func isPath(key string) bool { return strings.HasPrefix(key, string(Path)+":") }
 
 // overlapping returns the path locks, other than its own, that overlap a key.
 func overlapping(tx *store.Tx, key string) ([]store.Entry[lockRecord], error) {
+	asked, err := globOf(key)
+	if err != nil || asked == nil {
+		return nil, err
+	}
+	return touching(tx, asked, key)
+}
+
+// globOf is the glob of a key; none if it is not that of a path.
+func globOf(key string) ([]Glob, error) {
 	kind, name := KindOf(key)
 	if kind != Path {
 		return nil, nil
 	}
-	asked, err := ParseGlob(name)
-	if err != nil {
-		return nil, err
-	}
-	return touching(tx, []Glob{asked}, key)
+	g, err := ParseGlob(name)
+	return []Glob{g}, err
 }
 
 // touching returns the path locks that overlap any of the globs, except key. They
@@ -151,15 +157,11 @@ func guardPaths(tx *store.Tx, keys []string) {
 // and are ahead of an owner with the ticket me, or without one; the youngest is
 // the last.
 func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord], error) {
-	kind, name := KindOf(key)
-	if kind != Path {
-		return nil, nil
-	}
-	asked, err := ParseGlob(name)
-	if err != nil {
+	asked, err := globOf(key)
+	if err != nil || asked == nil {
 		return nil, err
 	}
-	names, err := overlaps(tx, pathQueue, []Glob{asked})
+	names, err := overlaps(tx, pathQueue, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +174,7 @@ func ticketsFor(tx *store.Tx, key, owner, me string) ([]store.Entry[leaseRecord]
 	}
 	var ahead []store.Entry[leaseRecord]
 	for _, other := range names {
-		if other == name {
+		if Path.Key(other) == key {
 			continue
 		}
 		found, err := queuedAhead(tx, Path.Key(other), owner, mine)
@@ -198,14 +200,11 @@ func queuedAhead(tx *store.Tx, key, owner string, mine store.Entry[leaseRecord])
 		return nil, err
 	}
 	for chunk := range slices.Chunk(q.Value.Tickets, 16) {
-		if err := tx.Want(leaseKeys(chunk)...); err != nil {
+		tickets, err := readLeases(tx, chunk, peekLease)
+		if err != nil {
 			return nil, err
 		}
-		for _, name := range chunk {
-			t, err := peekLease(tx, name)
-			if err != nil {
-				return nil, err
-			}
+		for _, t := range tickets {
 			if t.Key == mine.Key || !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held || MayUse(owner, t.Value.Owner) ||
 				mine.Value.ticket() && !younger(mine, t) {
 				continue
@@ -236,27 +235,15 @@ type TouchingRequest struct {
 func Touching(ctx context.Context, st *store.Store, r TouchingRequest) ([]Info, error) {
 	var out []Info
 	err := st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: pathKind}}}, func(tx *store.Tx) error {
-		out = nil
 		locks, err := touching(tx, r.Places, "")
 		if err != nil {
 			return err
 		}
-		if err := WantLook(tx, keysOf(locks)...); err != nil {
-			return err
-		}
-		for _, lk := range locks {
-			if slices.ContainsFunc(r.Owners, func(o string) bool { return holdsFor(lk.Value.Owner, o) }) {
-				continue
-			}
-			info, err := Look(tx, lk.Value.Key)
-			if err != nil {
-				return err
-			}
-			if info.InForce() {
-				out = append(out, *info)
-			}
-		}
-		return nil
+		locks = slices.DeleteFunc(locks, func(lk store.Entry[lockRecord]) bool {
+			return slices.ContainsFunc(r.Owners, func(o string) bool { return holdsFor(lk.Value.Owner, o) })
+		})
+		out, err = inForce(tx, keysOf(locks))
+		return err
 	})
 	return out, err
 }
@@ -269,23 +256,16 @@ func lookAround(tx *store.Tx, key, owner string, exact *Info) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := WantLook(tx, keysOf(locks)...); err != nil {
-		return nil, err
-	}
-	for _, lk := range locks {
-		info, err := Look(tx, lk.Value.Key)
-		if err != nil {
-			return nil, err
-		}
+	held, err := inForce(tx, keysOf(locks))
+	for i, info := range held {
 		switch {
-		case !info.InForce():
 		case owner == "" || !holdsFor(info.Owner, owner):
-			exact = info
+			exact = &held[i]
 		case !isPath(key) || covers(info.Key, key):
-			return info, nil
+			return &held[i], nil
 		}
 	}
-	return exact, nil
+	return exact, err
 }
 
 // covers reports whether one path key covers all of another.

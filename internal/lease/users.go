@@ -131,20 +131,14 @@ func workingUnder(tx *store.Tx, lk store.Entry[lockRecord], all bool, owner, me 
 	if all {
 		names = ls.Value.UsedBy
 	}
-	if err := tx.Want(leaseKeys(names)...); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		u, err := peekLease(tx, name) // a user that comes back writes the lease that it uses
-		if err != nil {
-			return nil, err
-		}
+	found, err := readLeases(tx, names, peekLease) // a user that comes back writes the lease that it uses
+	for i, u := range found {
 		inside := slices.Contains(u.Value.Using, lk.Value.Key) || all && len(u.Value.innerKeys(lk.Value.Key, nil)) > 0
-		if name != me && inside && !MayUse(owner, u.Value.Owner) {
+		if names[i] != me && inside && !MayUse(owner, u.Value.Owner) {
 			out = append(out, u)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // users returns the leases that rely on one. If its record is gone, they are
@@ -160,18 +154,12 @@ func users(tx *store.Tx, around store.Entry[leaseRecord]) ([]string, error) {
 			names = append(names, leaseName(rec.Key))
 		}
 	}
-	if err := tx.Want(leaseKeys(names)...); err != nil {
-		return nil, err
-	}
+	leases, err := readLeases(tx, names, peekLease) // not guarded: a new user, or a renewal, writes the lease
 	var out []string
-	for _, user := range names { // not guarded: a new user, or a renewal, writes the lease
-		ls, err := peekLease(tx, user)
-		if err != nil {
-			return nil, err
-		}
+	for i, ls := range leases {
 		if slices.Contains(ls.Value.Uses, name) {
-			out = append(out, user)
+			out = append(out, names[i])
 		}
 	}
-	return out, nil
+	return out, err
 }

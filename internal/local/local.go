@@ -45,15 +45,16 @@ type DirOptions struct {
 // system's locks can be trusted.
 func Dir(path string, o DirOptions) (safeFS bool, err error) {
 	fi, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && o.Create:
-		if safeFS, err = fileSystem(path, o.AllowUnsafeFS); err != nil {
+	if errors.Is(err, fs.ErrNotExist) && o.Create {
+		if _, err := fileSystem(path, o.AllowUnsafeFS); err != nil {
 			return false, err
 		}
 		if err := Full(denied(makeDir(path))); err != nil {
 			return false, err
 		}
-		return safeFS, checkDir(path)
+		fi, err = os.Lstat(path)
+	}
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("%w: no folder %s", driver.ErrMissing, path)
 	case err != nil:
@@ -145,14 +146,6 @@ func makeAbove(dir string) error {
 		return err
 	}
 	return host.SyncDir(filepath.Dir(dir))
-}
-
-func checkDir(path string) error {
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return denied(err)
-	}
-	return checkDirInfo(path, fi)
 }
 
 func checkDirInfo(path string, fi fs.FileInfo) error {

@@ -118,7 +118,7 @@ func (s *Store) watch(ctx context.Context, guards []driver.Guard, from int64) bo
 	select {
 	case happened := <-news:
 		if !happened && ctx.Err() == nil { // slow down repeated failures
-			pause(ctx, 200*time.Millisecond)
+			_ = driver.Sleep(ctx, 200*time.Millisecond)
 		}
 		return happened
 	case <-ctx.Done():
@@ -137,13 +137,4 @@ func (s *Store) changed(ctx context.Context, key string, opts []clientv3.OpOptio
 		}
 	}
 	return false
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -373,5 +373,5 @@ func (w *work) outOfDate() bool {
 func (w *work) pause(ctx context.Context) error {
 	bound := min(max(time.Since(w.began), leastPause)<<min(w.losses, maxDoublings), mostPause)
 	w.losses++
-	return sleep(ctx, rand.N(bound))
+	return driver.Sleep(ctx, rand.N(bound))
 }

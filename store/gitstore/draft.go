@@ -142,7 +142,7 @@ func (d *draft) writeShards(kind *folder, keys []string) (entry, error) {
 	for _, key := range keys {
 		shards[shard(key)] = append(shards[shard(key)], key)
 	}
-	top := kind.entries()
+	top, leaves := kind.entries(), map[string]map[string]entry{}
 	for name, keys := range shards {
 		var f *folder
 		if e, ok := top[name]; ok {
@@ -151,17 +151,12 @@ func (d *draft) writeShards(kind *folder, keys []string) (entry, error) {
 				return entry{}, err
 			}
 		}
-		leaf := f.entries()
-		if err := d.change(leaf, keys); err != nil {
+		leaves[name] = f.entries()
+		if err := d.change(leaves[name], keys); err != nil {
 			return entry{}, err
 		}
-		e, err := putFolder(d.base.objects, leaf)
-		if err != nil {
-			return entry{}, err
-		}
-		put(top, name, e)
 	}
-	return putFolder(d.base.objects, top)
+	return d.putShards(top, leaves)
 }
 
 // spread moves the files of a kind that has become large into 256 folders.
@@ -190,7 +185,11 @@ func (d *draft) spread(kind string, flat map[string]entry, changed []string) (en
 		}
 		leaves[shard(key)][name] = e
 	}
-	top := map[string]entry{}
+	return d.putShards(map[string]entry{}, leaves)
+}
+
+// putShards writes a folder of folders, in which leaves are new.
+func (d *draft) putShards(top map[string]entry, leaves map[string]map[string]entry) (entry, error) {
 	for name, leaf := range leaves {
 		e, err := putFolder(d.base.objects, leaf)
 		if err != nil {

@@ -123,7 +123,7 @@ func (s *Store) set(v *view) {
 func (s *Store) fetch(ctx context.Context, tip oid, anew bool) (*view, error) {
 	for n := 0; ; n++ {
 		v, err := s.gated(ctx, func(k *known) (*view, error) { return s.fetchOnce(ctx, k, tip, anew) })
-		if !lags(err) || n == maxStale || sleep(ctx, stalePause<<n) != nil {
+		if !lags(err) || n == maxStale || driver.Sleep(ctx, stalePause<<n) != nil {
 			return v, err
 		}
 		tip, anew = "", false

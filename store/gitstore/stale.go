@@ -1,7 +1,6 @@
 package gitstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -65,16 +64,4 @@ func (s *Store) absent() error {
 	}
 	return &laggard{fmt.Errorf("%w: %s was deleted; it was at revision %d (commit %.12s); "+
 		"put that commit back, or bring back what was last seen here with: tasklock init --raise", driver.ErrDamaged, s.where, k.Rev, k.Tip)}
-}
-
-// sleep waits, or returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -290,12 +290,5 @@ func number(text string) int64 {
 
 // pause waits with full jitter before the n-th repetition.
 func pause(ctx context.Context, unit time.Duration, n int) error {
-	t := time.NewTimer(rand.N(min(unit<<min(n, 10), 500*time.Millisecond)) + 1)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return driver.Sleep(ctx, rand.N(min(unit<<min(n, 10), 500*time.Millisecond))+1)
 }
