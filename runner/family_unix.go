@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tasklock/tasklock/internal/host"
 )
 
 // A family is what descends from a command, in its group or out of it: timeout,
@@ -21,69 +23,44 @@ type family struct {
 	leader  int // of the group, if that is not the command: the guardian
 
 	mu    sync.Mutex
-	known []process // once found they belong, also when their parents have ended
+	known []host.Row // once found they belong, also when their parents have ended
 }
-
-// A process as the system shows it.
-type process struct {
-	pid, parent, group int
-	start              string
-	ended              bool // a zombie
-}
-
-func (p process) same(q process) bool { return p.pid == q.pid && p.start == q.start }
 
 // members are those that run now.
-func (f *family) members() []process {
+func (f *family) members() []host.Row {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all, err := processes()
-	if err != nil {
+	all, err := host.Table()
+	if err != nil || !host.TableIsOurs() {
 		return nil // the group is all that we know
 	}
 	ours := map[int]bool{}
 	for _, p := range all {
-		ours[p.pid] = p.pid != f.leader && (p.group == f.group || p.pid == f.command || slices.ContainsFunc(f.known, p.same))
+		ours[p.PID] = p.PID != f.leader && (p.Group == f.group || p.PID == f.command || slices.ContainsFunc(f.known, p.Same))
 	}
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !ours[p.pid] && p.pid != f.leader && ours[p.parent] {
-				ours[p.pid], grown = true, true
+			if !ours[p.PID] && p.PID != f.leader && ours[p.Parent] {
+				ours[p.PID], grown = true, true
 			}
 		}
 	}
-	f.known = slices.DeleteFunc(all, func(p process) bool { return !ours[p.pid] })
-	return slices.DeleteFunc(slices.Clone(f.known), func(p process) bool { return p.ended })
+	f.known = slices.DeleteFunc(all, func(p host.Row) bool { return !ours[p.PID] })
+	return slices.DeleteFunc(slices.Clone(f.known), func(p host.Row) bool { return p.Ended })
 }
 
 // signal sends to all that are not in the group; the group has a signal of its own.
 func (f *family) signal(sig syscall.Signal) {
 	for _, p := range f.members() {
-		if p.group != f.group {
-			p.signal(sig)
+		if p.Group != f.group {
+			p.Signal(sig)
 		}
 	}
 }
 
 // busy reports whether one of them still runs.
 func (f *family) busy() bool { return len(f.members()) > 0 }
-
-// signal makes sure that the number has not gone to another process meanwhile.
-func (p process) signal(sig syscall.Signal) {
-	target, err := os.FindProcess(p.pid) // on Linux it stays the same process from here on
-	if err != nil {
-		return
-	}
-	defer target.Release()
-	if now, err := processOf(p.pid); err != nil || !now.same(p) {
-		return
-	}
-	_ = target.Signal(sig) // gone already, or not ours to signal: nothing to be done
-	if sig == unix.SIGTERM {
-		_ = target.Signal(unix.SIGCONT)
-	}
-}
 
 // forwarded are the signals that go on to the command.
 var forwarded = []os.Signal{
@@ -104,8 +81,8 @@ func (s *session) forward(sig os.Signal) {
 	default:
 		s.o.logf("passing on %s", sig)
 		s.keeper.signal(sig.(syscall.Signal))
-		if p, err := processOf(s.pid); err == nil && !s.ended && p.group != s.keeper.group() {
-			p.signal(sig.(syscall.Signal)) // it has made a group of its own, as timeout does
+		if p, err := host.RowOf(s.pid); err == nil && !s.ended && p.Group != s.keeper.group() {
+			p.Signal(sig.(syscall.Signal)) // it has made a group of its own, as timeout does
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,32 +32,4 @@ func groupBusy(pgid, except int) bool {
 		}
 	}
 	return false
-}
-
-// processes are all that the system shows.
-func processes() ([]process, error) {
-	procs, err := unix.SysctlKinfoProcSlice("kern.proc.all")
-	if err != nil {
-		return nil, err
-	}
-	all := make([]process, len(procs))
-	for i := range procs {
-		all[i] = processFrom(&procs[i])
-	}
-	return all, nil
-}
-
-func processOf(pid int) (process, error) {
-	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
-	if err != nil {
-		return process{}, err
-	}
-	return processFrom(p), nil
-}
-
-func processFrom(p *unix.KinfoProc) process {
-	return process{
-		pid: int(p.Proc.P_pid), parent: int(p.Eproc.Ppid), group: int(p.Eproc.Pgid),
-		start: fmt.Sprint(p.Proc.P_starttime), ended: p.Proc.P_stat == zombie,
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,21 +33,13 @@ func membersLife(pgid int) Life {
 
 // walkGroup is Dead when it saw every process and only zombies of the group.
 func walkGroup(pgid int) Life {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return Unknown
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	pids, err := listed()
 	if err != nil {
 		return Unknown
 	}
 	zombies, hidden := 0, procHides()
-	for _, name := range names {
-		if _, err := strconv.Atoi(name); err != nil {
-			continue
-		}
-		st, err := readStat(name)
+	for _, pid := range pids {
+		st, err := readStat(pid)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH):
 			// It ended while we walked.
@@ -62,6 +55,17 @@ func walkGroup(pgid int) Life {
 		return Unknown
 	}
 	return Dead
+}
+
+// listed returns the names of all processes in /proc.
+func listed() ([]string, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	return slices.DeleteFunc(names, func(name string) bool { return strings.Trim(name, "0123456789") != "" }), err
 }
 
 // procHides reports whether /proc is mounted so that it leaves out processes

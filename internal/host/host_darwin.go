@@ -48,6 +48,35 @@ func look(pid int) (sighting, error) {
 // group, so the one that answered runs.
 func membersLife(int) Life { return Alive }
 
+// Table returns all processes that the system shows.
+func Table() ([]Row, error) {
+	procs, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	all := make([]Row, len(procs))
+	for i := range procs {
+		all[i] = rowFrom(&procs[i])
+	}
+	return all, err
+}
+
+// RowOf returns the row of one process.
+func RowOf(pid int) (Row, error) {
+	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return Row{}, err
+	}
+	return rowFrom(p), nil
+}
+
+func rowFrom(p *unix.KinfoProc) Row {
+	return Row{
+		PID: int(p.Proc.P_pid), Parent: int(p.Eproc.Ppid), Group: int(p.Eproc.Pgid),
+		Start: fmt.Sprint(p.Proc.P_starttime), Ended: p.Proc.P_stat == zombie,
+	}
+}
+
+// TableIsOurs: this system has no pid namespaces.
+func TableIsOurs() bool { return true }
+
 // Terminal names the controlling terminal of this process, as in "ttys003".
 // Empty when there is none.
 func Terminal() string {

@@ -146,6 +146,27 @@ func parseStat(line string) (stat, error) {
 	return stat{line[open+1 : end], f[0][0], parent, group, uint32(tty), threads, f[22-first]}, nil
 }
 
+// Table returns all processes that the system shows.
+func Table() (all []Row, err error) {
+	pids, err := listed()
+	for _, name := range pids {
+		pid, _ := strconv.Atoi(name)
+		if row, err := RowOf(pid); err == nil { // else it ended while we walked
+			all = append(all, row)
+		}
+	}
+	return all, err
+}
+
+// RowOf returns the row of one process.
+func RowOf(pid int) (Row, error) {
+	st, err := readStat(strconv.Itoa(pid))
+	return Row{PID: pid, Parent: st.parent, Group: st.group, Start: st.start, Ended: st.ended()}, err
+}
+
+// TableIsOurs reports whether the numbers of the table are those of kill(2).
+func TableIsOurs() bool { return procIsOurs() }
+
 // Terminal names the controlling terminal of this process, as in "pts-3".
 // Empty when there is none.
 func Terminal() string {

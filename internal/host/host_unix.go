@@ -14,6 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A Row is a process in the table of the system.
+type Row struct {
+	PID, Parent, Group int
+	Start              string // only equality means something
+	Ended              bool   // a zombie: nothing of it runs, its parent has not noticed
+}
+
+// Same reports whether both are one process: the kernel gives numbers out again.
+func (r Row) Same(other Row) bool { return r.PID == other.PID && r.Start == other.Start }
+
+// Signal makes sure that the number has not gone to another process meanwhile.
+// One that is stopped wakes up to take its TERM.
+func (r Row) Signal(sig syscall.Signal) {
+	target, err := os.FindProcess(r.PID) // on Linux it stays the same process from here on
+	if err != nil {
+		return
+	}
+	defer target.Release()
+	if now, err := RowOf(r.PID); err != nil || !now.Same(r) {
+		return
+	}
+	_ = target.Signal(sig) // gone already, or not ours to signal: nothing to be done
+	if sig == unix.SIGTERM {
+		_ = target.Signal(unix.SIGCONT)
+	}
+}
+
 // signal0 asks whether a process (or, negative, a group) exists: nil, ESRCH,
 // or EPERM when it does and belongs to someone else.
 func signal0(pid int) error { return unix.Kill(pid, 0) }
