@@ -52,35 +52,20 @@ func (s *shell) changeDir(name string, args []string) string {
 // interpreter follows sh -c, a script that comes on standard input, or one in a file.
 func (s *shell) interpreter(_ string, args []string) string {
 	in := s.sub()
-	given := false
-	for len(args) > 0 && len(args[0]) > 1 && (args[0][0] == '-' || args[0][0] == '+') {
-		flag := args[0]
+	flags, args := getopt(args, true, "-o", "-O", "--rcfile", "--init-file") // -euo pipefail
+	for len(args) > 0 && strings.HasPrefix(args[0], "+") {
 		args = args[1:]
-		if flag == "-" || flag == "--" || flag == "-s" {
-			break
-		}
-		if strings.HasPrefix(flag, "--") {
-			if flag == "--rcfile" || flag == "--init-file" {
-				args = args[min(1, len(args)):]
-			}
-			continue
-		}
-		if flag[0] == '-' && strings.Contains(flag, "n") && !strings.Contains(flag, "c") { // only checks
-			return ""
-		}
-		given = given || strings.Contains(flag, "c")
-		if strings.HasSuffix(flag, "o") || strings.HasSuffix(flag, "O") { // -euo pipefail
-			args = args[min(1, len(args)):]
-		}
 	}
 	switch {
-	case given && len(args) > 0:
+	case flags.has("-c") && len(args) > 0:
 		in.name, in.params = "bash", nil
 		if len(args) > 1 {
 			in.name, in.params = args[1], args[2:]
 		}
 		return in.script(args[0])
-	case len(args) > 0 && args[0] != "-" && !given:
+	case flags.has("-n"): // only checks
+		return ""
+	case len(args) > 0 && args[0] != "-" && !flags.has("-s"):
 		return in.scriptFile(args[0], args[1:])
 	}
 	in.params = args

@@ -10,25 +10,16 @@ import (
 // opened for writing, removed or moved. The reader knows strings and comments from
 // code; it computes nothing but names that were given a text.
 
-// code reads what an interpreter is given: behind a flag, or on standard input.
-func (s *shell) code(l language, args []string, flags ...string) {
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		if slices.Contains(flags, a) || len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, flags[0][1:]) && l.triple {
-			if i+1 < len(args) {
-				s.codeText(l, args[i+1])
-			}
-			return
-		}
-		if a == "-" {
-			break
-		}
-		if !strings.HasPrefix(a, "-") || a == "-m" {
-			return // a program in a file
-		}
+// code reads what an interpreter is given: behind one of these flags, or on standard
+// input. A program in a file is not read.
+func (s *shell) code(l language, args []string, evaluates ...string) {
+	flags, files := getopt(args, true, append(evaluates, "-m", "-r", "--require", "--import", "-W", "-X")...)
+	codes := flags.values(evaluates...)
+	if stdin := len(files) == 0 || files[0] == "-"; stdin && codes == nil && !flags.has("-m") && known(s.in) {
+		codes = []string{s.in}
 	}
-	if known(s.in) {
-		s.codeText(l, s.in)
+	for _, c := range codes {
+		s.codeText(l, c)
 	}
 }
 

@@ -80,6 +80,61 @@ func values(args []string, letter byte, long string) (out []string) {
 	return out
 }
 
+// given are the flags that a command line has, in their order.
+type given []struct{ name, value string }
+
+func (g given) has(names ...string) bool { return g.values(names...) != nil }
+
+// values are those of the flags of these names; empty, where one has none.
+func (g given) values(names ...string) (out []string) {
+	for _, f := range g {
+		if slices.Contains(names, f.name) {
+			out = append(out, f.value)
+		}
+	}
+	return out
+}
+
+// getopt reads a command line as getopt(3) does: letters may be joined, and a value
+// may be attached. The valued flags take a value; one with "=" behind it takes only an
+// attached one. For a program that runs another one, it ends at the first operand.
+func getopt(args []string, carries bool, valued ...string) (flags given, operands []string) {
+	next := func() (word string) {
+		if len(args) > 0 {
+			word, args = args[0], args[1:]
+		}
+		return word
+	}
+	for len(args) > 0 {
+		a := next()
+		name, value, attached := strings.Cut(a, "=")
+		switch {
+		case a == "--":
+			return flags, append(operands, args...)
+		case len(a) < 2 || a[0] != '-':
+			if operands = append(operands, a); carries {
+				return flags, append(operands, args...)
+			}
+		case a[1] == '-' || slices.Contains(valued, a):
+			if !attached && slices.Contains(valued, name) {
+				value = next()
+			}
+			flags = append(flags, given{{name, value}}...)
+		default:
+			for letters := a[1:]; letters != ""; {
+				name, value, letters = "-"+letters[:1], "", letters[1:]
+				if takes := slices.Contains(valued, name); takes || slices.Contains(valued, name+"=") {
+					if value, letters = letters, ""; takes && value == "" {
+						value = next()
+					}
+				}
+				flags = append(flags, given{{name, value}}...)
+			}
+		}
+	}
+	return flags, operands
+}
+
 // last is the value that counts of those that a flag was given, or else another one.
 func last(values []string, otherwise string) string {
 	if n := len(values); n > 0 {

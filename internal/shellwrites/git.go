@@ -24,18 +24,9 @@ type gitCall struct {
 
 func (s *shell) git(_ string, args []string) string {
 	in := s.sub()
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		n := 1
-		if slices.Contains([]string{"-C", "-c", "--git-dir", "--work-tree", "--namespace"}, args[0]) && len(args) > 1 {
-			if args[0] == "-C" || args[0] == "--work-tree" {
-				in.dir = repo.Absolute(in.dir, args[1])
-			}
-			n = 2
-		}
-		if tree, ok := strings.CutPrefix(args[0], "--work-tree="); ok {
-			in.dir = repo.Absolute(in.dir, tree)
-		}
-		args = args[n:]
+	flags, args := getopt(args, true, "-C", "-c", "--git-dir", "--work-tree", "--namespace")
+	for _, dir := range flags.values("-C", "--work-tree") {
+		in.dir = repo.Absolute(in.dir, dir)
 	}
 	if len(args) == 0 || !known(in.dir) {
 		return unknown

@@ -1,6 +1,7 @@
 package shellwrites
 
 import (
+	"cmp"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -43,40 +44,23 @@ func (s *shell) onAll(names, cmd []string, mark string) {
 
 // xargs runs a command on the names that it reads.
 func (s *shell) xargs(_ string, args []string) string {
-	mark, from, lines, one := "", s.in, false, false
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		flag := args[0]
-		args = args[1:]
-		name, value, attached := strings.Cut(flag, "=")
-		if !strings.HasPrefix(flag, "--") && len(flag) > 2 {
-			name, value, attached = flag[:2], flag[2:], true
-		}
-		if !attached && slices.Contains([]string{"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace"}, name) && len(args) > 0 {
-			value, args = args[0], args[1:]
-		}
-		switch name {
-		case "-I", "--replace", "-i":
-			if mark, lines = value, true; mark == "" {
-				mark = "{}"
-			}
-		case "-0", "--null", "-d", "--delimiter":
-			lines = true
-		case "-a", "--arg-file":
-			from = s.content(value)
-		case "-n", "--max-args":
-			one = value == "1"
-		}
+	flags, args := getopt(args, true, "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-i=", "-e=", "-l=",
+		"--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace")
+	from := s.in
+	if files := flags.values("-a", "--arg-file"); files != nil {
+		from = s.content(last(files, ""))
 	}
+	marks := flags.values("-I", "-i", "--replace")
 	if len(args) == 0 {
 		args = []string{"echo"}
 	}
-	names := split(from, lines)
+	names := split(from, marks != nil || flags.has("-0", "--null", "-d", "--delimiter"))
 	in := s.sub()
 	in.in = unknown
 	switch {
-	case mark != "":
-		in.onEach(names, args, mark)
-	case one:
+	case marks != nil:
+		in.onEach(names, args, cmp.Or(last(marks, ""), "{}"))
+	case last(flags.values("-n", "--max-args"), "") == "1":
 		in.onEach(names, append(slices.Clone(args), "{}"), "{}")
 	default:
 		in.onAll(names, append(slices.Clone(args), "\x00"), "\x00")

@@ -8,8 +8,6 @@ import (
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
-
-	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // script follows the text of a script in this shell and returns what it prints.
@@ -306,39 +304,30 @@ func (s *shell) function(body *syntax.Stmt, args []string) string {
 	return s.r.nested(func() string { return s.stmt(body) })
 }
 
-// env skips flags and variables of the program env.
-func (s *shell) env(args []string) (*shell, []string) {
-	in := s.sub()
+// env follows the flags and variables of the program env, and returns what it runs.
+func (s *shell) env(args []string) (in *shell, command []string) {
+	flags, args := getopt(args, true, "-C", "-u", "--chdir", "--unset")
+	in = s.sub().inFolder(last(flags.values("-C", "--chdir"), ""))
 	for len(args) > 0 {
 		name, value, assigns := strings.Cut(args[0], "=")
-		switch {
-		case assigns && !strings.HasPrefix(name, "-"):
-			in.vars[name] = text(value)
-		case (args[0] == "-C" || args[0] == "--chdir") && len(args) > 1:
-			in.dir = repo.Absolute(in.dir, args[1])
-			args = args[1:]
-		case args[0] == "-u" || args[0] == "--unset":
-			args = args[min(1, len(args)-1):]
-		case !strings.HasPrefix(args[0], "-"):
-			return in, args
+		if !assigns {
+			break
 		}
+		in.vars[name] = text(value)
 		args = args[1:]
 	}
-	return in, nil
+	return in, args
 }
 
 func base(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }
 
 // carried skips the flags and numbers of a carrier.
 func carried(args, valued []string) []string {
-	for len(args) > 0 && (strings.HasPrefix(args[0], "-") || isAmount(args[0])) {
-		n := 1
-		if slices.Contains(valued, args[0]) {
-			n = min(2, len(args))
-		}
-		args = args[n:]
+	_, command := getopt(args, true, valued...)
+	for len(command) > 0 && isAmount(command[0]) {
+		command = command[1:]
 	}
-	return args
+	return command
 }
 
 // isAmount reports whether a word is a number or a time, like 5 or 0.5m. sh is not a

@@ -2,29 +2,10 @@ package shellwrites
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
 // Programs that edit texts by a script of their own.
-
-// inPlace finds sed's -i, also among joined letters: -ni, -i.bak, -Ei.
-func inPlace(args []string) (yes bool, suffix string) {
-	for _, a := range args {
-		switch {
-		case a == "--":
-			return yes, suffix
-		case strings.HasPrefix(a, "--in-place"):
-			_, suffix, _ = strings.Cut(a, "=")
-			yes = true
-		case len(a) > 1 && a[0] == '-' && a[1] != '-':
-			if i := strings.IndexAny(a, "iefl"); i > 0 && a[i] == 'i' {
-				yes, suffix = true, a[i+1:]
-			}
-		}
-	}
-	return yes, suffix
-}
 
 // sedWrites finds the files that w commands and flags name.
 var sedWrites = func() (out []*regexp.Regexp) {
@@ -38,13 +19,8 @@ var sedWrites = func() (out []*regexp.Regexp) {
 }()
 
 func (s *shell) sed(_ string, args []string) string {
-	scripts := append(values(args, 'e', "--expression"), mapped(values(args, 'f', "--file"), s.content)...)
-	ops := operands(args, "-e", "-f", "-l", "--expression", "--file", "--line-length")
-	for i, a := range args { // -ne SCRIPT, whose value is not an operand
-		if len(a) > 2 && a[0] == '-' && a[1] != '-' && strings.HasSuffix(a, "e") && !strings.HasPrefix(a, "-i") && i+1 < len(args) && len(ops) > 0 && ops[0] == args[i+1] {
-			ops = ops[1:]
-		}
-	}
+	flags, ops := getopt(args, false, "-e", "-f", "-i=", "--expression", "--file", "--line-length")
+	scripts := append(flags.values("-e", "--expression"), mapped(flags.values("-f", "--file"), s.content)...)
 	if len(scripts) == 0 && len(ops) > 0 {
 		scripts, ops = ops[:1], ops[1:]
 	}
@@ -55,13 +31,8 @@ func (s *shell) sed(_ string, args []string) string {
 			}
 		}
 	}
-	if yes, suffix := inPlace(args); yes {
-		s.write(ops...)
-		for _, f := range ops {
-			if suffix != "" && !strings.Contains(suffix, "*") {
-				s.write(f + suffix)
-			}
-		}
+	if flags.has("-i", "--in-place") {
+		s.editInPlace(ops, flags.values("-i", "--in-place"))
 		return ""
 	}
 	if len(ops) == 0 && len(scripts) == 1 {
@@ -71,6 +42,20 @@ func (s *shell) sed(_ string, args []string) string {
 		return unknown
 	}
 	return unknown
+}
+
+// editInPlace notes files that are edited, and copies of what they were, which have
+// one of these endings.
+func (s *shell) editInPlace(files, endings []string) {
+	for _, ending := range endings {
+		s.write(files...)
+		if strings.Contains(ending, "*") {
+			continue
+		}
+		for _, f := range files {
+			s.write(f + ending)
+		}
+	}
 }
 
 // replaced is what a simple s command makes of each line.
@@ -176,29 +161,17 @@ var saving = regexp.MustCompile(`(?m)^[\s:]*(?:%|\d+(?:,\d+)?|1,\$|sil(?:ent)?!?
 
 // editor follows vim, ex and ed by the commands that they are given.
 func (s *shell) editor(name string, args []string) {
-	valued := []string{"-c", "--cmd", "-S", "-u", "-U", "-i", "-s", "-T", "-p"}
-	if name != "vim" && name != "nvim" && name != "vi" || hasFlag(args, 'e', 'E') {
-		valued = []string{"-c", "--cmd", "-S", "-u", "-U", "-i", "-p"}
+	valued := []string{"-c", "--cmd", "-S", "-u", "-U", "-i", "-p"}
+	if (name == "vim" || name == "nvim" || name == "vi") && !hasFlag(args, 'e', 'E') {
+		valued = append(valued, "-s", "-T")
 	}
-	var commands, files []string
-	rest := args
-	for len(rest) > 0 {
-		a := rest[0]
-		rest = rest[1:]
-		switch {
-		case slices.Contains(valued, a) || strings.HasSuffix(a, "c") && len(a) > 2 && a[0] == '-' && a[1] != '-': // -sc
-			if len(rest) > 0 {
-				if a == "-S" || a == "-s" {
-					commands = append(commands, s.content(rest[0]))
-				} else if strings.HasSuffix(a, "c") || a == "--cmd" {
-					commands = append(commands, rest[0])
-				}
-				rest = rest[1:]
-			}
-		case strings.HasPrefix(a, "+"):
-			commands = append(commands, a[1:])
-		case a != "" && a[0] == '-':
-		default:
+	flags, ops := getopt(args, false, valued...)
+	commands := append(flags.values("-c", "--cmd"), mapped(flags.values("-S", "-s"), s.content)...)
+	var files []string
+	for _, a := range ops {
+		if command, ok := strings.CutPrefix(a, "+"); ok {
+			commands = append(commands, command)
+		} else {
 			files = append(files, a)
 		}
 	}
@@ -223,38 +196,12 @@ func (s *shell) editor(name string, args []string) {
 
 // perl and ruby edit in place, or run code.
 func (s *shell) perl(name string, args []string) {
-	inline, suffix := false, ""
-	var files, codes []string
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case len(a) < 2 || a[0] != '-':
-			files = append(files, a)
-		case strings.IndexByte("MmIrC", a[1]) >= 0:
-		default:
-			letters := a[1:]
-			if at := strings.IndexByte(letters, 'i'); at >= 0 {
-				inline = true
-				if !strings.HasSuffix(letters, "e") && !strings.HasSuffix(letters, "E") {
-					suffix = letters[at+1:] // -i.bak
-					continue
-				}
-			}
-			if strings.HasSuffix(letters, "e") || strings.HasSuffix(letters, "E") {
-				if i++; i < len(args) {
-					codes = append(codes, args[i])
-				}
-			}
-		}
+	flags, files := getopt(args, false, "-e", "-E", "-i=", "-M=", "-m=", "-I=", "-r=", "-C=")
+	codes, edited := flags.values("-e", "-E"), files
+	if len(codes) == 0 && len(files) > 0 {
+		edited = files[1:] // the first is the program
 	}
-	if inline && len(codes) > 0 {
-		s.write(files...)
-		for _, f := range files {
-			if suffix != "" {
-				s.write(f + suffix)
-			}
-		}
-	}
+	s.editInPlace(edited, flags.values("-i"))
 	l := perlCode
 	if name == "ruby" {
 		l = rubyCode
