@@ -170,34 +170,33 @@ var aiPriority = map[string]int{"": 0, "high": task.High, "medium": task.Medium,
 
 // parseAI fills in what the text of a task says, and returns what is missing. An
 // archived task may lack anything.
-func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
-	doubt := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
+func (t *Task) parseAI(text []byte, zone *time.Location) (missing doubts) {
 	head, body, err := frontMatter(asText(text))
 	if err != nil && !t.Archived && text != nil {
-		doubt("%v", err)
+		missing.doubt("%v", err)
 	}
 	t.Description = strings.TrimSpace(strings.TrimSpace(body) + "\n\n" + rest(head))
 	var h aiHead
 	if err := yaml.Unmarshal([]byte(head), &h); err != nil {
-		doubt("%v", err)
+		missing.doubt("%v", err)
 		h = aiLines(head)
 	}
 	if text == nil {
-		doubt("%v; taken over without its text", errTooLong)
+		missing.doubt("%v; taken over without its text", errTooLong)
 		h.Status, t.doubt = "implementing", "its status there cannot be read"
 	}
 	var known bool
 	if t.Status, known = aiStatus[strings.ToLower(strings.TrimSpace(h.Status))]; !known {
-		doubt("status %q is not known", within(h.Status, 40))
+		missing.doubt("status %q is not known", within(h.Status, 40))
 		t.Status, t.BlockedReason = task.Blocked, fmt.Sprintf("its status there was %q", within(h.Status, 40))
 	}
 	if t.Priority, known = aiPriority[strings.ToLower(strings.TrimSpace(h.Priority))]; !known {
-		doubt("priority %q is not known", within(h.Priority, 40))
+		missing.doubt("priority %q is not known", within(h.Priority, 40))
 	}
 	for _, d := range append(h.Depends, h.Children...) { // a task with children waits for them
 		m := aiID().FindStringSubmatch(strings.TrimSpace(d))
 		if m == nil {
-			doubt("depends on %q, which is not a task", within(d, 40))
+			missing.doubt("depends on %q, which is not a task", within(d, 40))
 			continue
 		}
 		t.DependsOn = append(t.DependsOn, "t"+m[1])
@@ -209,7 +208,7 @@ func (t *Task) parseAI(text []byte, zone *time.Location) (doubts []string) {
 	if t.by = h.Assigned; t.by == "-" {
 		t.by = ""
 	}
-	return doubts
+	return missing
 }
 
 // aiLines reads a header that is not YAML, line by line. If one of two lines says

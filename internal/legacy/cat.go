@@ -21,12 +21,12 @@ const catStale = 5 * time.Minute
 // project, or the folder of the locks. CAT keeps its tasks in documents for
 // people, which it does not read.
 func CAT(dir string, now time.Time) (Source, error) {
-	return inFolder(dir, func(f folder) (Source, error) { return readCAT(f, filepath.Base(dir), now) })
+	return inFolder(dir, func(f *folder) (Source, error) { return readCAT(f, filepath.Base(dir), now) })
 }
 
 // readCAT reads the locks in a folder of that name. If the name does not show
 // that they are CAT's, one of the files must: other programs write *.lock too.
-func readCAT(f folder, base string, now time.Time) (s Source, err error) {
+func readCAT(f *folder, base string, now time.Time) (s Source, err error) {
 	place, theirs := ".", base == "locks"
 	switch {
 	case f.has(".claude/cat/locks"):
@@ -34,9 +34,9 @@ func readCAT(f folder, base string, now time.Time) (s Source, err error) {
 	case f.has("locks"):
 		place, theirs = "locks", base == "cat"
 	}
-	names, err := f.list(place, ".lock")
-	if err != nil {
-		return s, err
+	names := f.list(place, ".lock")
+	if f.err != nil {
+		return s, f.err
 	}
 	if len(names) == 0 && place == ".claude/cat/locks" {
 		return s, nil

@@ -24,6 +24,7 @@
 package legacy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -92,6 +93,11 @@ type Problem struct {
 	Where string `json:"where"` // the file or row
 	Why   string `json:"why"`
 }
+
+// doubts are what could not be read of a record.
+type doubts []string
+
+func (d *doubts) doubt(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
 
 func (s *Source) problem(where, format string, args ...any) {
 	s.Problems = append(s.Problems, Problem{where, fmt.Sprintf(format, args...)})
@@ -214,20 +220,25 @@ const (
 	maxFiles = 50_000
 )
 
-// A folder holds the files of another system.
-type folder struct{ fs.FS }
+// A folder holds the files of another system. It keeps the first error of [folder.list],
+// so that a reader checks it once: what could not be listed may hold locks.
+type folder struct {
+	fs.FS
+	err error
+}
 
 // list returns the names in a folder that have one of the endings, ending by ending;
 // nothing without such a folder.
-func (f folder) list(dir string, suffixes ...string) (names []string, err error) {
+func (f *folder) list(dir string, suffixes ...string) (names []string) {
 	entries, err := fs.ReadDir(f.FS, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case len(entries) > maxFiles:
-		return nil, fmt.Errorf("%w: more than %d files in %s", driver.ErrTooLarge, maxFiles, dir)
+		return nil
+	case err == nil && len(entries) > maxFiles:
+		err = fmt.Errorf("%w: more than %d files in %s", driver.ErrTooLarge, maxFiles, dir)
+	}
+	if f.err = cmp.Or(f.err, err); err != nil {
+		return nil
 	}
 	for _, suffix := range suffixes {
 		for _, e := range entries {
@@ -236,20 +247,20 @@ func (f folder) list(dir string, suffixes ...string) (names []string, err error)
 			}
 		}
 	}
-	return names, nil
+	return names
 }
 
 // has reports whether the folder exists.
-func (f folder) has(dir string) bool {
+func (f *folder) has(dir string) bool {
 	fi, err := fs.Stat(f.FS, dir)
 	return err == nil && fi.IsDir()
 }
 
 // read returns a regular file of a sensible size, as text. It replaces bytes that
 // are not text.
-func (f folder) read(name string) (string, error) { return f.readUpTo(name, maxFile) }
+func (f *folder) read(name string) (string, error) { return f.readUpTo(name, maxFile) }
 
-func (f folder) readUpTo(name string, most int64) (string, error) {
+func (f *folder) readUpTo(name string, most int64) (string, error) {
 	fi, err := fs.Stat(f.FS, name)
 	switch {
 	case err != nil:
@@ -275,19 +286,19 @@ func asText(text []byte) string {
 
 // gone reports whether a listed file no longer exists: its holder has released
 // that lock meanwhile.
-func (f folder) gone(name string) bool {
+func (f *folder) gone(name string) bool {
 	_, err := fs.Lstat(f.FS, name)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
 // inFolder reads a folder; links do not lead out of it.
-func inFolder(dir string, read func(folder) (Source, error)) (Source, error) {
+func inFolder(dir string, read func(*folder) (Source, error)) (Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Source{}, missing(err)
 	}
 	defer func() { _ = root.Close() }()
-	return read(folder{root.FS()})
+	return read(&folder{FS: root.FS()})
 }
 
 // missing turns "no such file" into [driver.ErrMissing].

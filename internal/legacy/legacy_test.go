@@ -3,6 +3,7 @@ package legacy
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,12 +21,12 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) int64 { return now.Add(-d).Unix() }
 
-func files(list map[string]string) folder {
+func files(list map[string]string) *folder {
 	m := fstest.MapFS{}
 	for name, text := range list {
 		m[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	return folder{m}
+	return &folder{FS: m}
 }
 
 // summary is what a reading came to, in words.
@@ -115,7 +116,7 @@ func TestCAT(t *testing.T) {
 		t.Errorf("no locks: %v, %v", s, err)
 	}
 	foreign := files(map[string]string{"Cargo.lock": "[[package]]", "locks/yarn.lock": ""})
-	for _, f := range []folder{files(nil), foreign} {
+	for _, f := range []*folder{files(nil), foreign} {
 		if s, err := readCAT(f, "project", now); !errors.Is(err, driver.ErrMissing) {
 			t.Errorf("nothing of CAT: %v, %v", summary(s), err)
 		}
@@ -295,6 +296,40 @@ func TestAITasks(t *testing.T) {
 	for _, f := range []AITasksFiles{{}, {Tasks: map[string][]byte{"aitasks/README.md": []byte("x")}, Locks: map[string][]byte{"README.md": []byte("x")}}} {
 		if _, err := AITasks(f, now); !errors.Is(err, driver.ErrMissing) {
 			t.Error(err)
+		}
+	}
+}
+
+// unlisted is a folder that cannot list one of its folders.
+type unlisted struct {
+	fs.FS
+	dir string
+}
+
+func (u unlisted) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == u.dir {
+		return nil, fs.ErrPermission
+	}
+	return fs.ReadDir(u.FS, name)
+}
+
+// Where a folder cannot be listed there may be locks: nothing is read at all.
+func TestUnlistedFolder(t *testing.T) {
+	list := map[string]string{
+		".pi/messenger/tasks/a/task-1.json": "{}", ".pi/messenger/locks/task-1.lock": "1@2", ".claude/cat/locks/a.lock": "session_id=a",
+	}
+	for _, c := range []struct {
+		dir  string
+		read func(*folder) (Source, error)
+	}{
+		{".pi/messenger/tasks", func(f *folder) (Source, error) { return readPi(f, now) }},
+		{".pi/messenger/tasks/a", func(f *folder) (Source, error) { return readPi(f, now) }},
+		{".pi/messenger/locks", func(f *folder) (Source, error) { return readPi(f, now) }},
+		{".claude/cat/locks", func(f *folder) (Source, error) { return readCAT(f, "x", now) }},
+		{".", func(f *folder) (Source, error) { return readPercolate(f, f.list(".", ".json"), now) }},
+	} {
+		if _, err := c.read(&folder{FS: unlisted{files(list).FS, c.dir}}); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: %v", c.dir, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"strconv"
@@ -26,12 +25,8 @@ type Lock struct {
 	PID      int
 	Worktree string
 
-	where  string
-	doubts []string // what could not be read
-}
-
-func (l *Lock) doubt(format string, args ...any) {
-	l.doubts = append(l.doubts, fmt.Sprintf(format, args...))
+	where string
+	doubts
 }
 
 // process reads a process number; a missing one is not a doubt.

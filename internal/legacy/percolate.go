@@ -38,18 +38,15 @@ func Percolate(place string, now time.Time) (Source, error) {
 		return Source{}, missing(err)
 	}
 	if !fi.IsDir() {
-		return inFolder(filepath.Dir(place), func(f folder) (Source, error) { return readPercolate(f, []string{filepath.Base(place)}, now) })
+		return inFolder(filepath.Dir(place), func(f *folder) (Source, error) { return readPercolate(f, []string{filepath.Base(place)}, now) })
 	}
-	return inFolder(place, func(f folder) (Source, error) {
-		names, err := f.list(".", ".json", ".jsonl", ".csv")
-		if err != nil {
-			return Source{}, err
-		}
-		return readPercolate(f, names, now)
-	})
+	return inFolder(place, func(f *folder) (Source, error) { return readPercolate(f, f.list(".", ".json", ".jsonl", ".csv"), now) })
 }
 
-func readPercolate(f folder, names []string, now time.Time) (s Source, err error) {
+func readPercolate(f *folder, names []string, now time.Time) (s Source, err error) {
+	if f.err != nil {
+		return s, f.err
+	}
 	p := percolate{jobs: map[string]string{}}
 	for _, name := range names {
 		text, err := f.readUpTo(name, maxLog)

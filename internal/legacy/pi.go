@@ -38,7 +38,7 @@ type piTask struct {
 	content string // its text, if no file has one
 	claimed bool   // perhaps without a name
 	where   string
-	doubts  []string
+	doubts
 }
 
 type piEvidence struct {
@@ -58,10 +58,10 @@ type piNote struct {
 // newer ones the events of each session. A claim there does not expire; a process
 // holds a lock only during a change.
 func Pi(dir string, now time.Time) (Source, error) {
-	return inFolder(dir, func(f folder) (Source, error) { return readPi(f, now) })
+	return inFolder(dir, func(f *folder) (Source, error) { return readPi(f, now) })
 }
 
-func readPi(f folder, now time.Time) (s Source, err error) {
+func readPi(f *folder, now time.Time) (s Source, err error) {
 	sessions, found := map[string][]piTask{}, false
 	var locks []string
 	for _, place := range []string{".pi/messenger/swarm", ".pi/messenger", "."} {
@@ -69,9 +69,11 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 			break
 		}
 		dir := path.Join(place, "tasks")
-		files, err := piFiles(f, dir)
-		if err != nil {
-			return s, err
+		files := f.list(dir, ".json")
+		for _, channel := range f.list(dir, "") {
+			if f.has(channel) {
+				files = append(files, f.list(channel, ".json")...)
+			}
 		}
 		for _, name := range files {
 			session := "swarm"
@@ -80,10 +82,7 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 			}
 			sessions[session] = append(sessions[session], readPiFile(f, name))
 		}
-		logs, err := f.list(dir, ".jsonl")
-		if err != nil {
-			return s, err
-		}
+		logs := f.list(dir, ".jsonl")
 		for _, name := range logs {
 			session := strings.TrimSuffix(path.Base(name), ".jsonl")
 			list, err := s.piSession(f, name)
@@ -92,14 +91,14 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 			}
 			sessions[session] = append(sessions[session], list...)
 		}
-		names, err := f.list(path.Join(place, "locks"), ".lock")
-		if err != nil {
-			return s, err
-		}
+		names := f.list(path.Join(place, "locks"), ".lock")
 		locks = append(locks, names...)
 		found = found || len(files)+len(logs)+len(names) > 0 || place != "." && (f.has(dir) || f.has(path.Join(place, "locks")))
 	}
-	if !found {
+	switch {
+	case f.err != nil:
+		return s, f.err
+	case !found:
 		return s, fmt.Errorf("%w: no tasks (*.json, *.jsonl) or locks (*.lock) in .pi/messenger, nor in folders tasks and locks", driver.ErrMissing)
 	}
 	s.addSessions(f, sessions, now)
@@ -119,32 +118,9 @@ func readPi(f folder, now time.Time) (s Source, err error) {
 	return s, nil
 }
 
-// piFiles are the files of tasks in a folder, and in its folders of channels.
-func piFiles(f folder, dir string) ([]string, error) {
-	names, err := f.list(dir, ".json")
-	if err != nil {
-		return nil, err
-	}
-	channels, err := f.list(dir, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range channels {
-		if !f.has(c) {
-			continue
-		}
-		more, err := f.list(c, ".json")
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, more...)
-	}
-	return names, nil
-}
-
 // readPiFile reads as much of a task's file as it can. If it does not show whether
 // the task is claimed, somebody unknown has claimed it.
-func readPiFile(f folder, name string) (t piTask) {
+func readPiFile(f *folder, name string) (t piTask) {
 	text, err := f.read(name)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &t)
@@ -166,13 +142,9 @@ func readPiFile(f folder, name string) (t piTask) {
 	return t
 }
 
-func (t *piTask) doubt(format string, args ...any) {
-	t.doubts = append(t.doubts, fmt.Sprintf(format, args...))
-}
-
 // addSessions adds the tasks of all sessions. Each session counts its tasks from
 // one: an id that several of them have becomes <session>/<id>.
-func (s *Source) addSessions(f folder, sessions map[string][]piTask, now time.Time) {
+func (s *Source) addSessions(f *folder, sessions map[string][]piTask, now time.Time) {
 	count := map[string]int{}
 	for _, list := range sessions {
 		for _, t := range list {
@@ -226,7 +198,7 @@ var piStatus = map[string]task.Status{
 }
 
 // task is the task in our form.
-func (t *piTask) task(f folder) Task {
+func (t *piTask) task(f *folder) Task {
 	n := Task{where: t.where, Past: task.Past{
 		New: task.New{ID: t.ID, Title: t.Title, DependsOn: t.DependsOn, Description: t.content}, Status: piStatus[t.Status],
 		BlockedReason: t.BlockedReason, CompletedBy: t.CompletedBy, Archived: t.Status == "archived",
@@ -264,7 +236,7 @@ func (t *piTask) task(f folder) Task {
 }
 
 // piLock reads the lock file of a task: "pid@milliseconds".
-func (s *Source) piLock(f folder, name, id string, now time.Time) {
+func (s *Source) piLock(f *folder, name, id string, now time.Time) {
 	l := Lock{Key: id, where: name}
 	if s.locks[l.Key] {
 		return // its owner is changing it

@@ -26,7 +26,7 @@ type piEvent struct {
 
 // piSession reads the log of a session: the events make its tasks. An unreadable
 // line may be a claim, so it counts as one.
-func (s *Source) piSession(f folder, name string) (out []piTask, err error) {
+func (s *Source) piSession(f *folder, name string) (out []piTask, err error) {
 	text, err := f.readUpTo(name, maxLog)
 	if err != nil {
 		return nil, err

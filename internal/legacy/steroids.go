@@ -190,9 +190,9 @@ func (r *steroids) read() error {
 
 // A row gives columns by name, as text; a missing column is empty.
 type row struct {
-	where  string
-	text   map[string]string
-	doubts []string
+	where string
+	text  map[string]string
+	doubts
 }
 
 func (r *steroids) each(table string, f func(row)) error {
@@ -342,7 +342,7 @@ func (r *steroids) sectionLock(o row) {
 	name := r.sections[o.text["section_id"]]
 	if name == "" {
 		name = sectionName(cmp.Or(o.text["section_id"], "unknown"))
-		o.doubts = append(o.doubts, fmt.Sprintf("its section %q is not there", within(o.text["section_id"], 60)))
+		o.doubt("its section %q is not there", within(o.text["section_id"], 60))
 	}
 	r.lock(o, lease.Section.Key(name))
 }
