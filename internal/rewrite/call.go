@@ -21,8 +21,8 @@ type call struct {
 	other  bool // it runs as another user, with another environment
 }
 
-// carriers run the command that follows their own flags, of which these take a
-// value of their own.
+// carriers run the command behind their own flags. Here are those of their flags that
+// take a value.
 var carriers = map[string][]string{
 	"env": {"-u", "-C", "--unset", "--chdir"}, "timeout": {"-s", "-k", "--signal", "--kill-after"}, "nice": {"-n", "--adjustment"},
 	"ionice": {"-c", "-n", "-t"}, "stdbuf": {"-i", "-o", "-e"}, "nohup": nil, "setsid": nil, "command": nil, "exec": {"-a"},
@@ -65,8 +65,8 @@ func (w *writer) call(c call) {
 	}
 }
 
-// inner looks into a text that a shell is given. What its quotes would end is not
-// put into it.
+// inner looks for calls in a text that a shell is given. It inserts only plain names,
+// because quotes in them would end the quotes around the text.
 func (w *writer) inner(c call, word *syntax.Word) {
 	if s, ok := c.inner(word); ok && c.depth < maxInner && plain(w.Owner) && (w.Hooks == "" || plain(w.Hooks)) {
 		w.script(s, c.depth+1)
@@ -127,10 +127,14 @@ func (w *writer) carried(c *call, carrier string, valued []string) bool {
 	return false
 }
 
-func firstOf(word *syntax.Word) string { text, _ := literal(word); return text }
+// textOf is the text of a word, and empty if the shell puts something into it.
+func textOf(word *syntax.Word) string {
+	text, _ := literal(word)
+	return text
+}
 
-// programName is the file name of a program, also in a folder that is known only
-// when it runs.
+// programName is the file name of a program, even if only the running shell knows its
+// folder ("$DIR/git").
 func programName(word *syntax.Word) (name string, ok bool) {
 	text, ok := literal(word)
 	if !ok && len(word.Parts) > 0 {
@@ -170,7 +174,7 @@ func scriptOf(words []*syntax.Word) *syntax.Word {
 	return nil
 }
 
-// alias gives up where a name gets another meaning.
+// alias gives up if one of the programs gets another meaning.
 func (w *writer) alias(words []*syntax.Word) {
 	for _, word := range words {
 		if name, _, ok := strings.Cut(start(word), "="); ok && slices.Contains(programs, name) {
@@ -197,35 +201,33 @@ func join(dir, rel string) string {
 	return dir + "/" + rel
 }
 
-// silent are commands of tasklock that act in nobody's name.
+// silent are commands of tasklock that need no owner.
 var silent = []string{"help", "version", "completion", "guide", "hook", "agents", "config", "init", "mcp", "__complete", "__completeNoDesc"}
 
 // valued are the flags of every command that take a value.
 var valued = []string{"--owner", "--store", "--timeout"}
 
-// Switches are flags of tasklock's commands that take no value. Behind any other
-// word that looks like a flag there may be one.
+// Switches are the flags of tasklock's commands that take no value. Any other flag may
+// take the next word as its value.
 var Switches = strings.Fields(`--all --allow-unsafe-fs --archived --attach --cascade --check --claim --closed --compact --dry-run --force --help -h
 	--independent --json --keep-output --local --mine --next --no-color --no-stdin --no-wait --off --offline --once --print --prune --quiet -q --raise
 	--ready --remove-worktree --shared --skip-if-locked --upgrade --user --yes`)
 
-// tasklock gives a call its --owner: behind its words, so that what a person has
-// allowed by how the command begins stays allowed; but before "--", and before
-// what may become several words.
+// tasklock gives a call its --owner. It goes behind the words of the call, because
+// people allow commands by how they begin; but before "--", and before a word that may
+// become several.
 func (w *writer) tasklock(c call) {
 	words := c.words[c.at+1:]
-	end := slices.IndexFunc(words, func(word *syntax.Word) bool { text, _ := literal(word); return text == "--" })
-	if end < 0 {
-		end = len(words)
+	if end := slices.IndexFunc(words, func(word *syntax.Word) bool { return textOf(word) == "--" }); end >= 0 {
+		words = words[:end]
 	}
-	words = words[:end]
 	if slices.ContainsFunc(words, func(word *syntax.Word) bool {
 		s := start(word)
 		return s == "--owner" || strings.HasPrefix(s, "--owner=")
 	}) {
 		return
 	}
-	if verb := operand(words, valued); verb == nil || slices.Contains(silent, firstOf(verb)) {
+	if verb := operand(words, valued); verb == nil || slices.Contains(silent, textOf(verb)) {
 		return
 	}
 	at := len(words)
@@ -275,12 +277,11 @@ var gitQuiet = strings.Fields(`add annotate apply archive bisect blame branch bu
 	ls-files ls-remote ls-tree merge-base merge-file merge-tree mergetool mktree mv name-rev notes patch-id prune range-diff read-tree reflog remote repack replace rerere reset restore rev-list rev-parse rm shortlog show
 	show-branch show-ref sparse-checkout stash status submodule switch symbolic-ref tag update-index update-ref var verify-commit version whatchanged worktree write-tree`)
 
-// gitCall gives a call of git its owner in the environment, where its guard finds
-// it.
+// gitCall gives a call of git its owner in the environment, where the guard finds it.
 func (w *writer) gitCall(c call) {
 	words := c.words[c.at+1:]
 	verb := operand(words, gitValued)
-	if verb == nil || slices.Contains(gitQuiet, firstOf(verb)) {
+	if verb == nil || slices.Contains(gitQuiet, textOf(verb)) {
 		return
 	}
 	for i, word := range words[:slices.Index(words, verb)] {

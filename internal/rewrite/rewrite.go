@@ -2,24 +2,24 @@
 //
 // A harness gives the commands of a subagent the environment of its parent, and
 // some give their commands no session at all. The hook that a harness asks before
-// each tool knows better, and may change the command.
+// each tool knows the owner, and may change the command.
 //
 // # Guarantee
 //
-// Every call of tasklock that can be seen gets "--owner NAME", every call of git
-// that may run a guard gets TASKLOCK_OWNER=NAME before it. All other bytes stay
-// as they are: text is put in, never printed anew. A call that names its owner
-// already is left alone, so that doing it twice is the same as once.
+// Every visible call of tasklock gets "--owner NAME", and every visible call of git
+// that may run a guard gets TASKLOCK_OWNER=NAME before it. All other bytes stay as they
+// are, because text is inserted and nothing is printed anew. A call that names its
+// owner already does not change, so that doing it twice is the same as once.
 //
 // # Limit
 //
-// Seen is what stands in the command as a call: in pipes, lists, loops,
-// functions, $(…), and in the text of sh -c '…' and eval '…'. What is in a
-// variable, an alias, a here-document or a script is not.
+// A call is visible if it stands in the command: in pipes, lists, loops, functions,
+// $(…), and in the text of sh -c '…' and eval '…'. A call in a variable, an alias, a
+// here-document or a script is not.
 //
 // # Failure
 //
-// A command that cannot be read surely stays as it is.
+// A command stays as it is if it cannot be read with certainty.
 package rewrite
 
 import (
@@ -29,12 +29,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Request says what to do with a command. It is read as bash would.
+// Request says what to do with a command of bash.
 type Request struct {
 	Command string
 	Owner   string
-	// Session is the name of the owner's session. A call that names it, or a part
-	// of it, in TASKLOCK_OWNER has chosen, and keeps its choice.
+	// Session is the name of the owner's session. A call that names the session, or a
+	// part of it, in TASKLOCK_OWNER keeps that name.
 	Session string
 	// Guarded reports whether git asks a guard in one of these folders: those that
 	// the command enters, beside the one it starts in (""). Nil: nowhere.
@@ -42,11 +42,11 @@ type Request struct {
 	// Hooks is the folder of hooks that a guarded call of git runs, for a harness
 	// that switches git's own hooks off; empty: git's own.
 	Hooks string
-	// Named: calls of tasklock find their owner without help.
+	// Named means that calls of tasklock find their owner without help.
 	Named bool
 }
 
-// What is larger, or deeper, is not read.
+// A command beyond these limits stays as it is.
 const (
 	maxCommand = 64 << 10
 	maxOpen    = 1000 // brackets
@@ -64,7 +64,7 @@ func (r Request) Do() string {
 		return text
 	}
 	out := apply(text, edits)
-	if more, ok := r.edits(out); !ok || len(more) > 0 { // it does not mean what it should
+	if more, ok := r.edits(out); !ok || len(more) > 0 { // an insertion went to a wrong place
 		return text
 	}
 	return out
@@ -89,8 +89,7 @@ func apply(text string, edits []edit) string {
 	return b.String()
 }
 
-// edits returns what must be put into a command; ok is false if that cannot be
-// told.
+// edits returns what must be put into a command; ok is false if that is uncertain.
 func (r Request) edits(text string) (out []edit, ok bool) {
 	if len(text) > maxCommand || strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen || strings.ContainsAny(text, "\x00\r") {
 		return nil, false
@@ -150,11 +149,11 @@ func (w *writer) script(s script, depth int) bool {
 	return true
 }
 
-// programs are those whose calls are looked for.
+// programs are those whose calls matter here.
 var programs = []string{"tasklock", "tasklock-plus", "git", "eval", "sh", "bash", "dash", "zsh", "ksh", "ash"}
 
-// exports notes a name that the rest of the command has: one that counts in this
-// session is not overruled.
+// exports gives up if the command names its owner for all later calls: that name
+// counts.
 func (w *writer) exports(assigns []*syntax.Assign) {
 	for _, a := range assigns {
 		if a.Name != nil && a.Name.Value == ownerVariable && w.chosen(a.Value) {

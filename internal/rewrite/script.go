@@ -6,8 +6,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// script is a text that a shell reads, and where its bytes stand in the command:
-// it may be a part of it, in quotes.
+// script is a text that a shell reads, and where its bytes stand in the command. The
+// text may be a quoted part of the command.
 type script struct {
 	text       string
 	begin, end []int // of each byte, -1 where nothing can be put; nil: the text is the whole command
@@ -19,8 +19,8 @@ func whole(text string) script { return script{text: text} }
 // of is the source of a node.
 func (s script) of(n syntax.Node) string { return s.text[n.Pos().Offset():n.End().Offset()] }
 
-// before is the place in the command where text goes that stands before the byte; -1
-// if there is none.
+// before is the place in the command to insert text before byte i of the script; -1:
+// there is none.
 func (s script) before(i int) int {
 	switch {
 	case s.begin == nil:
@@ -33,7 +33,7 @@ func (s script) before(i int) int {
 	return -1
 }
 
-// behind is the place of text that stands behind the byte before i.
+// behind is the place to insert text behind byte i-1 of the script.
 func (s script) behind(i int) int {
 	if s.begin == nil || i == 0 || s.end[i-1] < 0 {
 		return s.before(i)
@@ -42,8 +42,8 @@ func (s script) behind(i int) int {
 }
 
 // inner is the text of a word that is all in quotes, apart from escaped quotes
-// between them, and into which only the shell inside puts values. A variable in
-// double quotes stands for itself: somebody else gave it its value.
+// between them. A variable in double quotes stays as it is written, because only the
+// running shell knows its value; ok is false for any other expansion.
 func (s script) inner(word *syntax.Word) (out script, ok bool) {
 	var text strings.Builder
 	add := func(t string, from, to int) { // bytes of the script
@@ -86,8 +86,7 @@ func (s script) inner(word *syntax.Word) (out script, ok bool) {
 	return out, out.text != ""
 }
 
-// doubleQuoted adds what stands in double quotes, a backslash less where it
-// escapes.
+// doubleQuoted adds what stands in double quotes, without the backslashes that escape.
 func doubleQuoted(s script, q *syntax.DblQuoted, add func(t string, from, to int)) bool {
 	for _, part := range q.Parts {
 		from, to := int(part.Pos().Offset()), int(part.End().Offset())
@@ -126,7 +125,7 @@ func single(p *syntax.ParamExp) bool {
 	return true
 }
 
-// literal is the text of a word in which the shell puts nothing.
+// literal is the text of a word; ok is false if the shell puts something into it.
 func literal(word *syntax.Word) (text string, ok bool) {
 	var b strings.Builder
 	for _, part := range word.Parts {
@@ -186,7 +185,7 @@ func spreads(word *syntax.Word) bool {
 	return false
 }
 
-// start is the text that a word begins with for certain.
+// start is the text of the first part of a word; empty if the shell decides it.
 func start(word *syntax.Word) string {
 	if len(word.Parts) == 0 {
 		return ""

@@ -14,9 +14,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Archives and files that are cut or pressed.
+// Programs that pack, compress or split files.
 
-// untar is what an archive holds: false where it cannot be read.
+// untar names the files in an archive; false: it cannot be read.
 func (s *shell) untar(file string) (names []string, ok bool) {
 	path := repo.Absolute(s.dir, file)
 	fi, err := os.Stat(path)
@@ -156,7 +156,7 @@ func (s *shell) zip(_ string, args []string) {
 	}
 }
 
-// compress replaces files by smaller ones, or larger.
+// compress replaces files by compressed ones, or the other way round.
 func (s *shell) compress(name string, args []string) {
 	if hasFlag(args, 'c', 'l', 't') || has(args, "--stdout", "--list", "--test") {
 		return
@@ -175,7 +175,7 @@ func (s *shell) compress(name string, args []string) {
 	}
 }
 
-// split cuts a file into files with a common beginning.
+// split cuts a file into several, whose names have a common beginning.
 func (s *shell) split(name string, args []string) {
 	prefix := "x"
 	ops := operands(args, "-l", "-b", "-C", "-n", "-a", "-t", "-f", "--lines", "--bytes", "--number")

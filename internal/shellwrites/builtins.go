@@ -52,19 +52,21 @@ func (s *shell) changeDir(name string, args []string) string {
 // interpreter follows sh -c, a script that comes on standard input, or one in a file.
 func (s *shell) interpreter(_ string, args []string) string {
 	in := s.sub()
-	flags, args := getopt(args, true, "-o", "-O", "--rcfile", "--init-file") // -euo pipefail
-	for len(args) > 0 && strings.HasPrefix(args[0], "+") {
-		args = args[1:]
+	valued := []string{"-o", "-O", "--rcfile", "--init-file"} // -euo pipefail
+	flags, args := getopt(args, true, valued...)
+	for len(args) > 0 && strings.HasPrefix(args[0], "+") { // +x, +o errexit: it switches something off
+		more, rest := getopt(args[min(len(args), 1+strings.Count(args[0], "o")):], true, valued...)
+		flags, args = append(flags, more...), rest
 	}
 	switch {
+	case flags.has("-n"): // only checks
+		return ""
 	case flags.has("-c") && len(args) > 0:
 		in.name, in.params = "bash", nil
 		if len(args) > 1 {
 			in.name, in.params = args[1], args[2:]
 		}
 		return in.script(args[0])
-	case flags.has("-n"): // only checks
-		return ""
 	case len(args) > 0 && args[0] != "-" && !flags.has("-s"):
 		return in.scriptFile(args[0], args[1:])
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Code in other languages on the command line: a path that stands in it and is
-// opened for writing, removed or moved. The reader knows strings and comments from
-// code; it computes nothing but names that were given a text.
+// Code in other languages on the command line. The reader finds paths that the code
+// opens for writing, removes or moves. It distinguishes texts and comments from code,
+// and knows variables whose value is a text; it computes nothing else.
 
 // code reads what an interpreter is given: behind one of these flags, or on standard
 // input. A program in a file is not read.
@@ -30,7 +30,8 @@ func (s *shell) codeText(l language, src string) {
 	in.codeTokens(l, tokens(src, l), map[string]string{}, map[string]string{})
 }
 
-// codeTokens goes through code, with names that were given a text or a path object.
+// codeTokens goes through code. It knows the variables whose value is a text or a path
+// object.
 func (s *shell) codeTokens(l language, toks []token, texts, paths map[string]string) {
 	for i, t := range toks {
 		if name, list, end := l.loop(toks, i); end > 0 {
@@ -90,7 +91,7 @@ func (l language) loop(toks []token, i int) (name string, list []string, end int
 	return "", nil, 0
 }
 
-// joins reports whether more follows that makes another text: + or a call.
+// joins reports whether a token behind a text makes another text of it: + or a call.
 func (t token) joins() bool {
 	return t.kind == 'p' && strings.Contains("+%./", t.text) || t.kind == '"'
 }

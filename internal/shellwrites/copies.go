@@ -8,9 +8,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Programs that put files somewhere.
+// Programs that copy or move files.
 
-// copies notes the place that files are put into, and for mv where they were.
+// copies notes where files go, and for mv where they were.
 func (s *shell) copies(name string, args []string) {
 	if name == "rsync" && (hasFlag(args, 'n') || has(args, "--dry-run", "--list-only")) {
 		return
@@ -61,7 +61,7 @@ func (s *shell) same(from []string, to string) bool {
 	return len(from) == 1 && repo.Absolute(s.dir, from[0]) == repo.Absolute(s.dir, to)
 }
 
-// copied notes what one source becomes: of a folder each file in it.
+// copied notes what a source becomes; for a folder, what each file in it becomes.
 func (s *shell) copied(name, from, place string, args []string) {
 	keeps := hasFlag(args, 'n') || has(args, "--no-clobber", "--ignore-existing", "--update=none")
 	source := repo.Absolute(s.dir, from)

@@ -11,15 +11,15 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Which names a command prints, and commands that are run on names.
+// The program find, and walks through folders.
 
 var errMany = errors.New("too many files")
 
-// maxWalked bounds how many files are looked at.
+// maxWalked limits how many files one walk sees.
 const maxWalked = 20_000
 
-// walk visits what is in a folder, git's own files left out. It returns where it
-// stopped if it has not seen all.
+// walk visits what is in a folder, without git's own files. If it has not seen all, it
+// returns where it stopped.
 func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) (stop string) {
 	if !known(dir) {
 		return dir

@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// ErrSlow means that git took too long to answer: everything counts as changed.
+// ErrSlow means that git took too long to answer. Then every file counts as changed.
 var ErrSlow = errors.New("git took too long")
 
 // gitCall is one git command, in its folder.
@@ -19,7 +19,7 @@ type gitCall struct {
 	root string // of the worktree
 	verb string
 	args []string
-	slow bool // git took too long to say something
+	slow bool // git did not answer a question in time
 }
 
 func (s *shell) git(_ string, args []string) string {
@@ -90,8 +90,8 @@ func init() { // an alias leads back to the tables
 	}
 }
 
-// ask runs git for names, relative to the root of the worktree. Where that takes too
-// long, all of them count as changed; a command that only prints them changes none.
+// ask runs git for names, relative to the root of the worktree. If that takes too long,
+// a command that writes counts as one that changes all files.
 func (g *gitCall) ask(args ...string) (names []string, err error) {
 	if g.r.view.Git == nil || g.root == "" {
 		return nil, errors.New("no git")
@@ -133,7 +133,7 @@ func (g *gitCall) diff(args ...string) bool {
 	return g.changed(g.ask(append([]string{"diff", "--no-ext-diff", "--no-textconv", "--name-only", "--no-renames", "-z"}, args...)...))
 }
 
-// paths are pathspecs from the root, behind "--".
+// paths are a "--" and pathspecs from the root. A path outside of it matches nothing.
 func (g *gitCall) paths(list []string) []string {
 	out := []string{"--"}
 	for _, p := range list {
@@ -147,7 +147,7 @@ func (g *gitCall) paths(list []string) []string {
 		if rel, err := filepath.Rel(g.root, repo.Absolute(g.dir, p)); err == nil && filepath.IsLocal(rel) {
 			out = append(out, filepath.ToSlash(rel))
 		} else {
-			out = append(out, ":(exclude)*") // outside: nothing
+			out = append(out, ":(exclude)*")
 		}
 	}
 	return out
@@ -162,8 +162,8 @@ func (g *gitCall) commit(name string) bool {
 	return err == nil
 }
 
-// meant is the commit behind a name: "-" is the branch before, and a branch that
-// only a remote has is made from that.
+// meant is the commit that checkout takes for a name: "-" is the previous branch, and a
+// branch that only a remote has is created from there. Empty: it is no commit.
 func (g *gitCall) meant(name string) string {
 	if name == "-" {
 		return "@{-1}"

@@ -9,9 +9,9 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// More of git: patches, the index, what it prints, what users call it.
+// More verbs of git: patches, the index, names that it prints, aliases.
 
-// apply notes what patches change. am takes them from mails, which have them too.
+// apply notes what patches change. The mails of am have patches in them.
 func (g *gitCall) apply() {
 	if has(g.args, "--abort") {
 		g.abort("REBASE_HEAD")
@@ -138,13 +138,14 @@ func (g *gitCall) differs() string {
 	return printed(g.existing(names)) // from the root, wherever it runs
 }
 
-// abbreviates reports whether git takes a word for a long flag: its beginning will do.
+// abbreviates reports whether git takes a word for a long flag: a beginning of its name
+// is enough.
 func abbreviates(word, flag string) bool {
 	name, _, _ := strings.Cut(word, "=")
 	return len(name) > 2 && strings.HasPrefix(flag, name) || strings.HasPrefix(word, flag)
 }
 
-// all stands for every file that git could name here. It names none of the store.
+// all are patterns for every file that git could name here, which are none of the store.
 func (g *gitCall) all() string {
 	list, _ := os.ReadDir(g.dir)
 	var out []string
@@ -184,7 +185,7 @@ func (g *gitCall) revParse() string {
 	return unknown
 }
 
-// alias follows what a user has called so.
+// alias follows the command that a user has given this name.
 func (g *gitCall) alias() string {
 	if g.r.view.Git == nil || g.root == "" || strings.Trim(g.verb, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
 		return unknown

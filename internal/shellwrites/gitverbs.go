@@ -192,7 +192,7 @@ func (g *gitCall) merge() {
 	}
 }
 
-// abort throws away what a merge or the like has changed, if one is under way.
+// abort discards what a merge, rebase or the like has changed, if one is under way.
 func (g *gitCall) abort(heads ...string) {
 	if has(g.args, "--abort") && slices.ContainsFunc(heads, g.commit) {
 		g.diff("HEAD", "--")

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Names that are too many to be followed one by one.
+// Many names become a few patterns.
 
-// maxListed bounds how many names are followed one by one.
+// maxListed is how many names are followed one by one.
 const maxListed = 300
 
-// existing are the names of files that are there, as a command prints them. What
-// writes to one of them writes to what is there.
+// existing are the names of files that exist, as a command prints them. It remembers
+// their patterns, because a command that writes to them creates no file.
 func (s *shell) existing(names []string) []string {
 	few := summed(names)
 	for _, n := range few {
@@ -27,8 +27,9 @@ func (s *shell) existing(names []string) []string {
 	return few
 }
 
-// summed are at most [maxListed] patterns for many names: by folder and by how the
-// names end, of as many folders as there is room for. Few names are as they are.
+// summed are at most [maxListed] patterns for many names, by their folders and their
+// endings. It goes as deep into the folders as that limit allows. Few names stay as
+// they are.
 func summed(names []string) []string {
 	if len(names) <= maxListed {
 		return names
@@ -60,7 +61,7 @@ func summed(names []string) []string {
 	return []string{top + anyPath}
 }
 
-// beside stands for the files in the folder of a name that end as it does.
+// beside is a pattern for the files in the folder of a name that have its ending.
 func beside(name string) string {
 	end := ending(name)
 	if end == "" {
@@ -69,7 +70,7 @@ func beside(name string) string {
 	return name[:strings.LastIndex(name, "/")+1] + anyName + end
 }
 
-// many are the names, or patterns for more of them than there may be targets.
+// many are the names, or patterns if they would use up the targets.
 func many(names []string) []string {
 	if len(names) <= maxTargets/2 {
 		return names
@@ -91,8 +92,8 @@ func common(names []string) string {
 	return top
 }
 
-// ending is what a name ends with, behind its last dot. A pattern cannot have
-// brackets.
+// ending is what a name ends with, from its last dot on. It has no brackets, because
+// patterns cannot have them.
 func ending(name string) string {
 	if strings.HasSuffix(name, anyPath) {
 		return ""
@@ -100,9 +101,9 @@ func ending(name string) string {
 	return strings.NewReplacer("[", "?", "]", "?", "{", "?", "}", "?").Replace(filepath.Ext(name))
 }
 
-// unseen stands for what a walk through a folder, which stopped before a path, did
-// not come to: what follows there, in the order of the walk. The name, if there is one,
-// is a pattern of file names that counts alone.
+// unseen are patterns for what a walk through a folder did not see because it stopped
+// before a path: everything behind that path, in the order of the walk. With a name,
+// which is a pattern, only files of that name count.
 func unseen(root, dir, stop, name string) (out []string) {
 	rel, err := filepath.Rel(dir, stop)
 	if err != nil || rel == "." {
@@ -133,7 +134,7 @@ func unseen(root, dir, stop, name string) (out []string) {
 	return out
 }
 
-// below stands for all files in a folder, or those of a name.
+// below is a pattern for all files in a folder, or for those of a name.
 func below(folder, name string) string {
 	folder = strings.TrimSuffix(folder, "/") + "/" + anyPath
 	if name != "" {

@@ -12,9 +12,10 @@ import (
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
-// Commands that are run on names, and searches that print them.
+// Commands that run other commands on names (xargs, parallel), and searches that print
+// names (grep -l).
 
-// onEach follows a command once for each name, in the place of a mark.
+// onEach follows a command once for each name, which replaces the mark.
 func (s *shell) onEach(names, cmd []string, mark string) {
 	for i, name := range names {
 		if s.r.steps++; i > maxListed || s.r.over() {
@@ -29,7 +30,7 @@ func (s *shell) onEach(names, cmd []string, mark string) {
 	}
 }
 
-// onAll follows a command with all names at once.
+// onAll follows a command once, with all names in the place of the mark.
 func (s *shell) onAll(names, cmd []string, mark string) {
 	if len(names) == 0 {
 		return
@@ -109,8 +110,8 @@ func (s *shell) parallel(_ string, args []string) string {
 	return unknown
 }
 
-// grep prints lines of what it reads; with -l the files in its folders, all of
-// which could match.
+// grep prints lines of what it reads. With -l it prints files of its folders: those
+// that have the text, or could have it.
 func (s *shell) grep(name string, args []string) string {
 	if !hasFlag(args, 'l') && !has(args, "--files-with-matches", "--files") {
 		ops := operands(args, "-e", "-f", "-A", "-B", "-C", "-m")
@@ -156,7 +157,7 @@ func (s *shell) grep(name string, args []string) string {
 	return s.searched(ops, w, only)
 }
 
-// lines keeps those that match; of patterns that Go does not know all could.
+// lines keeps the lines that match. If Go does not know the pattern it keeps all.
 func lines(text, pat string, not, plain, extended bool) string {
 	if plain {
 		pat = regexp.QuoteMeta(pat)
@@ -188,8 +189,8 @@ type wanted struct {
 	without []string // folders that are left out
 }
 
-// wants reports whether a file could be found: what is large, or cannot be read in
-// time, could.
+// wants reports whether a search could find a file. It could if the file is large, or if
+// there is no time to read it.
 func (s *shell) wants(w *wanted, path string) bool {
 	if len(w.named) > 0 && !slices.ContainsFunc(w.named, func(f func(string) bool) bool { return f(filepath.Base(path)) }) {
 		return false
@@ -201,7 +202,8 @@ func (s *shell) wants(w *wanted, path string) bool {
 	return !known(body) || strings.Contains(body, w.pat)
 }
 
-// searched are the files that have a text, as far as there is time to look.
+// searched prints the files that a search finds, and patterns for what there was no
+// time to look at.
 func (s *shell) searched(roots []string, w *wanted, only string) string {
 	var out []string
 	for _, root := range roots {
@@ -226,8 +228,8 @@ func (s *shell) searched(roots []string, w *wanted, only string) string {
 	return printed(s.existing(out))
 }
 
-// ofGit are the files that git knows in some folders, new ones too where so: what
-// a search finds that leaves out what git ignores.
+// ofGit are the files that git tracks in some folders, and with more also the new ones.
+// A search that leaves out what git ignores finds no others.
 func (s *shell) ofGit(roots []string, more bool) ([]string, bool) {
 	g := &gitCall{shell: s, root: rootOf(s.dir)}
 	var which []string

@@ -103,7 +103,8 @@ func (s *shell) basename(_ string, args []string) string {
 	return each(ops, filepath.Base)
 }
 
-// filter is for programs that print lines of what they read: those that could be.
+// filter is for programs that print some of the lines that they read. If it cannot tell
+// which, it returns all.
 func (s *shell) filter(name string, args []string) string {
 	if name == "sort" {
 		s.write(values(args, 'o', "--output")...)

@@ -18,7 +18,8 @@ func (s *shell) script(src string) string {
 	return s.r.nested(func() string { return s.stmts(s.r.parse(src)) })
 }
 
-// nested follows a script, function or substitution in another one, up to a depth.
+// nested follows a script, function or substitution inside another one, unless they
+// are too deep.
 func (r *reader) nested(follow func() string) string {
 	if r.depth >= maxDepth {
 		return unknown
@@ -28,10 +29,11 @@ func (r *reader) nested(follow func() string) string {
 	return follow()
 }
 
-// maxNesting bounds brackets in brackets, of which a parser needs stack for each.
+// maxNesting limits brackets inside brackets, because the parser needs stack for each.
 const maxNesting = 300
 
-// shallow looks for the deepest nesting that a text could have.
+// shallow reports whether the parser can bear how deep a text is nested. It counts
+// brackets and keywords, also those in quotes.
 func (r *reader) shallow(src string) bool {
 	depth, words := 0, 0
 	for _, c := range src {
@@ -82,7 +84,7 @@ func (r *reader) parse(src string) []*syntax.Stmt {
 
 func parse(src string, options ...syntax.ParserOption) (out []*syntax.Stmt, err error) {
 	for stmt, wrong := range syntax.NewParser(options...).StmtsSeq(strings.NewReader(src)) {
-		switch { // to stop here would be a fault: it may go on after an error
+		switch { // it goes on after an error, because the parser panics if the loop ends early
 		case err != nil:
 		case wrong != nil:
 			err = wrong
@@ -147,7 +149,7 @@ func (s *shell) redirect(r *syntax.Redirect) {
 	}
 }
 
-// content is the text of a file that a word names, also of <(…).
+// content is the text of the file that a word names. <(…) counts as a file.
 func (s *shell) content(word string) string {
 	if n, ok := strings.CutPrefix(word, procMark); ok {
 		if i := number([]string{n}, -1); i >= 0 && i < len(s.r.procs) {
@@ -211,7 +213,7 @@ func (s *shell) command(cmd syntax.Command) string {
 	return ""
 }
 
-// simple follows variables and a call.
+// simple follows a command without pipes, lists or loops: its variables and its call.
 func (s *shell) simple(c *syntax.CallExpr) string {
 	if len(c.Args) == 0 {
 		s.assign(c.Assigns)
@@ -226,7 +228,7 @@ func (s *shell) simple(c *syntax.CallExpr) string {
 	return in.call(args)
 }
 
-// tested follows only what runs within [[ … ]].
+// tested follows the commands that [[ … ]] runs.
 func (s *shell) tested(c *syntax.TestClause) {
 	syntax.Walk(c, func(n syntax.Node) bool {
 		sub, ok := n.(*syntax.CmdSubst)
@@ -237,8 +239,8 @@ func (s *shell) tested(c *syntax.TestClause) {
 	})
 }
 
-// carriers run the command that follows their own flags, of which these take a
-// value of their own.
+// carriers run the command behind their own flags. Here are those of their flags that
+// take a value.
 var carriers = map[string][]string{
 	"sudo": {"-u", "-g", "-h", "-p", "-C", "-U", "-D", "--user", "--group"}, "doas": {"-u", "-C"},
 	"timeout": {"-s", "-k", "--signal", "--kill-after"}, "exec": {"-a"}, "time": {"-f", "-o"},
@@ -246,14 +248,14 @@ var carriers = map[string][]string{
 	"command": nil, "builtin": nil, "busybox": nil, "npx": nil, "bunx": nil, "uvx": nil, "unbuffer": nil, "winpty": nil, "strace": {"-o", "-e"},
 }
 
-// runners run the program of a package behind one of these verbs.
+// runners run the program that stands behind one of these verbs.
 var runners = map[string][]string{
 	"npm": {"exec", "x"}, "pnpm": {"exec", "dlx"}, "yarn": {"exec", "dlx", "run"}, "uv": {"run"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"},
 	"hatch": {"run"}, "rye": {"run"}, "bundle": {"exec"},
 }
 
-// runs is how many words of a runner stand before the program; 0: the command is not
-// a runner. yarn and pnpm need no verb, but have verbs that are called like programs.
+// runs is how many words stand before the program that a runner runs; 0: the command
+// is not a runner. yarn and pnpm need no verb before a formatter.
 func runs(args []string) int {
 	name := base(args[0])
 	if len(args) < 2 || runners[name] == nil {

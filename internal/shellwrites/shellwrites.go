@@ -3,20 +3,19 @@
 //
 // # Guarantee
 //
-// A command that only reads has no targets. Nothing is run but git, for
-// questions that change nothing and ask no other machine, and time, memory and
-// depth are bounded whatever the command is.
+// A command that only reads has no targets. The package runs no program but git, and
+// asks git only what changes nothing and needs no other machine. It limits time, memory
+// and depth for every command.
 //
 // # Limit
 //
-// It is a careful guess. What only the running command knows is left out: a
-// variable from elsewhere, the output of most programs, what a program writes
-// that its command line does not name. testdata/lines.txt lists what is known to
-// pass.
+// It is a careful guess. It leaves out what only the running command knows: a
+// variable from elsewhere, the output of most programs, the files that a program writes
+// without naming them on its command line. testdata/lines.txt lists such commands.
 //
 // # Failure
 //
-// What cannot be read ends the reading there; [Result.Unsure] says why.
+// Reading ends at the first part that cannot be read; [Result.Unsure] says why.
 package shellwrites
 
 import (
@@ -34,15 +33,15 @@ type Target struct {
 	Path    string // absolute
 	Pattern bool   // Path has wildcards: *, ?, **
 	Tree    bool   // with everything below it
-	There   bool   // only what is there already: find -delete
-	Gone    bool   // it is taken away, with all that is in it: rm -r, mv, git clean -x
+	There   bool   // only files that exist already: find -delete
+	Gone    bool   // the command removes it, with everything in it: rm -r, mv, git clean -x
 }
 
 // Result is what a command line would do.
 type Result struct {
 	Targets []Target
 	Calls   [][]string // the arguments of each tasklock command in it
-	Unsure  string     // why some of it could not be read; empty: all was
+	Unsure  string     // why a part of it could not be read; empty: all was
 }
 
 // A View is what the reader may ask about the world beside the files.
@@ -52,24 +51,24 @@ type View struct {
 	// Git runs git in a folder, with arguments that change nothing, and returns
 	// what it prints. Its error says [ErrSlow] if git took too long. Nil: there is no git.
 	Git func(dir string, args ...string) (string, error)
-	// Time bounds how long files are looked for; 0: 50 ms.
+	// Time limits how long the reader looks for files; 0: 50 ms.
 	Time time.Duration
 }
 
-// The bounds of one command line.
+// The limits for one command line. Those of texts are bytes.
 const (
-	maxText    = 128 << 10 // of it that is read
+	maxText    = 128 << 10 // the command line
 	maxTargets = 1000
-	maxSteps   = 20_000  // commands, those in loops each time
-	maxRoom    = 4 << 20 // text that is put in the place of variables
-	maxValue   = 16 << 10
-	maxFields  = 2000
-	maxTurns   = 300 // of a loop
-	maxDepth   = 12  // of scripts, functions and substitutions in one another
-	maxFile    = 64 << 10
+	maxSteps   = 20_000   // commands; one in a loop counts each time
+	maxRoom    = 4 << 20  // all text that replaces variables
+	maxValue   = 16 << 10 // one variable
+	maxFields  = 2000     // words of a command
+	maxTurns   = 300      // of a loop
+	maxDepth   = 12       // scripts, functions and substitutions inside each other
+	maxFile    = 64 << 10 // a file that is read
 )
 
-// Read tells what a command line would write that runs in dir.
+// Read tells what a command line would write if it ran in dir.
 func Read(script, dir string, v View) (result Result) {
 	if v.Env == nil {
 		v.Env = os.Getenv
@@ -87,7 +86,7 @@ func Read(script, dir string, v View) (result Result) {
 	}
 	s := &shell{r: r, dir: dir, vars: variables{}, funcs: functions{}, in: unknown}
 	defer func() {
-		if fault := recover(); fault != nil { // in the parser, say: what was found until then counts
+		if fault := recover(); fault != nil { // in the parser, for example: what was found before it counts
 			r.Unsure = fmt.Sprintf("%s%v", faulty, fault)
 			result = r.Result
 		}
@@ -96,7 +95,7 @@ func Read(script, dir string, v View) (result Result) {
 	return r.Result
 }
 
-// faulty begins what is said of a command that broke the reader.
+// faulty begins [Result.Unsure] if a command broke the reader.
 const faulty = "a fault in reading the command: "
 
 // reader is what all shells of one command line share.
@@ -118,7 +117,7 @@ func (r *reader) unsure(why string) {
 	}
 }
 
-// over reports that enough was read.
+// over reports whether a limit is reached.
 func (r *reader) over() bool {
 	if r.steps > maxSteps || len(r.Targets) >= maxTargets {
 		r.unsure("the command does too much to be followed")
@@ -127,8 +126,8 @@ func (r *reader) over() bool {
 	return false
 }
 
-// unknown stands in a text for what only the running shell knows. The other two
-// stand for wildcards of names that are too many to be listed.
+// unknown stands in a text for what only the running shell knows. The other two are
+// wildcards, for names that are too many to list.
 const (
 	unknown = "\uF8FF"
 	anyName = "\uF8F1" // *
@@ -137,7 +136,7 @@ const (
 
 func known(s string) bool { return !strings.Contains(s, unknown) }
 
-// add notes a target by the path that the command has for it.
+// add notes a target, given its path as the command names it.
 func (s *shell) add(path string, t Target) {
 	if path == "" || path == "-" && !t.Gone || !known(path) {
 		return
@@ -170,7 +169,7 @@ func (s *shell) tree(paths ...string) {
 	}
 }
 
-// gone notes what is taken away. A pattern that matched nothing names no file.
+// gone notes what is removed. A pattern that matched nothing names no file.
 func (s *shell) gone(paths ...string) {
 	for _, p := range paths {
 		if strings.ContainsAny(p, "*?[") && !repo.Exists(repo.Absolute(s.dir, p)) {
@@ -180,7 +179,7 @@ func (s *shell) gone(paths ...string) {
 	}
 }
 
-// file is the text of a small file, and unknown where it cannot be had.
+// file is the text of a small file, and unknown if it cannot be read.
 func (s *shell) file(path string) string {
 	if !known(path) || path == "" {
 		return unknown

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Programs that edit texts by a script of their own.
+// Programs that edit texts by a script in their own language: sed, awk, vim, perl.
 
 // sedWrites finds the files that w commands and flags name.
 var sedWrites = func() (out []*regexp.Regexp) {

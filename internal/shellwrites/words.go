@@ -21,20 +21,20 @@ type (
 	functions map[string]*syntax.Stmt
 )
 
-// shell follows a script as far as it is about folders, variables and texts.
+// shell follows a script: its folders, its variables and the texts that it prints.
 type shell struct {
 	r      *reader
 	dir    string
 	dirs   []string // of pushd
 	vars   variables
 	funcs  functions
-	params []string // $1, $2, …
-	name   string   // $0
-	in     string   // what it reads on standard input
-	soft   map[string]bool
+	params []string        // $1, $2, …
+	name   string          // $0
+	in     string          // what it reads on standard input
+	soft   map[string]bool // variables that have a value for when they are not set, see prepare
 }
 
-// sub is a shell of its own that begins as this one is now.
+// sub is a copy of this shell, for commands whose changes end with them.
 func (s *shell) sub() *shell {
 	in := *s
 	in.vars, in.funcs = maps.Clone(s.vars), maps.Clone(s.funcs)
@@ -54,7 +54,7 @@ func text(s string) expand.Variable {
 	return expand.Variable{Set: true, Kind: expand.String, Str: s}
 }
 
-// Get is the value of a variable, unknown where only the running shell has it.
+// Get is the value of a variable, and unknown if only the running shell has it.
 func (s *shell) Get(name string) expand.Variable {
 	v := s.lookup(name)
 	if s.r.room -= size(v); s.r.room < 0 {
@@ -107,7 +107,7 @@ func (s *shell) lookup(name string) expand.Variable {
 	return text(unknown)
 }
 
-// Each and Set make the shell an environment that can be written.
+// Each and Set make the shell an [expand.WriteEnviron].
 func (s *shell) Each(func(string, expand.Variable) bool) {}
 
 func (s *shell) Set(name string, v expand.Variable) error {
@@ -156,8 +156,9 @@ func (s *shell) output(stmts []*syntax.Stmt) string {
 	return out
 }
 
-// prepare finds variables in a word that have a value for when they are not set,
-// and takes room for replacements, which can multiply a text.
+// prepare must come before a word is expanded. It notes the variables that have a value
+// for when they are not set (${X:-value}), so that they do not count as unknown, and
+// takes room for replacements, which can multiply a text.
 func (s *shell) prepare(node syntax.Node) {
 	s.soft = nil
 	syntax.Walk(node, func(n syntax.Node) bool {
@@ -179,7 +180,7 @@ func (s *shell) prepare(node syntax.Node) {
 	})
 }
 
-// maxBraces bounds the groups {a,b} in one word: each multiplies it.
+// maxBraces limits the groups {a,b} in one word, because each multiplies it.
 const maxBraces = 12
 
 func braces(w *syntax.Word) (n int) {
@@ -218,8 +219,8 @@ func (s *shell) fields(words ...*syntax.Word) (out []string) {
 	return out
 }
 
-// plainWord is a word that stands for itself: most words of long commands do, and
-// expanding each costs more than reading it.
+// plainWord is the text of a word that stands for itself. Most words of long commands
+// do, and to expand them all costs more than to read them.
 func plainWord(w *syntax.Word) (string, bool) {
 	if len(w.Parts) != 1 {
 		return "", false
