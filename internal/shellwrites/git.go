@@ -163,7 +163,7 @@ func (g *gitCall) commit(name string) bool {
 }
 
 // meant is the commit that checkout takes for a name: "-" is the previous branch, and a
-// branch that only a remote has is created from there. Empty: it is no commit.
+// branch that only a remote has is created from there. Empty: git has no such commit.
 func (g *gitCall) meant(name string) string {
 	if name == "-" {
 		return "@{-1}"
