@@ -177,7 +177,7 @@ func (p Past) archive(tx *store.Tx, i int) (t Task, err error) {
 // notArchived takes dependencies on archived tasks that are done out of a list:
 // nobody waits for them.
 func notArchived(tx *store.Tx, ids []string) (open, done []string, err error) {
-	if err := tx.Want(keysOf(archiveKind, ids)...); err != nil {
+	if err := tx.Want(lease.Prefixed(archiveKind, ids)...); err != nil {
 		return nil, nil, err
 	}
 	for _, id := range ids {

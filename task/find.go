@@ -34,7 +34,7 @@ func findAll(tx *store.Tx, refs []string) ([]Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.Want(keysOf(taskKind, ids)...); err != nil {
+	if err := tx.Want(taskKeys(ids)...); err != nil {
 		return nil, err
 	}
 	var out []Task
@@ -66,7 +66,7 @@ func called(tx *store.Tx, refs []string) ([]string, error) {
 			return nil, err
 		}
 		if ids[i] = t.ID; t.ID == "" {
-			archived = append(archived, keysOf(archiveKind, exact(ref))...)
+			archived = append(archived, lease.Prefixed(archiveKind, exact(ref))...)
 		}
 	}
 	if err := byName(tx, refs, ids, archived); err != nil || !slices.Contains(ids, "") {
@@ -114,7 +114,7 @@ func byName(tx *store.Tx, refs, ids, archived []string) error {
 
 // ambiguous is the error for several tasks with one name.
 func ambiguous(tx *store.Tx, ref string, ids []string) error {
-	if err := tx.Want(keysOf(taskKind, ids)...); err != nil {
+	if err := tx.Want(taskKeys(ids)...); err != nil {
 		return err
 	}
 	e := &AmbiguousError{Ref: ref}
@@ -140,14 +140,6 @@ func named(all []Task, ref string) (string, error) {
 		}
 	}
 	return "", &NotFoundError{What: "task", Ref: ref}
-}
-
-func keysOf(kind string, ids []string) []string {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = kind + id
-	}
-	return keys
 }
 
 // findExact returns the task with exactly that id, or none.
@@ -236,7 +228,7 @@ func Find(ctx context.Context, st *store.Store, refs []string) (found []Task, er
 func needFind(refs []string) []string {
 	var keys []string
 	for _, ref := range refs {
-		keys = append(keys, keysOf(taskKind, exact(ref))...)
+		keys = append(keys, taskKeys(exact(ref))...)
 	}
 	return keys
 }

@@ -104,7 +104,7 @@ type SectionRequest struct {
 
 // SetSection makes or changes a section. Cycles of dependencies are refused.
 func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section, error) {
-	for _, name := range slices.Concat([]*string{&r.Name}, pointers(r.On), pointers(r.Off)) {
+	for _, name := range slices.Concat([]*string{&r.Name}, pointersTo(r.On), pointersTo(r.Off)) {
 		var err error
 		if *name, err = checkSection(*name); err != nil {
 			return Section{}, err
@@ -191,13 +191,6 @@ func vacate(tx *store.Tx, section, by string) error {
 		}
 	}
 	return nil
-}
-
-func pointers(list []string) (out []*string) {
-	for i := range list {
-		out = append(out, &list[i])
-	}
-	return out
 }
 
 // sectionDependencies are those of a section, which must exist.

@@ -147,11 +147,7 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	var ids []string
-	for _, t := range e.Matches {
-		ids = append(ids, t.ID)
-	}
-	return fmt.Sprintf("%q could be %s", e.Ref, strings.Join(ids, ", "))
+	return fmt.Sprintf("%q could be %s", e.Ref, strings.Join(idsOf(e.Matches), ", "))
 }
 
 func getTask(tx *store.Tx, id string) (store.Entry[Task], error) {

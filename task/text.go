@@ -88,8 +88,8 @@ func withTexts(tx *store.Tx, list ...*Task) error {
 	return nil
 }
 
-// pointersTo is the arguments of withTexts for a list.
-func pointersTo(list []Task) (out []*Task) {
+// pointersTo points at each element of a list.
+func pointersTo[T any](list []T) (out []*T) {
 	for i := range list {
 		out = append(out, &list[i])
 	}

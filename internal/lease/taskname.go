@@ -81,14 +81,11 @@ func numberOf(id string) string {
 
 // of returns the task that the name means, or an [*AmbiguousError].
 func (n nameRecord) of(name string) (bearer, error) {
-	for _, b := range n.Tasks {
-		if rank(name, b.ID) == 0 {
-			return b, nil
-		}
-	}
-	for _, b := range n.Tasks {
-		if rank(name, b.ID) == 1 {
-			return b, nil
+	for _, best := range []int{0, 1} {
+		for _, b := range n.Tasks {
+			if rank(name, b.ID) == best {
+				return b, nil
+			}
 		}
 	}
 	if len(n.Tasks) == 1 && n.More == 0 {
