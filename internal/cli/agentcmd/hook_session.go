@@ -43,17 +43,13 @@ func facts(s *session.Session, seen lease.OverviewResult, named bool) string {
 	}
 	lines := []string{who + "."}
 	if len(seen.Mine) > 0 {
-		var keys []string
-		for _, l := range seen.Mine[:min(3, len(seen.Mine))] {
-			keys = append(keys, term.Clean(term.Short(l.Key, 40)))
-		}
+		keys := term.Each(seen.Mine[:min(3, len(seen.Mine))], func(l lease.Info) string { return term.Clean(term.Short(l.Key, 40)) })
 		lines = append(lines, "It holds "+view.Some(keys, len(seen.Mine)-len(keys), false)+".")
 	}
 	if len(seen.Others) > 0 {
-		var keys []string
-		for _, l := range seen.Others[:min(3, len(seen.Others))] {
-			keys = append(keys, term.Clean(term.Short(l.Key, 30))+" ("+term.Clean(term.Short(l.Owner, 24))+")")
-		}
+		keys := term.Each(seen.Others[:min(3, len(seen.Others))], func(l lease.Info) string {
+			return term.Clean(term.Short(l.Key, 30)) + " (" + term.Clean(term.Short(l.Owner, 24)) + ")"
+		})
 		lines = append(lines, "Held by others: "+view.Some(keys, len(seen.Others)-len(keys), seen.More)+".")
 	}
 	text := strings.Join(lines, " ")
@@ -130,7 +126,7 @@ func (h *hook) releaseAll(ctx context.Context, r lease.ReleaseRequest) error {
 	if err != nil {
 		return err
 	}
-	_, err = hold.ReleaseAll(ctx, st, r)
+	_, err = lease.Release(ctx, st, r)
 	return err
 }
 

@@ -94,7 +94,7 @@ func (o *mcpOptions) request(s *session.Session) (session.MCPRequest, error) {
 	id := s.Identity()
 	r := session.MCPRequest{
 		Owner: id.Owner, Session: id.Session, Caller: mcpCaller(s), TTL: o.ttl.Value, MaxHold: o.maxHold.Value,
-		Keys: s.Paths, Version: s.ProgramVersion(),
+		Keys: s.Keys, Version: s.ProgramVersion(),
 		Note: func(text string) { s.Note("%s", text) },
 	}
 	if o.listen != "" && !o.maxHold.Given {

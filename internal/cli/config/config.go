@@ -136,7 +136,8 @@ func (c *Config) Far() bool {
 func (c *Config) Times() lease.Times {
 	url, _ := c.Store()
 	t := TimesOf(url)
-	t.Task, t.Section, t.Job, t.Path = c.TTL(lease.Task), c.TTL(lease.Section), c.TTL(lease.Job), c.TTL(lease.Path)
+	t.Task, t.Section = c.duration("locking.taskTimeout"), c.duration("locking.sectionTimeout")
+	t.Job, t.Path = c.duration("locking.jobTimeout"), c.duration("locking.pathTimeout")
 	return t
 }
 
@@ -326,28 +327,12 @@ func Reanchor(url, from, to string) string {
 	return strings.TrimPrefix(scheme+":"+path, ":")
 }
 
-// Owner is the owner that flag, environment or a file names; empty if none.
-func (c *Config) Owner() string { return c.values["owner"].text }
-
 // FileOwner is the owner that a file names, if no flag or variable does.
 func (c *Config) FileOwner() string {
 	if v := c.values["owner"]; v.file != "" {
 		return v.text
 	}
 	return ""
-}
-
-// TTL is how long a lock on a key of the kind lasts without a heartbeat.
-func (c *Config) TTL(kind lease.Kind) time.Duration {
-	switch kind {
-	case lease.Section:
-		return c.duration("locking.sectionTimeout")
-	case lease.Job:
-		return c.duration("locking.jobTimeout")
-	case lease.Path:
-		return c.duration("locking.pathTimeout")
-	}
-	return c.duration("locking.taskTimeout")
 }
 
 // WaitTimeout is how long acquire waits by default.

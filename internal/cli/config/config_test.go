@@ -56,7 +56,7 @@ func TestConfigDefaults(t *testing.T) {
 	if want := "sqlite:" + filepath.Join(p.in.Place.Folder, "tasklock.db"); url != want || named {
 		t.Errorf("store %q, named %v, want %q", url, named, want)
 	}
-	got := fmt.Sprint(c.TTL(lease.Task), c.TTL(lease.Path), c.TTL(lease.Section), c.TTL(lease.Job), c.WaitTimeout(), c.PollInterval(), c.AllowUnsafeFS(), c.Owner() == "")
+	got := fmt.Sprint(c.Times().Task, c.Times().Path, c.Times().Section, c.Times().Job, c.WaitTimeout(), c.PollInterval(), c.AllowUnsafeFS(), c.Text("owner") == "")
 	if want := "1h0m0s 1h0m0s 2h0m0s 5m0s 30m0s 5s false true"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -118,7 +118,7 @@ allowUnsafeFs: true
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.TTL(lease.Task) != 45*time.Minute || c.TTL(lease.Section) != 90*time.Minute || c.WaitTimeout() != 48*time.Hour ||
+	if c.Times().Task != 45*time.Minute || c.Times().Section != 90*time.Minute || c.WaitTimeout() != 48*time.Hour ||
 		c.PollInterval() != 250*time.Millisecond || c.AllowUnsafeFS() {
 		t.Errorf("%+v", c.values)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
-	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -45,11 +44,6 @@ func (o *TakeOptions) Flags(cmd *cobra.Command) {
 // Request turns the flags into a request. By default attached holders have their
 // own ttl, and a coding agent does not wait.
 func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []string, attached bool) (lease.AcquireRequest, error) {
-	for _, k := range keys {
-		if _, err := lease.CheckKey(k); err != nil {
-			return lease.AcquireRequest{}, err
-		}
-	}
 	cfg, err := s.Config()
 	if err != nil {
 		return lease.AcquireRequest{}, err
@@ -115,22 +109,5 @@ func Released(s *session.Session, did, would string) func(lease.ReleaseResult, e
 			return err
 		}
 		return s.Answer(view.NewReleaseData(out), func(p *term.Printer) { view.PrintReleased(p, did, would, out) })
-	}
-}
-
-// ReleaseAll repeats the release of everything until nothing is left: one commit
-// has room for some hundred leases.
-func ReleaseAll(ctx context.Context, st *store.Store, r lease.ReleaseRequest) (out lease.ReleaseResult, err error) {
-	for {
-		some, err := lease.Release(ctx, st, r)
-		if err != nil {
-			return out, err
-		}
-		out.Released = append(out.Released, some.Released...)
-		out.Free = append(out.Free, some.Free...)
-		out.Left, out.Never = some.Left, some.Never
-		if !r.All || r.DryRun || len(some.Released) == 0 {
-			return out, nil
-		}
 	}
 }

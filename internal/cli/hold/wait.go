@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,6 +36,21 @@ const (
 	LiveEvery  = 200 * time.Millisecond
 	plainEvery = time.Minute
 )
+
+// Take acquires keys: people read about the wait, and a signal ends it. who names the
+// blocking owner in one sentence.
+func Take(ctx context.Context, s *session.Session, wait time.Duration, who func(*lease.HeldError) string, take func(ctx context.Context, waiting func(lease.HeldError)) (lease.Grant, error)) error {
+	ctx, signals := session.NewListener(ctx)
+	defer signals.Stop()
+	w := NewWait(s, wait)
+	w.Who = who
+	g, err := take(ctx, func(h lease.HeldError) {
+		signals.Listen()
+		w.Update(h)
+	})
+	w.End(err == nil, len(g.TookOver) > 0)
+	return w.Failed(session.Interrupted(ctx, err))
+}
 
 // NewWait is a wait that has not begun.
 func NewWait(s *session.Session, wait time.Duration) *Wait {

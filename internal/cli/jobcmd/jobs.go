@@ -4,6 +4,10 @@ package jobcmd
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,4 +87,117 @@ func command(j schedule.Job) string {
 		return "(a handler)"
 	}
 	return term.QuotedLine(j.Command)
+}
+
+func newJobsListCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs and when they fire next",
+		Long: `List the jobs, when they fire next, and where they run.
+
+In a pipe, tabs separate the fields: name, state, expression, zone, next fire time,
+pods that run it, command. --quiet prints only the names.`,
+		Args: session.NoArgs,
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error { return listJobs(ctx, s, st) }),
+	}
+}
+
+func listJobs(ctx context.Context, s *session.Session, st *store.Store) error {
+	out, err := schedule.List(ctx, st)
+	if err != nil {
+		return err
+	}
+	if fires := slices.ContainsFunc(out.Jobs, func(j schedule.Info) bool { return !j.Paused }); fires && !s.DryRun {
+		defer whoFires(s, out.Schedulers)
+	}
+	var bad []*schedule.DamagedError
+	for _, j := range out.Jobs {
+		if j.Damaged != nil {
+			bad = append(bad, j.Damaged)
+		}
+	}
+	if s.Quiet && !s.JSON {
+		return errors.Join(s.AnswerNames(out, term.Each(out.Jobs, jobName), nil), allDamaged(bad))
+	}
+	return s.Partly(out, allDamaged(bad), func(p *term.Printer) {
+		printJobs(p, out.Jobs)
+		if names := view.SchedulerNames(out.Schedulers); p.Wide && len(out.Jobs) > 0 && names != "" {
+			p.Line("Schedulers: %s", names)
+		}
+	})
+}
+
+// allDamaged is one error for several, nil for none.
+func allDamaged(list []*schedule.DamagedError) error {
+	var all []error
+	for _, e := range list {
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+func printJobs(p *term.Printer, list []schedule.Info) {
+	var rows [][]term.Text
+	for _, j := range list {
+		next := ""
+		if j.Next != nil {
+			next = term.Stamp(*j.Next)
+			if p.Wide {
+				next = p.Relative(*j.Next)
+			}
+		}
+		pods := term.Each(j.Running, func(r schedule.Run) string { return r.Pod })
+		rows = append(rows, term.Row(
+			term.Strong.Of(j.Name), jobState(j), j.Cron, j.Zone, next, strings.Join(pods, " "), term.Faint.Of(term.Short(command(j.Job), 80)),
+		))
+	}
+	p.List("No jobs.", []string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
+}
+
+func newJobsShowCmd(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a job with all its settings", Args: oneJob, ValidArgsFunction: jobNames(s),
+		RunE: s.RunStore(func(ctx context.Context, st *store.Store, args []string) error {
+			j, err := schedule.Show(ctx, st, args[0])
+			if err == nil && (!j.Paused || j.Triggered > 0) {
+				defer whoFires(s, j.Schedulers)
+			}
+			return session.Reply(s, printJob)(j, err)
+		}),
+	}
+}
+
+func printJob(p *term.Printer, j schedule.Info) {
+	state := jobState(j)
+	p.Line("%s: %s", term.Strong.Of(j.Name), state)
+	p.Line("  cron: %s (%s)", j.Cron, j.Zone)
+	p.Line("  next: %s", fires(p, j.Next))
+	if names := view.SchedulerNames(j.Schedulers); names != "" {
+		p.Line("  schedulers: %s", names)
+	}
+	p.Line("  command: %s", command(j.Job))
+	if j.Dir != "" {
+		p.Line("  dir: %s", j.Dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
+		p.Line("  env: %s=%s", name, j.Env[name])
+	}
+	p.Line("  ttl: %s", term.Exact(j.TTL))
+	if j.MaxRun > 0 {
+		p.Line("  max-run: %s", term.Exact(j.MaxRun))
+	}
+	if j.Jitter > 0 {
+		p.Line("  jitter: %s", term.Exact(j.Jitter))
+	}
+	p.Line("  misfire: %s, overlap: %s, on-crash: %s, max-attempts: %d", string(j.Misfire), string(j.Overlap), string(j.OnCrash), j.MaxAttempts)
+	p.Line("  keeps: %d records, %s", j.Keep, term.Exact(j.KeepFor))
+	if j.Triggered > 0 {
+		p.Line("  triggered: %d wait for a pod", j.Triggered)
+	}
+	for _, r := range j.Running {
+		p.Line("  running: %s on %s, attempt %d", term.Stamp(r.At), r.Pod, r.Attempt)
+	}
+	if j.Last != nil {
+		p.Line("  last: %s %s", term.Stamp(j.Last.At), told(*j.Last))
+	}
 }

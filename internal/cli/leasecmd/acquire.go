@@ -97,17 +97,14 @@ func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []str
 	if o.Attached(s) {
 		return session.Tried(o.hold(ctx, s, st, req), append(retry, "--attach"))
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
-	w := hold.NewWait(s, req.Wait)
-	req.Waiting = func(h lease.HeldError) {
-		signals.Listen()
-		w.Update(h)
-	}
-	g, err := lease.Acquire(ctx, st, req)
-	w.End(err == nil, len(g.TookOver) > 0)
+	var g lease.Grant
+	err = hold.Take(ctx, s, req.Wait, view.LockedText, func(ctx context.Context, waiting func(lease.HeldError)) (_ lease.Grant, err error) {
+		req.Waiting = waiting
+		g, err = lease.Acquire(ctx, st, req)
+		return g, err
+	})
 	if err != nil {
-		return session.Tried(w.Failed(session.Interrupted(ctx, err)), retry)
+		return session.Tried(err, retry)
 	}
 	o.Keep(s, g, req.Process)
 	return s.Answer(g, func(p *term.Printer) { printGrant(p, g) })
@@ -130,10 +127,9 @@ func printGrant(p *term.Printer, g lease.Grant) {
 		p.Line("%s %s (token %d), %s.", p.Did("Acquired", ""), keys, g.Token, view.Ends(p, g.ExpiresAt))
 	}
 	if len(g.TookOver) > 0 {
-		var from []string
-		for _, t := range g.TookOver {
-			from = append(from, t.Key+" of "+term.Short(t.Owner, 60)+" ("+string(t.Why)+")")
-		}
+		from := term.Each(g.TookOver, func(t lease.TakenOver) string {
+			return t.Key + " of " + term.Short(t.Owner, 60) + " (" + string(t.Why) + ")"
+		})
 		p.Line("Took over: %s.", strings.Join(from, ", "))
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tasklock/tasklock/internal/cli/hold"
 	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/cli/view"
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
@@ -63,9 +65,43 @@ func (o *releaseOptions) run(ctx context.Context, s *session.Session, keys []str
 	if o.force {
 		out, err = lease.Break(ctx, st, lease.BreakRequest{Keys: keys, By: id.Owner, Reason: cmp.Or(o.reason, "release --force"), Token: o.Token, Lease: o.Lease, DryRun: s.DryRun})
 	} else {
-		out, err = hold.ReleaseAll(ctx, st, lease.ReleaseRequest{
+		out, err = lease.Release(ctx, st, lease.ReleaseRequest{
 			Owner: id.Owner, Keys: keys, Lease: o.Lease, All: o.All, Token: o.Token, Latest: o.Latest, Reason: o.reason, DryRun: s.DryRun,
 		})
 	}
 	return hold.Released(s, "Released", "Would release")(out, err)
+}
+
+func NewSession(s *session.Session) *cobra.Command {
+	of := ""
+	end := &cobra.Command{
+		Use:   "end",
+		Short: "Release everything that the owner and its children hold",
+		Long: `Release everything that the owner and its children hold, and leave every queue. The
+owner is the caller, or --owner.
+
+A run that holds a key itself stops within a second or two. A run under a lock that
+the session acquired before goes on: the key is free when the run ends.`,
+		Args: session.NoArgs,
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return endSession(ctx, s, of) }),
+	}
+	end.Flags().StringVar(&of, "of", "", "only what this session of a coding agent acquired")
+	return session.Group("session", "End a session", end)
+}
+
+func endSession(ctx context.Context, s *session.Session, of string) error {
+	id, st, err := s.Act(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: id.Owner, All: true, Session: of, Reason: "session ended", DryRun: s.DryRun})
+	if err != nil {
+		return err
+	}
+	return s.Answer(view.NewReleaseData(out), func(p *term.Printer) {
+		if !s.DryRun {
+			p.Line("Session of %s ended.", id.Owner)
+		}
+		view.PrintReleased(p, "Released", "Would release", out)
+	})
 }

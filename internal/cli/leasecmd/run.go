@@ -64,7 +64,7 @@ Exit codes:
 	}
 	cmd.RunE = s.Run(func(ctx context.Context, args []string) error {
 		dash := cmd.ArgsLenAtDash()
-		keys, err := s.Paths(args[:dash:dash])
+		keys, err := s.Keys(args[:dash:dash])
 		if err != nil {
 			return err
 		}

@@ -39,12 +39,7 @@ type waitData struct {
 	WaitedSeconds float64  `json:"waitedSeconds"`
 }
 
-func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string) (err error) {
-	for i, k := range keys {
-		if keys[i], err = lease.CheckKey(k); err != nil {
-			return err
-		}
-	}
+func (o *waitOptions) run(ctx context.Context, s *session.Session, keys []string) error {
 	cfg, err := s.Config()
 	if err != nil {
 		return err

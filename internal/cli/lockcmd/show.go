@@ -27,9 +27,6 @@ func NewShow(s *session.Session) *cobra.Command {
 }
 
 func show(ctx context.Context, s *session.Session, key string) error {
-	if _, err := lease.CheckKey(key); err != nil {
-		return err
-	}
 	st, err := s.Store(ctx, false)
 	if err != nil {
 		return err

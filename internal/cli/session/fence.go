@@ -101,11 +101,6 @@ func (o *FenceOptions) Fill(s *Session, cmd *cobra.Command, keys []string) error
 	if o.Lease == "" && cmd.Flags().Changed("lease") {
 		return Usagef("--lease: must not be empty")
 	}
-	for _, k := range keys { // before the search for a store
-		if _, err := lease.CheckKey(k); err != nil {
-			return err
-		}
-	}
 	env := s.LeaseEnv()
 	if o.Token != 0 || o.Lease != "" || !env.has(keys) {
 		return nil

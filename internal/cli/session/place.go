@@ -50,22 +50,21 @@ func UseBranch(remote string) string {
 	return "tasklock config set store " + term.ShellQuote("git:"+remote)
 }
 
-// Paths makes the keys of path locks the same in every worktree: "path:./x",
-// "path:../x" and absolute paths become relative to the repository. In the user's
-// store, which serves many folders, all become absolute paths.
-func (s *Session) Paths(keys []string) ([]string, error) {
-	out := make([]string, len(keys))
-	for i, key := range keys {
-		out[i] = key
-		kind, name := lease.KindOf(key)
-		if kind != lease.Path || name == "" {
-			continue
+// Keys checks keys, and makes those of path locks the same in every worktree:
+// "path:./x", "path:../x" and absolute paths become relative to the repository. In the
+// user's store, which serves many folders, all become absolute paths.
+func (s *Session) Keys(keys []string) (out []string, err error) {
+	for _, key := range keys {
+		if kind, name := lease.KindOf(key); kind == lease.Path && name != "" {
+			if name, err = s.pathName(name); err != nil {
+				return nil, err
+			}
+			key = lease.Path.Key(name)
 		}
-		name, err := s.pathName(name)
-		if err != nil {
+		if key, err = lease.CheckKey(key); err != nil {
 			return nil, err
 		}
-		out[i] = lease.Path.Key(name)
+		out = append(out, key)
 	}
 	return out, nil
 }
@@ -88,7 +87,7 @@ func (s *Session) pathName(name string) (string, error) {
 // RunKeys is Run for a command whose arguments are keys.
 func (s *Session) RunKeys(run runFunc) func(*cobra.Command, []string) error {
 	return s.Run(func(ctx context.Context, args []string) error {
-		keys, err := s.Paths(args)
+		keys, err := s.Keys(args)
 		if err != nil {
 			return err
 		}

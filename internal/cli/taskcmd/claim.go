@@ -126,19 +126,15 @@ func (o *claimOptions) claim(ctx context.Context, s *session.Session, st *store.
 	if err != nil {
 		return task.ClaimResult{}, err
 	}
-	ctx, signals := session.NewListener(ctx)
-	defer signals.Stop()
 	titles := titlesOf(ctx, st, refs)
-	w := hold.NewWait(s, req.Wait)
-	w.Who = titles.lockedText
-	req.Waiting = func(h lease.HeldError) {
-		signals.Listen()
-		w.Update(h)
-	}
-	out, err := task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
-	w.End(err == nil, len(out.Grant.TookOver) > 0)
+	var out task.ClaimResult
+	err = hold.Take(ctx, s, req.Wait, titles.lockedText, func(ctx context.Context, waiting func(lease.HeldError)) (_ lease.Grant, err error) {
+		req.Waiting = waiting
+		out, err = task.ClaimTasks(ctx, st, task.ClaimRequest{Tasks: refs, Acquire: req})
+		return out.Grant, err
+	})
 	if err != nil {
-		return out, session.Tried(titles.explain(w.Failed(session.Interrupted(ctx, err))), o.Again(ctx, s, "tasks", again, req))
+		return out, session.Tried(titles.explain(err), o.Again(ctx, s, "tasks", again, req))
 	}
 	o.Keep(s, out.Grant, req.Process)
 	return out, nil

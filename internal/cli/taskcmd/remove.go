@@ -63,3 +63,50 @@ Exit codes:
 		}),
 	}
 }
+
+func newTasksResetCmd(s *session.Session) *cobra.Command {
+	var r task.ResetRequest
+	var failed, blocked, all bool
+	cmd := &cobra.Command{
+		Use:   "reset [TASK...]",
+		Short: "Make tasks pending again",
+		Long: `Make tasks pending again, whatever their status, all of them in one step. --cascade
+also resets everything that depends on them, at most 1,000 tasks. --failed and
+--blocked mean every such task, --all both.
+
+--force also resets tasks that someone works on: it breaks their locks, and the store
+refuses what they report with their tokens.
+
+Exit codes:
+  6  someone works on a task; it names the holders`,
+		Example: `  tasklock tasks reset t1
+  tasklock tasks reset --failed
+  tasklock tasks reset t1 --cascade --dry-run
+  tasklock tasks reset t1 --cascade --force --reason "the schema changed"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if failed || blocked || all {
+				return nil
+			}
+			return someTasks(cmd, args)
+		},
+		ValidArgsFunction: taskIDs(s),
+		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, refs []string) error {
+			r.Tasks, r.By, r.DryRun, r.Status = refs, by, s.DryRun, nil
+			if failed || all {
+				r.Status = append(r.Status, task.Failed)
+			}
+			if blocked || all {
+				r.Status = append(r.Status, task.Blocked)
+			}
+			return changed(s, "Reset", "Would reset")(task.ResetTasks(ctx, st, r))
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&failed, "failed", false, "all failed tasks")
+	f.BoolVar(&blocked, "blocked", false, "all blocked tasks")
+	f.BoolVar(&all, "all", false, "all failed and blocked tasks")
+	f.BoolVar(&r.Cascade, "cascade", false, "also everything that depends on them")
+	f.BoolVar(&r.Force, "force", false, "also tasks that someone works on; end their tokens")
+	f.StringVar(&r.Reason, "reason", "", "the reason, for the history")
+	return cmd
+}
