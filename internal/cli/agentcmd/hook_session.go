@@ -132,11 +132,7 @@ func (h *hook) releaseAll(ctx context.Context, r lease.ReleaseRequest) error {
 
 // localStore reports whether the store is on this machine.
 func localStore(s *session.Session) bool {
-	cfg, err := s.Config()
-	if err != nil {
-		return false
-	}
-	url, _ := cfg.Store()
+	url := s.URL()
 	return strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -207,11 +208,7 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 // mapping reads one level: "" for the top, else with its dot at the end.
 func (r *reader) mapping(level string, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		name := strings.TrimSuffix(level, ".")
-		if name == "" {
-			name = "the file"
-		}
-		r.fail(n, "%s must hold keys with values", name)
+		r.fail(n, "%s must hold keys with values", cmp.Or(strings.TrimSuffix(level, "."), "the file"))
 		return
 	}
 	seen := map[string]int{}

@@ -78,16 +78,20 @@ func (o *TakeOptions) Again(ctx context.Context, s *session.Session, verb string
 			wait = 90 * time.Second
 		}
 	}
-	words = append(words, "--wait", term.Exact(wait))
-	for _, f := range []struct{ name, value string }{
+	return withFlags(append(words, "--wait", term.Exact(wait)), [][2]string{
 		{"--ttl", o.TTL.String()},
 		{"--max-hold", o.maxHold.String()},
 		{"--request-id", o.RequestID},
 		{"--reason", o.Reason},
 		{"--worktree", o.Worktree},
-	} {
-		if f.value != "" {
-			words = append(words, f.name, f.value)
+	})
+}
+
+// withFlags adds the flags that have a value to a command line.
+func withFlags(words []string, flags [][2]string) []string {
+	for _, f := range flags {
+		if f[1] != "" {
+			words = append(words, f[0], f[1])
 		}
 	}
 	return words
@@ -100,6 +104,15 @@ type KeepOptions struct {
 	EndsWith  ProcessFlag
 	attach    bool
 	apart     bool // --independent
+}
+
+// Again is the command line that continues, with who renews the lease.
+func (o *KeepOptions) Again(ctx context.Context, s *session.Session, verb string, keys []string, r lease.AcquireRequest) []string {
+	words := withFlags(o.TakeOptions.Again(ctx, s, verb, keys, r), [][2]string{{"--keep-alive", o.KeepAlive.String()}, {"--ends-with", o.EndsWith.String()}})
+	if o.Attached(s) {
+		words = append(words, "--attach")
+	}
+	return words
 }
 
 // Released answers with what a command has released.

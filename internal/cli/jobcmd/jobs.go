@@ -32,10 +32,8 @@ var oneJob = session.One("job")
 
 // gitPace warns about jobs in a git store.
 func gitPace(s *session.Session) {
-	if cfg, err := s.Config(); err == nil {
-		if url, _ := cfg.Store(); config.IsGit(url) {
-			s.Warn("a commit to a git remote takes seconds: jobs may start a minute late; use it for a few jobs an hour")
-		}
+	if config.IsGit(s.URL()) {
+		s.Warn("a commit to a git remote takes seconds: jobs may start a minute late; use it for a few jobs an hour")
 	}
 }
 

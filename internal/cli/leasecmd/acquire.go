@@ -89,13 +89,8 @@ func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []str
 		return err
 	}
 	retry := o.Again(ctx, s, "acquire", keys, req)
-	for _, f := range []struct{ name, value string }{{"--keep-alive", o.KeepAlive.String()}, {"--ends-with", o.EndsWith.String()}} {
-		if f.value != "" {
-			retry = append(retry, f.name, f.value)
-		}
-	}
 	if o.Attached(s) {
-		return session.Tried(o.hold(ctx, s, st, req), append(retry, "--attach"))
+		return session.Tried(o.hold(ctx, s, st, req), retry)
 	}
 	var g lease.Grant
 	err = hold.Take(ctx, s, req.Wait, view.LockedText, func(ctx context.Context, waiting func(lease.HeldError)) (_ lease.Grant, err error) {

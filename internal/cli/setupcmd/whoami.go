@@ -1,6 +1,7 @@
 package setupcmd
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"strconv"
@@ -81,11 +82,7 @@ func whoami(s *session.Session) error {
 			if step.Used {
 				mark = "*"
 			}
-			value := step.Value
-			if value == "" {
-				value = "-"
-			}
-			p.Line("%s %s: %s", mark, step.Source, value)
+			p.Line("%s %s: %s", mark, step.Source, cmp.Or(step.Value, "-"))
 		}
 	})
 }

@@ -207,8 +207,7 @@ func (o *claimOptions) holdTasks(ctx context.Context, s *session.Session, st *st
 		out := task.ClaimResult{Tasks: tasks, Grant: lease.Grant()}
 		return &hold.Taken{Lease: lease, Data: newClaimData(out), Text: claimedText(out)}, nil
 	})
-	retry := o.Again(ctx, s, "tasks", append([]string{"claim"}, refs...), req)
-	return session.Tried(titles.explain(err), append(retry, "--attach"))
+	return session.Tried(titles.explain(err), o.Again(ctx, s, "tasks", append([]string{"claim"}, refs...), req))
 }
 
 // printClaimedTask prints a claim, and for a reader the work to do.

@@ -87,17 +87,15 @@ func (o *nextOptions) run(ctx context.Context, s *session.Session, cmd *cobra.Co
 		return err
 	}
 	if o.Attached(s) {
-		return session.Tried(o.holdNext(ctx, s, st, r), append(o.retry(ctx, s), "--attach"))
+		return session.Tried(o.holdNext(ctx, s, st, r), o.retry(ctx, s))
 	}
 	out, err := o.take(ctx, s, st, r)
 	if err != nil {
 		return session.Tried(err, o.retry(ctx, s))
 	}
-	if out.Grant != nil {
-		o.Keep(s, *out.Grant, r.Acquire.Process)
-	}
 	var made *madeWorktree
 	if out.Grant != nil {
+		o.Keep(s, *out.Grant, r.Acquire.Process)
 		if made, err = o.work(ctx, s, st, task.ClaimResult{Tasks: []task.Task{out.Task}, Grant: *out.Grant}); err != nil {
 			return err
 		}
@@ -134,14 +132,7 @@ func (o *nextOptions) retry(ctx context.Context, s *session.Session) []string {
 	if o.claim {
 		words = append(words, "--claim")
 	}
-	wait := o.Wait.Value
-	if wait == 0 {
-		wait = 30 * time.Minute
-		if s.Identity().Agent {
-			wait = 90 * time.Second
-		}
-	}
-	return o.Again(ctx, s, words[0], words[1:], lease.AcquireRequest{Wait: wait})
+	return o.Again(ctx, s, words[0], words[1:], lease.AcquireRequest{Wait: o.Wait.Value})
 }
 
 type nextData struct {
