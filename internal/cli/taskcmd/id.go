@@ -72,7 +72,7 @@ func idCmd(s *session.Session, cmd *cobra.Command, write bool, number func(conte
 			Number int64  `json:"number"`
 			ID     string `json:"id"`
 		}{n, fmt.Sprintf("t%d", n)}
-		number := strconv.FormatInt(n, 10)
+		number := strconv.FormatInt(n, 10) // --quiet prints it too: otherwise nobody would have it
 		return s.AnswerNames(data, []string{number}, func(p *term.Printer) { p.Line("%s", number) })
 	})
 }
