@@ -113,7 +113,7 @@ func (e entry) removeOne(text []byte) ([]byte, error) {
 		return text, nil
 	}
 	// Objects that we made around it go with it; existing empty ones stay.
-	for depth := len(e.path); depth > 0 && len(n.items) == 1 && n.itemStart(0) > n.start+1; depth-- {
+	for depth := len(e.path); depth > 0 && len(n.items) == 1 && n.items[0].begin > n.start+1; depth-- {
 		n = root.at(e.path[:depth-1]...)
 		i = n.index(e.path[depth-1])
 	}

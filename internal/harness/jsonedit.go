@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,8 +16,8 @@ import (
 // jsonNode is a value with the place of its text.
 type jsonNode struct {
 	start, end int
-	keys       []string    // of an object
-	keyStarts  []int       // where each key begins
+	key        string      // of a member of an object
+	begin      int         // where it begins with its key
 	items      []*jsonNode // values of an object, or of an array
 	open       byte        // '{', '[' or 0
 }
@@ -45,11 +46,13 @@ func nodeOf(text []byte, dec *json.Decoder) *jsonNode {
 	if open, ok := token(dec).(json.Delim); ok {
 		n.open = byte(open)
 		for dec.More() {
+			begin, key := start(), ""
 			if n.open == '{' {
-				n.keyStarts = append(n.keyStarts, start())
-				n.keys = append(n.keys, token(dec).(string))
+				key = token(dec).(string)
 			}
-			n.items = append(n.items, nodeOf(text, dec))
+			item := nodeOf(text, dec)
+			item.begin, item.key = begin, key
+			n.items = append(n.items, item)
 		}
 		token(dec) // the closing bracket
 	}
@@ -78,20 +81,12 @@ func (n *jsonNode) at(path ...string) *jsonNode {
 }
 
 func (n *jsonNode) index(key string) int {
-	for i := len(n.keys) - 1; i >= 0; i-- { // of two the last counts
-		if n.keys[i] == key {
+	for i, item := range slices.Backward(n.items) { // of two the last counts
+		if n.open == '{' && item.key == key {
 			return i
 		}
 	}
 	return -1
-}
-
-// itemStart is where an item with its key begins.
-func (n *jsonNode) itemStart(i int) int {
-	if n.open == '{' {
-		return n.keyStarts[i]
-	}
-	return n.items[i].start
 }
 
 // insertJSON puts an item at the end of an object (with its key) or an array; if
@@ -124,7 +119,7 @@ func insertJSON(text []byte, n *jsonNode, key, value string, depth int, tight bo
 // cutJSON undoes insertJSON. Comments around the item stay.
 func cutJSON(text []byte, n *jsonNode, i int) []byte {
 	plain := plainJSON(text)
-	start, from, to := n.itemStart(i), n.start+1, n.items[i].end
+	start, from, to := n.items[i].begin, n.start+1, n.items[i].end
 	comma := func(at int) int { return at + bytes.IndexByte(plain[at:], ',') }
 	without := func(from, to int) []byte { return append(bytes.Clone(text[:from]), text[to:]...) }
 	switch {

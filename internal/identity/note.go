@@ -136,26 +136,23 @@ func notesAbove(env func(string) string) (out []Note) {
 	return out
 }
 
-// sole is the session of a harness, if there is one only.
-func sole(above []Note, harness string) (out Note) {
-	for _, n := range above {
-		switch {
-		case n.Harness != harness:
-		case out.Session != "":
-			return Note{}
-		default:
-			out = n
-		}
+// notesOf are the notes of a harness.
+func notesOf(above []Note, harness string) []Note {
+	return slices.DeleteFunc(slices.Clone(above), func(n Note) bool { return n.Harness != harness })
+}
+
+// sole is the session of a harness, if there is only one.
+func sole(above []Note, harness string) (only Note) {
+	if notes := notesOf(above, harness); len(notes) == 1 {
+		only = notes[0]
 	}
-	return out
+	return only
 }
 
 // sessionsOf names the sessions of a harness that were noted.
 func sessionsOf(above []Note, harness string) (owners []string) {
-	for _, n := range above {
-		if n.Harness == harness {
-			owners = append(owners, sessionName(n.Harness, n.Session))
-		}
+	for _, n := range notesOf(above, harness) {
+		owners = append(owners, sessionName(n.Harness, n.Session))
 	}
 	slices.Sort(owners)
 	return owners

@@ -151,7 +151,7 @@ type steroids struct {
 	conn     *sqlite.Conn
 	now      time.Time
 	sections map[string]string   // id → name
-	places   []sectionPlace      // as the table has them
+	places   []sectionPlace      // of the sections, one by one
 	depends  map[string][]string // of tasks, by id
 	out      Source
 }

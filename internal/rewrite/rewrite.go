@@ -100,7 +100,7 @@ func (r Request) edits(text string) (out []edit, ok bool) {
 		}
 	}()
 	w := &writer{Request: r, dirs: []string{""}}
-	if !w.script(whole(text), 0) || w.unsure {
+	if !w.script(script{text: text}, 0) || w.unsure {
 		return nil, false
 	}
 	if r.Named {

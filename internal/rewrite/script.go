@@ -14,8 +14,6 @@ type script struct {
 	tail       int   // inside of empty quotes at the end, 0: there are none
 }
 
-func whole(text string) script { return script{text: text} }
-
 // of is the source of a node.
 func (s script) of(n syntax.Node) string { return s.text[n.Pos().Offset():n.End().Offset()] }
 

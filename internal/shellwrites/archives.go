@@ -58,12 +58,12 @@ func (s *shell) tar(_ string, args []string) {
 		args = append([]string{"-" + args[0]}, args[1:]...)
 	}
 	files := values(args, 'f', "--file")
-	does := func(letter byte, long string) bool { return hasFlag(tarModes(args), letter) || has(args, long) }
+	does := func(letter byte, long string) bool { return hasFlag(args, letter) || has(args, long) }
 	if len(files) > 0 && files[0] != "-" && (does('c', "--create") || does('r', "--append") || does('u', "--update")) {
 		s.write(files[0])
 		return
 	}
-	if !does('x', "--extract") && !has(args, "--get") || hasFlag(tarModes(args), 'O') || has(args, "--to-stdout") {
+	if !does('x', "--extract") && !has(args, "--get") || hasFlag(args, 'O') || has(args, "--to-stdout") {
 		return
 	}
 	if len(files) == 0 || !repo.Exists(repo.Absolute(s.dir, files[0])) {
@@ -73,16 +73,6 @@ func (s *shell) tar(_ string, args []string) {
 	strip := number(values(args, 0, "--strip-components"), 0)
 	in := s.inFolder(last(values(args, 'C', "--directory"), ""))
 	in.extract(names, ok, strip, operands(args, "-f", "-C", "--file", "--directory", "--strip-components"), files)
-}
-
-// tarModes are the joined letters, without the words behind them.
-func tarModes(args []string) (out []string) {
-	for _, a := range args {
-		if len(a) > 1 && a[0] == '-' && a[1] != '-' {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // extract notes members of an archive, all of them or those that are named.

@@ -1,7 +1,6 @@
 package shellwrites
 
 import (
-	"bytes"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -121,7 +120,7 @@ func (s *shell) follow(path string) string {
 		return unknown
 	}
 	src := s.file(path)
-	if !known(src) || bytes.IndexByte([]byte(src), 0) >= 0 {
+	if !known(src) || strings.Contains(src, "\x00") {
 		return unknown
 	}
 	return s.script(src)
@@ -151,11 +150,7 @@ func (s *shell) set(_ string, args []string) string {
 }
 
 func (s *shell) shift(_ string, args []string) string {
-	n := 1
-	if len(args) > 0 && len(args[0]) == 1 {
-		n = int(args[0][0] - '0')
-	}
-	s.params = s.params[min(max(n, 0), len(s.params)):]
+	s.params = s.params[min(number(args, 1), len(s.params)):]
 	return ""
 }
 

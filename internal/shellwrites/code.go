@@ -45,9 +45,6 @@ func (s *shell) codeTokens(l language, toks []token, texts, paths map[string]str
 			}
 			return
 		}
-		if t.kind == 'p' && t.text == "$" && at(toks, i+1).kind == 'a' {
-			continue
-		}
 		if t.kind != 'a' {
 			continue
 		}
@@ -256,48 +253,40 @@ func (s *shell) runs(toks []token, from int, line string, args []string) {
 
 // arguments are the texts between brackets, unknown where one is computed.
 func arguments(toks []token, from int, texts map[string]string) (out []string) {
-	depth, plain := 0, 0
+	depth := 0
 	var now []token
 	flush := func() {
 		if len(now) == 0 {
 			return
 		}
 		v := unknown
-		if t, ok := value(now[0], texts); ok && plain == 1 && len(now) == 1 {
+		if t, ok := value(now[0], texts); ok && len(now) == 1 {
 			v = t
 		} else if len(now) == 3 && now[0].kind == 'a' && now[1].text == "=" && now[2].kind == '"' {
 			v = now[0].text + "=" + now[2].text
 		}
-		out = append(out, v)
-		now, plain = nil, 0
+		out, now = append(out, v), nil
 	}
 	for i := from; i < len(toks) && len(out) < 20; i++ {
 		t := toks[i]
+		mark := ""
 		if t.kind == 'p' {
-			switch t.text {
-			case "(", "[", "{":
-				depth++
-			case ")", "]", "}":
-				if depth--; depth < 0 {
-					flush()
-					return out
-				}
-			case ";":
-				if depth == 0 {
-					flush()
-					return out
-				}
-			case ",":
-				if depth == 0 {
-					flush()
-					continue
-				}
-			case "\n":
-				continue
-			}
+			mark = t.text
 		}
-		now = append(now, t)
-		plain++
+		switch mark {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		}
+		if depth < 0 || depth == 0 && mark == ";" {
+			break
+		}
+		if depth == 0 && mark == "," {
+			flush()
+		} else if mark != "\n" {
+			now = append(now, t)
+		}
 	}
 	flush()
 	return out

@@ -3,6 +3,7 @@ package shellwrites
 import (
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/repo"
@@ -34,7 +35,7 @@ func (s *shell) copies(name string, args []string) {
 	if to == "" || !known(to) || strings.Contains(to, ":") && name == "rsync" {
 		return
 	}
-	if name == "rsync" && hasPrefix(args, "--delete") {
+	if name == "rsync" && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--delete") }) {
 		s.add(to, Target{Tree: true, Gone: true})
 	}
 	into := strings.HasSuffix(to, "/") || repo.IsDir(repo.Absolute(s.dir, to)) && !has(args, "-T", "--no-target-directory") && !(name == "ln" && hasFlag(args, 'n'))
@@ -45,15 +46,6 @@ func (s *shell) copies(name string, args []string) {
 		}
 		s.copied(name, from, place, args)
 	}
-}
-
-func hasPrefix(args []string, prefix string) bool {
-	for _, a := range args {
-		if strings.HasPrefix(a, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // same reports whether a file would be moved to itself.

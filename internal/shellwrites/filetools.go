@@ -86,19 +86,19 @@ func (s *shell) dd(_ string, args []string) {
 }
 
 func (s *shell) curl(name string, args []string) {
-	if name == "curl" {
-		s.write(values(args, 'o', "--output")...)
-		if hasFlag(args, 'O') || has(args, "--remote-name") {
-			for _, u := range operands(args, "-o", "-H", "-d", "-X", "-u") {
-				if _, rest, ok := strings.Cut(u, "://"); ok && strings.Contains(rest, "/") {
-					s.write(filepath.Base(rest))
-				}
-			}
-		}
+	if name == "wget" {
+		s.write(values(args, 'O', "--output-document")...)
 		return
 	}
-	out := values(args, 'O', "--output-document")
-	s.write(out...)
+	s.write(values(args, 'o', "--output")...)
+	if !hasFlag(args, 'O') && !has(args, "--remote-name") {
+		return
+	}
+	for _, u := range operands(args, "-o", "-H", "-d", "-X", "-u") {
+		if _, rest, ok := strings.Cut(u, "://"); ok && strings.Contains(rest, "/") {
+			s.write(filepath.Base(rest))
+		}
+	}
 }
 
 func (s *shell) flock(_ string, args []string) {

@@ -48,14 +48,12 @@ func (s *shell) walk(dir string, visit func(path string, d fs.DirEntry) error) (
 // finder is a find command: where it looks, and a test with actions.
 type finder struct {
 	s          *shell
-	args       []string
 	roots      []string
 	tests      []string
 	least      int
 	most       int
 	name       string // the first -name, for when there are too many files
 	acts       []*action
-	dir        string // where it began
 	path       string // of the file at hand, as find prints it
 	real       string
 	entry      fs.DirEntry
@@ -65,17 +63,14 @@ type finder struct {
 
 // An action is -print, -delete or -exec with the names that come to it.
 type action struct {
-	prints  bool
-	deletes bool
-	cmd     []string // of -exec
-	all     bool     // -exec … +
-	names   []string
+	do    func(in *shell, names []string) // nil: it prints them
+	names []string
 }
 
 type test func(f *finder) bool
 
 func (s *shell) find(_ string, args []string) string {
-	f := &finder{s: s, args: args, most: 1 << 30, dir: s.dir}
+	f := &finder{s: s, most: 1 << 30}
 	for len(args) > 0 && slices.Contains([]string{"-L", "-H", "-P", "-E"}, args[0]) {
 		args = args[1:]
 	}
@@ -90,7 +85,7 @@ func (s *shell) find(_ string, args []string) string {
 		}
 	}
 	expr := f.or()
-	found := &action{prints: true}
+	found := &action{}
 	if !f.printsSome {
 		inner := expr
 		expr = func(f *finder) bool {
@@ -104,26 +99,27 @@ func (s *shell) find(_ string, args []string) string {
 	var rest []string
 	for _, root := range f.roots {
 		if stop := f.look(root, expr); stop != "" {
-			rest = append(rest, unseen(root, repo.Absolute(f.dir, root), stop, f.name)...)
+			rest = append(rest, unseen(root, repo.Absolute(f.s.dir, root), stop, f.name)...)
 		}
 	}
 	for _, a := range append(f.acts, found) {
 		a.names = s.existing(append(a.names, rest...))
 	}
+	in := s.sub()
+	in.in = unknown
 	for _, a := range f.acts {
-		f.act(a)
-	}
-	for _, a := range f.acts {
-		if a.prints {
+		if a.do == nil {
 			found = a
+			continue
 		}
+		a.do(in, a.names)
 	}
 	return printed(found.names)
 }
 
 // look visits one root.
 func (f *finder) look(root string, expr test) (stop string) {
-	real := repo.Absolute(f.dir, root)
+	real := repo.Absolute(f.s.dir, root)
 	return f.s.walk(real, func(path string, d fs.DirEntry) error {
 		rel, _ := filepath.Rel(real, path)
 		depth := 0
@@ -141,20 +137,4 @@ func (f *finder) look(root string, expr test) (stop string) {
 		}
 		return nil
 	})
-}
-
-func (f *finder) act(a *action) {
-	in := f.s.sub()
-	in.in = unknown
-	switch {
-	case a.deletes:
-		for _, n := range a.names {
-			in.add(n, Target{Gone: true, There: true})
-		}
-	case a.cmd == nil:
-	case a.all:
-		in.onAll(a.names, a.cmd, "{}")
-	default:
-		in.onEach(a.names, a.cmd, "{}")
-	}
 }

@@ -114,7 +114,7 @@ func (f *finder) fileTest(word string) test {
 	case "-empty":
 		return (*finder).empty
 	case "-newer":
-		than, err := os.Stat(repo.Absolute(f.dir, f.next()))
+		than, err := os.Stat(repo.Absolute(f.s.dir, f.next()))
 		return func(f *finder) bool {
 			fi, no := f.entry.Info()
 			return err != nil || no != nil || fi.ModTime().After(than.ModTime())
@@ -147,19 +147,22 @@ func (f *finder) empty() bool {
 func (f *finder) readAction(word string) *action {
 	switch word {
 	case "-print", "-print0":
-		return &action{prints: true}
+		return &action{}
 	case "-delete":
-		return &action{deletes: true}
+		return &action{do: func(in *shell, names []string) {
+			for _, n := range names {
+				in.add(n, Target{Gone: true, There: true})
+			}
+		}}
 	case "-exec", "-execdir", "-ok", "-okdir":
-		a := &action{}
+		var cmd []string
 		for w := f.next(); w != "" && w != ";"; w = f.next() {
 			if w == "+" {
-				a.all = true
-				break
+				return &action{do: func(in *shell, names []string) { in.onAll(names, cmd, "{}") }}
 			}
-			a.cmd = append(a.cmd, w)
+			cmd = append(cmd, w)
 		}
-		return a
+		return &action{do: func(in *shell, names []string) { in.onEach(names, cmd, "{}") }}
 	}
 	return nil
 }

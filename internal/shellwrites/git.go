@@ -39,23 +39,15 @@ func (s *shell) git(_ string, args []string) string {
 		if writes(g); g.slow {
 			g.add(g.root, Target{Tree: true, There: true})
 		}
-	case !reading[g.verb]:
+	case !slices.Contains(reading, g.verb):
 		return g.alias()
 	}
 	return unknown
 }
 
 // reading are verbs that have no alias and write no file of the worktree.
-var reading = setOf(`add blame branch cat-file check-ignore commit commit-tree config describe fetch for-each-ref fsck gc hash-object help ls-remote
+var reading = strings.Fields(`add blame branch cat-file check-ignore commit commit-tree config describe fetch for-each-ref fsck gc hash-object help ls-remote
 	ls-tree merge-base notes prune push reflog remote rev-list shortlog show show-ref status tag update-index update-ref version write-tree`)
-
-func setOf(words string) map[string]bool {
-	set := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
-		set[w] = true
-	}
-	return set
-}
 
 // gitPrints are verbs whose output other commands read, and gitWrites those that only
 // write.

@@ -35,11 +35,11 @@ func (s *shell) sed(_ string, args []string) string {
 		s.editInPlace(ops, flags.values("-i", "--in-place"))
 		return ""
 	}
-	if len(ops) == 0 && len(scripts) == 1 {
-		if m := regexp.MustCompile(`^s([/|#,])(.*?)[/|#,](.*?)[/|#,]$`).FindStringSubmatch(scripts[0]); m != nil && !strings.ContainsAny(m[3], `\&`) {
-			return replaced(s.in, m[2], m[3])
-		}
+	if len(ops) > 0 || len(scripts) != 1 {
 		return unknown
+	}
+	if m := regexp.MustCompile(`^s([/|#,])(.*?)[/|#,](.*?)[/|#,]$`).FindStringSubmatch(scripts[0]); m != nil && !strings.ContainsAny(m[3], `\&`) {
+		return replaced(s.in, m[2], m[3])
 	}
 	return unknown
 }
