@@ -63,14 +63,13 @@ func (s *Server) complete(ctx context.Context, c *call, in completeArgs) (Result
 	if verb == task.Block {
 		d.Reason, d.Result = in.Summary, nil
 	}
-	do := func() (out task.ChangeResult, r Result, err error) {
-		out, err = task.ChangeStatus(ctx, s.o.Store, d)
-		return out, Result{Next: "call claim for the next task"}, err
-	}
+	var out task.ChangeResult
+	r := Result{Next: "call claim for the next task"}
 	if in.Next {
-		do = func() (task.ChangeResult, Result, error) { return s.doNext(ctx, c, h, d) }
+		out, r, err = s.doNext(ctx, c, h, d)
+	} else {
+		out, err = task.ChangeStatus(ctx, s.o.Store, d)
 	}
-	out, r, err := do()
 	switch {
 	case errors.Is(err, lease.ErrLost):
 		r = s.failure(err)

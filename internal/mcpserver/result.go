@@ -159,14 +159,12 @@ func (s *Server) heldResult(h *lease.HeldError) Result {
 	return r
 }
 
-func seconds(d time.Duration) int { return max(0, int(d.Round(time.Second)/time.Second)) }
-
 // secondsUntil is 0, which JSON leaves out, if there is no end.
 func secondsUntil(t time.Time) int {
 	if t.IsZero() {
 		return 0
 	}
-	return seconds(time.Until(t))
+	return max(0, int(time.Until(t).Round(time.Second).Seconds()))
 }
 
 // failure is the result for an error: its code, and a text of ours unless the
