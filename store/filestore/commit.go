@@ -87,6 +87,7 @@ func round(group []*driver.Pending) int {
 type tx struct {
 	s       *Store
 	tree    *tree
+	before  state // of the store
 	state   state
 	now     local.Stamp
 	revs    map[string]int64 // of the keys looked at or written so far
@@ -105,6 +106,8 @@ func (t *tx) run(group []*driver.Pending) error {
 	}
 	t.state = st
 	t.state.Kinds = maps.Clone(st.Kinds)
+	s.memory.follow(s, st)
+	t.before = st
 	t.now = local.Clock()
 	t.payload = appendTime(nil, t.now)
 	for _, p := range group {
@@ -160,16 +163,35 @@ func (t *tx) rev(key string) (int64, error) {
 	if rev, ok := t.revs[key]; ok {
 		return rev, nil
 	}
-	r, ok, err := t.tree.read(key)
-	t.there[key] = ok
-	if err == nil {
-		err = t.s.notAhead(r, t.state.Revision)
+	r, known := t.s.memory.get(t.before, key)
+	if !known {
+		var err error
+		if r, err = t.read(key); err != nil {
+			return 0, err
+		}
 	}
-	if err != nil {
-		return 0, err
+	t.there[key] = r.value != nil
+	if r.value == nil {
+		r.rev = 0 // of its deletion
 	}
 	t.revs[key] = r.rev
 	return r.rev, nil
+}
+
+// read reads the file of a record and remembers it.
+func (t *tx) read(key string) (record, error) {
+	r, ok, err := t.tree.read(key)
+	if err == nil {
+		err = t.s.notAhead(r, t.before.Revision)
+	}
+	if err != nil {
+		return record{}, err
+	}
+	if !ok {
+		r = record{key: key}
+	}
+	t.s.memory.saw(t.before, r)
+	return r, nil
 }
 
 // notAhead refuses a record that is newer than the store: its commit is gone
@@ -212,7 +234,12 @@ func (t *tx) commit(st state) error {
 	if err := s.publish(next); err != nil {
 		return err
 	}
-	if t.follow() == nil {
+	records, err := decodeCommits(t.payload)
+	if err == nil {
+		s.memory.wrote(t.before, next, records)
+		err = t.follow(records)
+	}
+	if err == nil {
 		next.Applied, next.Spares = next.End, t.tree.spares
 		fault.Point("file.applied")
 		_ = s.publish(next) // if this fails, the next writer replays
@@ -221,11 +248,7 @@ func (t *tx) commit(st state) error {
 }
 
 // follow writes the record files of the committed batches.
-func (t *tx) follow() error {
-	records, err := decodeCommits(t.payload)
-	if err != nil {
-		return err
-	}
+func (t *tx) follow(records []record) error {
 	last := make(map[string]int, len(records))
 	for i, r := range records {
 		last[r.key] = i

@@ -22,7 +22,8 @@
 // until deleted. A deleted record file is an absent record: that is how a person
 // frees a lock by hand. A process that is stopped (SIGSTOP) in the middle of a
 // commit keeps the others from committing until it continues or dies; their
-// contexts still end. A range lists a whole kind.
+// contexts still end. A range lists a whole kind, unless it is a part of a large
+// one: see index.go.
 //
 // # Failure
 //
@@ -81,7 +82,11 @@ type Store struct {
 	journal *os.File
 	id      fs.FileInfo // of the journal
 
+	memory memory
+
 	mu        sync.Mutex // protects what follows
+	seen      stamp      // of the store's folder, when everything in it was as we have it open
+	folders   *folders
 	state     *os.File
 	stateID   fs.FileInfo
 	lastLine  []byte // of the state file
@@ -153,7 +158,7 @@ func (s *Store) begin(ctx context.Context, create bool) error {
 // look checks the folder's contents without opening them, and returns the
 // journal's info, nil if there is none.
 func (s *Store) look() (fs.FileInfo, error) {
-	for _, dir := range []string{wakeDir, recordsDir, spareDir} {
+	for _, dir := range []string{wakeDir, recordsDir, spareDir, indexDir} {
 		if err := local.SubDir(s.path(dir)); err != nil {
 			return nil, err
 		}
@@ -242,16 +247,35 @@ func (s *Store) openJournal() (err error) {
 }
 
 // same refuses to go on with a journal that is no longer the one in our
-// folder: other processes would use another.
+// folder: other processes would use another. It lets go of a state file and of
+// folders that are no longer there.
 func (s *Store) same() error {
-	now, err := os.Lstat(s.path(journalFile))
-	if err == nil && os.SameFile(now, s.id) {
+	folder := s.stamp()
+	s.mu.Lock()
+	known := folder == s.seen && folder != stamp{}
+	s.mu.Unlock()
+	if known {
 		return nil
 	}
+	now, err := os.Lstat(s.path(journalFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.explain(err, journalFile)
 	}
-	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path(journalFile))
+	if err != nil || !os.SameFile(now, s.id) {
+		return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, s.path(journalFile))
+	}
+	now, err = s.root.Lstat(stateFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s.explain(err, stateFile)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil && (err != nil || !os.SameFile(now, s.stateID)) {
+		s.closeState()
+	}
+	s.leaveFolders()
+	s.seen = folder
+	return nil
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
@@ -263,6 +287,7 @@ func (s *Store) Close() error {
 	s.wake.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaveFolders()
 	for _, f := range []*os.File{s.journal, s.state} {
 		if f != nil {
 			_ = f.Close() // everything that counts is synced

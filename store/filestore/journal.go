@@ -51,6 +51,7 @@ type entry struct {
 	gen     uint64
 	rev     int64 // of its last batch
 	kind    byte
+	sum     uint32
 	pos     int64
 	end     int64 // where the next one begins
 	payload []byte
@@ -83,11 +84,12 @@ func decodeEntry(b []byte, pos int64) (entry, bool) {
 		return entry{}, false
 	}
 	size := int64(entryHead) + int64(binary.LittleEndian.Uint32(b[24:]))
-	if size > int64(len(b)) || entrySum(b[:size], pos) != binary.LittleEndian.Uint32(b[4:]) {
+	sum := binary.LittleEndian.Uint32(b[4:])
+	if size > int64(len(b)) || entrySum(b[:size], pos) != sum {
 		return entry{}, false
 	}
 	return entry{
-		gen: gen, rev: int64(binary.LittleEndian.Uint64(b[16:])), kind: b[28],
+		gen: gen, rev: int64(binary.LittleEndian.Uint64(b[16:])), kind: b[28], sum: sum,
 		pos: pos, end: pos + (size+entryAlign-1)/entryAlign*entryAlign, payload: b[entryHead:size],
 	}, true
 }

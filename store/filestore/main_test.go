@@ -22,6 +22,7 @@ const (
 	envJob   = "FILESTORE_CHILD"
 	envDir   = "FILESTORE_DIR"
 	envLimit = "FILESTORE_LIMIT" // of the journal, also for the suite's workers
+	envCount = "FILESTORE_COUNT" // of what the job does
 )
 
 func TestMain(m *testing.M) {
@@ -52,11 +53,17 @@ func child(job, dir string) string {
 	if job == "steps" || job == "stream" {
 		return walk(ctx, dir, job == "stream")
 	}
+	if job == "pairs" {
+		n, _ := strconv.Atoi(os.Getenv(envCount))
+		return answer(pairs(ctx, dir, n))
+	}
 	s, err := filestore.Open(ctx, dir, nil)
 	if err != nil {
 		return answer(err)
 	}
 	switch job {
+	case "part":
+		return answer(part(ctx, s))
 	case "read":
 		var snap driver.Snapshot
 		if snap, err = s.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {

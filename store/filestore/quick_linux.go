@@ -1,7 +1,9 @@
 package filestore
 
 import (
+	"errors"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,7 +12,8 @@ import (
 // possible: most of the time of a commit goes into them. It leaves unusual cases
 // and failures to the long way, which explains them.
 type quick struct {
-	dirs map[string]int // open folders, by their path in the store
+	mu      sync.Mutex
+	folders *folders
 }
 
 // read returns the content of a file, nil if there is none. ok is false if the
@@ -62,6 +65,21 @@ func (q *quick) fill(s *Store, name string, content []byte) (ok bool) {
 	return st.Size <= int64(len(content)) || unix.Ftruncate(fd, int64(len(content))) == nil
 }
 
+// sync puts the content of a file on the disk. There may be none. The long way
+// cannot repeat a failure: the kernel may report it only once.
+func (q *quick) sync(s *Store, folder, name string) (done bool, err error) {
+	kind, ok := q.kind(s, folder)
+	if !ok || kind < 0 {
+		return ok, nil
+	}
+	fd, err := unix.Openat(kind, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err == unix.ENOENT, nil
+	}
+	err = os.NewSyscallError("fsync", unix.Fsync(fd))
+	return true, errors.Join(err, unix.Close(fd))
+}
+
 // place moves a spare file to the place of a record's. If there is a file, the
 // two change places.
 func (q *quick) place(s *Store, spare, folder, name string, there bool) (ok bool) {
@@ -88,46 +106,37 @@ func (q *quick) both(s *Store, folder string) (spare, kind int, ok bool) {
 	return spare, kind, ok && kind >= 0
 }
 
-func (q *quick) spare(s *Store) (fd int, ok bool) { return q.dir(s.place.fd, spareDir, spareDir) }
+func (q *quick) spare(s *Store) (fd int, ok bool) { return q.dir(s, s.place.fd, spareDir, spareDir) }
 
 func (q *quick) kind(s *Store, folder string) (fd int, ok bool) {
-	records, ok := q.dir(s.place.fd, recordsDir, recordsDir)
+	records, ok := q.dir(s, s.place.fd, recordsDir, recordsDir)
 	if !ok || records < 0 {
 		return records, ok
 	}
-	return q.dir(records, folder, recordsDir+"/"+folder)
+	return q.dir(s, records, folder, recordsDir+"/"+folder)
 }
 
-// dir opens a folder in another; -1: there is none.
-func (q *quick) dir(parent int, name, path string) (fd int, ok bool) {
-	if fd, known := q.dirs[path]; known {
-		return fd, true
+func (q *quick) dir(s *Store, parent int, name, path string) (fd int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.folders == nil {
+		q.folders = s.useFolders()
 	}
-	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	switch {
-	case err == unix.ENOENT:
-		return -1, true // it may be made while we work
-	case err != nil:
-		return 0, false
-	}
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || !ours(st) || st.Mode&0o022 != 0 {
-		_ = unix.Close(fd)
-		return 0, false
-	}
-	if q.dirs == nil {
-		q.dirs = make(map[string]int)
-	}
-	q.dirs[path] = fd
-	return fd, true
+	return q.folders.open(parent, name, path)
 }
 
-var self = os.Geteuid()
+// made says that a folder may be there now.
+func (q *quick) made(path string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.folders != nil {
+		q.folders.forget(path)
+	}
+}
 
-func ours(st unix.Stat_t) bool { return int(st.Uid) == self }
-
-func (q *quick) close() {
-	for _, fd := range q.dirs {
-		_ = unix.Close(fd)
+func (q *quick) close(s *Store) {
+	if q.folders != nil {
+		s.dropFolders(q.folders)
+		q.folders = nil
 	}
 }

@@ -25,14 +25,16 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 	defer done()
 	var snap driver.Snapshot
-	err = s.view(ctx, func(v *view) error {
+	err = s.view(ctx, q.Since, func(v *view) error {
 		snap = driver.Snapshot{Rev: v.state.Revision}
 		// Read after the revision: no record up to it is of the future.
 		now := local.Clock()
 		snap.Now = time.Unix(0, now.Wall).UTC()
-		return v.query(ctx, q, func(r record) {
+		err := v.query(ctx, q, func(r record) {
 			snap.Records = append(snap.Records, driver.Record{Key: r.key, Rev: r.rev, Time: r.time.Time(now), Value: r.value})
 		})
+		snap.Old = v.old
+		return err
 	})
 	if err != nil {
 		return driver.Snapshot{}, err
@@ -40,8 +42,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	return snap, nil
 }
 
-// view runs fn on one view of the store. It may run it several times.
-func (s *Store) view(ctx context.Context, fn func(*view) error) error {
+// view runs fn on one view of the store. It may run it several times. Unless
+// since is 0, what the memory has of that revision or a later one is good enough.
+func (s *Store) view(ctx context.Context, since int64, fn func(*view) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -49,7 +52,7 @@ func (s *Store) view(ctx context.Context, fn func(*view) error) error {
 		return err
 	}
 	for range 3 {
-		if err := s.glance(fn); err != errMoved {
+		if err := s.glance(since, fn); err != errMoved {
 			return err
 		}
 		fault.Point("file.moved")
@@ -71,7 +74,7 @@ func (s *Store) view(ctx context.Context, fn func(*view) error) error {
 
 // glance runs fn without a lock, and returns errMoved if the store changed
 // meanwhile.
-func (s *Store) glance(fn func(*view) error) error {
+func (s *Store) glance(since int64, fn func(*view) error) error {
 	st, err := s.readState()
 	if err == errNoState || err == nil && !st.counts(s.life) {
 		return errMoved
@@ -79,16 +82,18 @@ func (s *Store) glance(fn func(*view) error) error {
 	if err != nil {
 		return err
 	}
-	unheard, err := s.unheard(st)
-	if err != nil {
-		return err
+	v := &view{s: s, state: st, memory: since > 0 && since <= st.Revision && s.memory.follow(s, st)}
+	unheard := false
+	if !v.memory {
+		if unheard, err = s.beyond(st.End, st.Generation); err != nil {
+			return err
+		}
 	}
-	t := s.tree()
-	defer t.close()
-	if (unheard || st.Applied < st.End) && s.finish(t) {
+	v.tree = s.tree()
+	defer v.tree.close()
+	if (unheard || st.Applied < st.End) && s.finish(v.tree) {
 		return errMoved
 	}
-	v := &view{s: s, tree: t, state: st}
 	if st.Applied < st.End {
 		fault.Point("file.overlay")
 		j, err := s.slice(st, st.Applied)
@@ -99,7 +104,11 @@ func (s *Store) glance(fn func(*view) error) error {
 			return s.unlessMoved(v, err)
 		}
 	}
-	return s.unlessMoved(v, fn(v))
+	err = s.unlessMoved(v, fn(v))
+	if err == nil {
+		v.note()
+	}
+	return err
 }
 
 // finish ends what a dead writer began. If the guard is taken, the writer lives
@@ -117,6 +126,9 @@ func (s *Store) finish(t *tree) bool {
 // at was written since.
 func (s *Store) unlessMoved(v *view, err error) error {
 	fault.Point("file.again")
+	if v.old && len(v.found)+len(v.scans) == 0 && err == nil {
+		return nil // it looked at nothing but the memory
+	}
 	now, again := s.readState()
 	switch {
 	case again != nil || now.Generation != v.state.Generation:
@@ -139,7 +151,7 @@ func (s *Store) unlessMoved(v *view, err error) error {
 // succeed, and read the whole journal if nobody has replayed it.
 func (s *Store) viewFrozen(ctx context.Context, fn func(*view) error) error {
 	for {
-		if err := s.glance(fn); err != errMoved {
+		if err := s.glance(0, fn); err != errMoved {
 			return err
 		}
 		if st, err := s.readState(); err != nil || !st.counts(s.life) {
@@ -182,6 +194,20 @@ type view struct {
 
 	gets  []string // keys that were looked at
 	scans []string // prefixes that were listed
+
+	memory bool     // what the memory has is good enough
+	old    bool     // it was used
+	found  []record // in the files, or not found there
+}
+
+// note puts what was found into the memory.
+func (v *view) note() {
+	if !v.memory && (len(v.found) == 0 || !v.s.memory.follow(v.s, v.state)) {
+		return
+	}
+	for _, r := range v.found {
+		v.s.memory.saw(v.state, r)
+	}
 }
 
 // saw reports whether one of the records would have been seen by the view.
@@ -197,7 +223,18 @@ func (v *view) saw(records map[string]record) bool {
 // get returns the record of key; ok is false when there is none.
 func (v *view) get(key string) (record, bool, error) {
 	v.gets = append(v.gets, key)
-	return v.read(key)
+	if v.memory {
+		if r, known := v.s.memory.get(v.state, key); known {
+			v.old = true
+			return r, r.value != nil, nil
+		}
+	}
+	r, ok, err := v.read(key)
+	if err == nil && driver.CheckKey(key) == nil {
+		r.key = key
+		v.found = append(v.found, r)
+	}
+	return r, ok, err
 }
 
 func (v *view) read(key string) (record, bool, error) {
@@ -233,35 +270,62 @@ func (v *view) query(ctx context.Context, q driver.Query, add func(record)) erro
 }
 
 func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) error {
-	keys, err := v.keys(ctx, rg.Prefix)
+	v.scans = append(v.scans, rg.Prefix)
+	part := driver.Kind(rg.Prefix) != "" && (rg.Limit != 0 || rg.Prefix != driver.Kind(rg.Prefix))
+	if part && v.state.Lives != nil {
+		if keys, err := v.indexed(rg); err == nil {
+			records, err := v.readAll(ctx, keys)
+			if err != nil {
+				return err
+			}
+			if len(records) == len(keys) { // else a person removed some: make a new index
+				each(records, add)
+				return nil
+			}
+		}
+	}
+	keys, err := v.keys(ctx, rg.Prefix, part)
 	if err != nil {
 		return err
 	}
-	switch {
-	case rg.Limit > 0:
-		keys = keys[:min(len(keys), rg.Limit)]
-	case rg.Limit < 0:
-		keys = keys[max(0, len(keys)+rg.Limit):]
+	records, err := v.readAll(ctx, some(keys, rg.Limit))
+	each(records, add)
+	return err
+}
+
+func each(records []record, add func(record)) {
+	for _, r := range records {
+		add(r)
 	}
+}
+
+// readAll returns the records of the keys; those that a person removed just now
+// are not there.
+func (v *view) readAll(ctx context.Context, keys []string) ([]record, error) {
+	records := make([]record, 0, len(keys))
 	for i, key := range keys {
 		if i%256 == 255 && ctx.Err() != nil {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		r, ok, err := v.read(key)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if ok { // else it was removed by hand just now
-			add(r)
+		if ok {
+			records = append(records, r)
 		}
 	}
-	return nil
+	return records, nil
 }
 
-// keys lists the keys that begin with prefix, in order.
-func (v *view) keys(ctx context.Context, prefix string) ([]string, error) {
-	v.scans = append(v.scans, prefix)
+// keys lists the keys that begin with prefix, in order. If they are a part of a
+// large kind, it makes the index of that kind.
+func (v *view) keys(ctx context.Context, prefix string, part bool) ([]string, error) {
 	kind, _, whole := strings.Cut(prefix, "/")
+	listed := prefix
+	if part {
+		listed = kind + "/"
+	}
 	folders := []string{encodeName(kind)}
 	switch {
 	case whole && kind == "":
@@ -279,18 +343,22 @@ func (v *view) keys(ctx context.Context, prefix string) ([]string, error) {
 			return nil, err
 		}
 		for _, key := range list {
-			if _, over := v.over[key]; !over && strings.HasPrefix(key, prefix) {
+			if _, over := v.over[key]; !over && strings.HasPrefix(key, listed) {
 				keys = append(keys, key)
 			}
 		}
 	}
 	for key, r := range v.over {
-		if r.value != nil && strings.HasPrefix(key, prefix) {
+		if r.value != nil && strings.HasPrefix(key, listed) {
 			keys = append(keys, key)
 		}
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	keys = slices.Compact(keys)
+	if part && len(keys) >= indexLeast && v.state.Lives != nil {
+		v.s.makeIndex(listed, keys, v.state)
+	}
+	return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) }), nil
 }
 
 // keysIn lists the keys in a folder. If a name was cut short, the key is in the
@@ -338,7 +406,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 
 // holding reports whether all guards hold, and at which revision.
 func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool, rev int64, err error) {
-	err = s.view(ctx, func(v *view) error {
+	err = s.view(ctx, 0, func(v *view) error {
 		holds, rev = true, v.state.Revision
 		for _, g := range guards {
 			at := v.state.Kinds[g.Key]

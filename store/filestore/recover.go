@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,23 +36,26 @@ func (s *Store) settle(t *tree) (state, error) {
 }
 
 // unheard reports whether the journal goes further than st: an append whose
-// writer died before it announced it, or a newer generation.
+// writer died before it announced it, or a newer generation, in which nothing is
+// committed before it is announced.
 func (s *Store) unheard(st state) (bool, error) {
-	var head [entryHead]byte
-	for _, look := range []struct {
-		pos int64
-		gen uint64
-	}{{st.End, st.Generation}, {halfStart(st.Generation + 1), st.Generation + 1}} {
-		if _, err := s.journal.ReadAt(head[:], look.pos); err == io.EOF {
-			continue
-		} else if err != nil {
-			return false, s.explain(err, journalFile)
-		}
-		if gen, ok := entryGeneration(head[:]); ok && gen >= look.gen {
-			return true, nil
-		}
+	more, err := s.beyond(st.End, st.Generation)
+	if err != nil || more {
+		return more, err
 	}
-	return false, nil
+	return s.beyond(halfStart(st.Generation+1), st.Generation+1)
+}
+
+// beyond reports whether there may be an entry of that generation or a later one.
+func (s *Store) beyond(pos int64, gen uint64) (bool, error) {
+	var head [entryHead]byte
+	if _, err := s.journal.ReadAt(head[:], pos); err == io.EOF {
+		return false, nil
+	} else if err != nil {
+		return false, s.explain(err, journalFile)
+	}
+	found, ok := entryGeneration(head[:])
+	return ok && found >= gen, nil
 }
 
 // recover replays the journal. If st counts, only its last commits can be
@@ -192,23 +196,36 @@ func (s *Store) slice(st state, pos int64) (journal, error) {
 	if st.End < pos || st.End > start+halfSize {
 		return journal{}, s.explain(errLost, journalFile)
 	}
-	data := make([]byte, st.End-pos)
-	if _, err := s.journal.ReadAt(data, pos); err != nil && err != io.EOF {
-		return journal{}, s.explain(err, journalFile)
-	}
-	j := journal{gen: st.Generation, end: pos}
-	for j.end < st.End {
-		e, ok := decodeEntry(data[j.end-pos:], j.end)
-		if !ok || e.gen != j.gen {
-			return journal{}, s.explain(errMiddle, journalFile)
-		}
-		j.entries = append(j.entries, e)
-		j.end = e.end
+	entries, err := s.entries(st.Generation, pos, st.End)
+	if err != nil {
+		return journal{}, err
 	}
 	if pos == start { // the base is not a commit
-		j.entries = j.entries[1:]
+		entries = entries[1:]
 	}
-	return j, nil
+	return journal{gen: st.Generation, end: st.End, entries: entries}, nil
+}
+
+// entries reads the entries of a generation from pos to end; with 0, as far as
+// there are any.
+func (s *Store) entries(gen uint64, pos, end int64) (list []entry, err error) {
+	most := cmp.Or(end, halfStart(gen)+halfSize)
+	data := make([]byte, max(0, most-pos))
+	if _, err := s.journal.ReadAt(data, pos); err != nil && err != io.EOF {
+		return nil, s.explain(err, journalFile)
+	}
+	for at := pos; at < most; {
+		e, ok := decodeEntry(data[at-pos:], at)
+		switch {
+		case ok && e.gen == gen:
+			list, at = append(list, e), e.end
+		case end == 0:
+			return list, nil
+		default:
+			return nil, s.explain(errMiddle, journalFile)
+		}
+	}
+	return list, nil
 }
 
 // empty starts the journal over in its other half, when everything in this

@@ -145,46 +145,36 @@ func (s *Store) publish(st state) error {
 	if err != nil {
 		return err
 	}
-	f := s.stateHandle()
 	for try := 0; ; try++ {
-		if f == nil {
-			if f, err = s.openState(true); err != nil {
-				return err
-			}
+		f, err := s.openState(true)
+		if err != nil {
+			return err
 		}
-		_, err := f.WriteAt(line, 0)
+		_, err = f.WriteAt(line, 0)
 		if err == nil {
 			s.remember(line, st)
 			return nil
 		}
 		if !errors.Is(err, fs.ErrClosed) || try > 2 {
 			return s.explain(err, stateFile)
-		}
-		f = nil // a reader has found another file there
+		} // a reader has found another file there
 	}
 }
 
-func (s *Store) stateHandle() *os.File {
+// openState returns the file, which stays open while it is the one that others
+// see: see [Store.same].
+func (s *Store) openState(create bool) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state
-}
-
-// openState returns the file, which stays open while it is the one that others
-// see.
-func (s *Store) openState(create bool) (*os.File, error) {
+	if s.state != nil {
+		return s.state, nil
+	}
 	fi, err := s.root.Lstat(stateFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, s.explain(err, stateFile)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil && !create {
-		s.closeState() // nobody else sees it any more
 		return nil, errNoState
-	}
-	if s.state != nil && fi != nil && os.SameFile(fi, s.stateID) {
-		return s.state, nil
 	}
 	if fi != nil {
 		if err := local.CheckFile(s.path(stateFile), fi); err != nil {

@@ -41,7 +41,7 @@ func (t *tree) close() {
 	for _, k := range t.kinds {
 		k.close()
 	}
-	t.quick.close()
+	t.quick.close(t.s)
 }
 
 func (f *folder) close() {
@@ -79,6 +79,7 @@ func (t *tree) kind(name string, create bool) (*folder, error) {
 	k, err := t.enter(t.records.Root, name, recordsDir+"/"+name, create)
 	if err == nil {
 		t.kinds[name] = k
+		t.quick.made(recordsDir + "/" + name)
 	}
 	return k, err
 }
@@ -206,6 +207,9 @@ func (t *tree) names(f *folder) ([]string, error) {
 // syncFile puts the content of a record's file on the disk. There may be none.
 func (t *tree) syncFile(key string) error {
 	folder, name := file(key)
+	if done, err := t.quick.sync(t.s, folder, name); done {
+		return t.s.explain(err, recordPath(folder, name))
+	}
 	kind, err := t.kind(folder, false)
 	if err != nil || kind == nil {
 		return err
