@@ -74,6 +74,7 @@ type Store struct {
 	meta atomic.Int64 // the revision of the store's description when it was read last
 
 	followers followers
+	turns     turns
 
 	mu     sync.Mutex
 	jitter *rand.Rand
@@ -162,6 +163,18 @@ func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) erro
 }
 
 func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error) {
+	tx, rev, err := a.commit(ctx, fn)
+	if a.done != nil {
+		a.done()
+	}
+	if err == nil && len(tx.order) > 0 {
+		tx.applied(ctx, a.s, rev)
+	}
+	return rev, err
+}
+
+// commit runs fn until a run is committed or has nothing to commit.
+func (a *attempt) commit(ctx context.Context, fn func(*Tx) error) (*Tx, int64, error) {
 	s := a.s
 	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
@@ -171,47 +184,47 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 		case a.retryRead(ctx, err):
 			continue
 		case err != nil:
-			return 0, a.final(err)
+			return nil, 0, a.final(err)
 		case len(tx.order) == 0:
 			if err := a.affirmed(ctx, tx); errors.Is(err, driver.ErrConflict) || a.retryRead(ctx, err) {
 				continue
 			} else if err != nil {
-				return 0, a.final(err)
+				return nil, 0, a.final(err)
 			}
-			return tx.snap.Rev, nil
+			return tx, tx.snap.Rev, nil
 		case a.older:
 			if err := s.upgradeHere(ctx); err != nil {
-				return 0, err
+				return nil, 0, err
 			}
+			continue
+		}
+		if a.awaitTurn(ctx, tx, false) {
 			continue
 		}
 		b, err := tx.batch()
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		fault.Point("store.commit")
 		a.answered = time.Now()
 		rev, err := s.d.Commit(ctx, b)
 		switch {
 		case err == nil:
-			tx.applied(ctx, s, rev)
-			return rev, nil
+			return tx, rev, nil
 		case errors.Is(err, driver.ErrConflict):
 			conflicts++
 			if err := s.pause(ctx, time.Millisecond, conflicts); err != nil {
-				return 0, a.final(err)
+				return nil, 0, a.final(err)
 			}
+			a.awaitTurn(ctx, tx, conflicts > 1)
 		case driver.Refusal(err):
-			return 0, err
+			return nil, 0, err
 		case errors.Is(err, driver.ErrUntouched) && a.again(ctx):
 		case unwritten(err), errors.Is(err, driver.ErrUntouched):
-			return 0, a.final(&readError{err})
+			return nil, 0, a.final(&readError{err})
 		default:
 			if rev, err = a.decide(ctx, tx, err); rev > 0 || err != nil {
-				if err == nil {
-					tx.applied(ctx, s, rev)
-				}
-				return rev, err
+				return tx, rev, err
 			}
 		}
 	}
@@ -231,6 +244,7 @@ type attempt struct {
 	conflicts int       // of affirmed
 	began     time.Time // [Tx.Began], once there was a run
 	answered  time.Time // when the store last answered, or when it began
+	done      func()    // ends its turn, if it has one
 }
 
 // run reads what is needed and runs fn until fn asks for nothing that was not

@@ -74,6 +74,9 @@ type attempt struct {
 	wanted []string                     // keys that the owner does not hold yet
 	busy   []string                     // keys that it holds and others work under
 	lapsed lapses                       // tickets found lapsed
+	unseen bool                         // it joins a queue before it looks who is ahead
+	due    bool                         // the heartbeat of its ticket is
+	near   []string                     // records of those in its way: the next attempt reads them at once
 
 	blockers []blocker
 	taken    []string // keys that nobody held
@@ -130,6 +133,12 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 		g, err := a.try(ctx, st, a.waiter(last))
 		if g != nil {
 			return g, nil
+		}
+		if err == nil && a.unseen {
+			continue
+		}
+		if err == nil && a.due {
+			err = a.beat(ctx, st)
 		}
 		if err == nil && wait > 0 && !last {
 			err = a.deadlock(ctx, st)
@@ -262,9 +271,9 @@ func (a *acquisition) needs() []string {
 	return append(keys, a.req.Need...)
 }
 
-// query is needs, and what overlapping paths need.
+// query is needs, what was in the way before, and what overlapping paths need.
 func (a *acquisition) query() driver.Query {
-	q := driver.Query{Keys: a.needs()}
+	q := driver.Query{Keys: append(a.needs(), a.near...)}
 	if slices.ContainsFunc(a.keys, isPath) {
 		q.Ranges = []driver.Range{{Prefix: pathKind}, {Prefix: pathQueue}}
 	}

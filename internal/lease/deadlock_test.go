@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"fmt"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"slices"
 	"strings"
 	"testing"
@@ -214,15 +215,36 @@ func TestExpiredLockClosesNoCircle(t *testing.T) {
 	})
 }
 
+// Of two who join queues at the same instant, behind others, and so wait for each
+// other, the younger leaves its queue and the other stays.
+func TestCircleOfTwoAtOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("alice", "a")
+		w.acquire("bob", "b")
+		others := []*call{w.wait("carol", "a"), w.wait("dave", "b")}
+		w.settle()
+		calls := []*call{
+			w.begin(lease.AcquireRequest{Owner: "alice", Keys: []string{"b"}, Wait: time.Hour}),
+			w.begin(lease.AcquireRequest{Owner: "bob", Keys: []string{"a"}, Wait: time.Hour}),
+		}
+		w.settle()
+		left := slices.DeleteFunc(calls, (*call).ended)
+		if len(left) != 1 || len(w.waiters("a"))+len(w.waiters("b")) != 3 {
+			t.Errorf("%d wait, %v for a and %v for b", len(left), w.waiters("a"), w.waiters("b"))
+		}
+		w.stop(append(others, left...)...)
+	})
+}
+
 // Many batches ahead are looked at in few reads.
 func TestCircleSearchIsBounded(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.acquire("alice", "a")
 		w.queue(300, "o", func(i int) []string { return []string{"a", fmt.Sprintf("x%d", i)} })
-		counted := &counting{Store: w.mem}
+		counted := drivertest.NewCounted(w.mem)
 		last := w.through(counted).wait("last", "a", "y")
 		w.waiting(last)
-		if n := counted.reads.Load(); n > 30 {
+		if n := counted.Take().Reads; n > 30 {
 			t.Errorf("%d reads to join behind 300 batches", n)
 		}
 		w.stop(last)

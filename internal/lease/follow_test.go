@@ -9,6 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 )
 
 // TestTold: a lease that is broken is lost at once, long before a heartbeat
@@ -110,7 +111,7 @@ func TestOwnEnd(t *testing.T) {
 // second, and wait for nothing.
 func TestFollowersShareOneRead(t *testing.T) {
 	bubble(t, func(w *world) {
-		c := &counting{Store: w.mem}
+		c := drivertest.NewCounted(w.mem)
 		st := store.New(c)
 		var leases []*lease.Lease
 		for i := range 1000 {
@@ -120,17 +121,17 @@ func TestFollowersShareOneRead(t *testing.T) {
 			w.must(err)
 			leases = append(leases, l)
 		}
-		before := c.reads.Load()
+		c.Take()
 		time.Sleep(time.Minute)
-		if n := c.reads.Load() - before; n < 50 || n > 70 || c.waits.Load() != 0 {
-			t.Errorf("%d reads and %d waits in a minute", n, c.waits.Load())
+		if n := c.Take(); n.Reads < 50 || n.Reads > 70 || n.Waits != 0 {
+			t.Errorf("%d reads and %d waits in a minute", n.Reads, n.Waits)
 		}
 		for _, l := range leases {
 			w.must(l.Release(w.ctx))
 		}
-		before = c.reads.Load()
+		c.Take()
 		time.Sleep(time.Minute)
-		if n := c.reads.Load() - before; n != 0 {
+		if n := c.Take().Reads; n != 0 {
 			t.Errorf("%d reads for nobody", n)
 		}
 	})

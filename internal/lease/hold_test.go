@@ -11,6 +11,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
@@ -345,14 +346,14 @@ func TestClocks(t *testing.T) {
 func TestHolderObeysMaxHold(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		bubble(t, func(w *world) {
-			counted := &counting{Store: w.mem}
+			counted := drivertest.NewCounted(w.mem)
 			start := time.Now()
 			l := w.through(counted).hold(lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, TTL: ttl, MaxHold: 10 * time.Minute})
 			w.lostAfter(l)
 			if d := time.Since(start); d >= 10*time.Minute || d < 6*time.Minute {
 				t.Errorf("ttl %s: lost after %s", ttl, d)
 			}
-			if n := counted.commits.Load(); n > int64(3*10*time.Minute/ttl)+50 {
+			if n := counted.Take().Commits; n > int64(3*10*time.Minute/ttl)+50 {
 				t.Errorf("ttl %s: %d commits", ttl, n)
 			}
 			_ = l.Release(w.ctx)

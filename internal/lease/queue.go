@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 // one release does not wake a thousand.
 func (a *acquisition) blockedByHolder(tx *store.Tx, key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
 	b := heldBy(key, lk, ls)
+	a.near = append(a.near, ls.Key)
 	t, err := a.ticketAhead(tx, key, &b.held)
 	if err == nil && t != nil {
 		b.waitOn(*t)
@@ -41,11 +43,13 @@ func heldBy(key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord])
 func (a *acquisition) blockedByTicket(tx *store.Tx, key string) (*blocker, error) {
 	b := &blocker{held: HeldError{Info: Info{Key: key}, Asked: key}}
 	t, err := a.ticketAhead(tx, key, &b.held)
-	if err != nil || t == nil {
+	switch {
+	case err != nil || t == nil && !a.unseen:
 		return nil, err
+	case t != nil:
+		b.held.HeartbeatAt = t.Time.UTC()
+		b.waitOn(*t)
 	}
-	b.held.HeartbeatAt = t.Time.UTC()
-	b.waitOn(*t)
 	return b, nil
 }
 
@@ -59,6 +63,10 @@ func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
 // ticketAhead returns the nearest live ticket before the caller's place in the
 // queue of key, or nil. It passes lapsed tickets, and a ticket that also waits for
 // a key of the caller: that one could never be served first.
+//
+// Who is not in the queue yet joins first, and looks when it has a place: the end
+// of the queue moves with each newcomer, what is before a place does not. Who does
+// not wait looks from the front, which moves only when someone is served.
 func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*store.Entry[leaseRecord], error) {
 	q, err := getQueue(tx, key)
 	if err != nil {
@@ -69,18 +77,39 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 	if err != nil {
 		return nil, err
 	}
+	held.Waiters = q.Value.live()
+	held.Ahead = held.Waiters
 	if place >= 0 {
-		held.Position = q.Value.liveBefore(place) + 1
-	} else {
-		place = len(tickets)
+		held.Ahead = q.Value.liveBefore(place)
+		held.Position = held.Ahead + 1
+		tickets = slices.Clone(tickets[:place])
+		slices.Reverse(tickets)
+	} else if a.wait > 0 && len(tickets) > 0 && !q.Value.full() {
+		a.unseen = true
+		return nil, nil
 	}
-	held.Ahead, held.Waiters = q.Value.liveBefore(place), q.Value.live()
-	for end, n := place, 8; end > 0; end, n = max(0, end-n), 2*n {
-		chunk := tickets[max(0, end-n):end]
-		if err := tx.Want(leaseKeys(chunk)...); err != nil {
+	t, err := a.firstInWay(tx, key, tickets)
+	if t != nil || err != nil {
+		return t, err
+	}
+	around, err := ticketsFor(tx, key, a.req.Owner, a.lease())
+	if err != nil || len(around) == 0 {
+		return nil, err
+	}
+	held.Ahead += len(around)
+	return &around[len(around)-1], nil
+}
+
+// firstInWay returns the first of the tickets that the caller cannot pass, or nil.
+// It reads more at a time if it must pass many.
+func (a *acquisition) firstInWay(tx *store.Tx, key string, tickets []string) (*store.Entry[leaseRecord], error) {
+	for n := 1; len(tickets) > 0; n = max(8, 2*n) {
+		some := tickets[:min(n, len(tickets))]
+		tickets = tickets[len(some):]
+		if err := tx.Want(leaseKeys(some)...); err != nil {
 			return nil, err
 		}
-		for _, name := range slices.Backward(chunk) {
+		for _, name := range some {
 			t, err := passable(tx, name, key)
 			if err != nil {
 				return nil, err
@@ -89,21 +118,13 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 				a.lapsed[name] = tx.Now().Add(-max(0, t.Age-t.Value.ttl())).UTC()
 				continue
 			}
-			over, err := overtakes(tx, a.req.Owner, t.Value)
-			if err != nil {
-				return nil, err
-			}
-			if !over {
-				return &t, nil
+			if over, err := overtakes(tx, a.req.Owner, t.Value); err != nil || !over {
+				a.near = append(a.near, t.Key)
+				return &t, err
 			}
 		}
 	}
-	around, err := ticketsFor(tx, key, a.req.Owner, a.lease())
-	if err != nil || len(around) == 0 {
-		return nil, err
-	}
-	held.Ahead += len(around)
-	return &around[len(around)-1], nil
+	return nil, nil
 }
 
 // passable reads a ticket ahead. It guards a ticket that is passed, so that it does
@@ -124,20 +145,20 @@ func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 	if i := slices.Index(tickets, a.lease()); i >= 0 || a.requested() || a.queued {
 		return i, nil
 	}
-	if err := tx.Want(leaseKeys(slices.DeleteFunc(slices.Clone(tickets), func(t string) bool { return leaseOwner(t) != a.req.Owner }))...); err != nil {
+	const most = 4 // an owner that waits more often than that has no lost place to find
+	mine := slices.DeleteFunc(slices.Clone(tickets), func(t string) bool { return leaseOwner(t) != a.req.Owner })
+	mine = mine[:min(len(mine), most)]
+	if err := tx.Want(leaseKeys(mine)...); err != nil {
 		return -1, err
 	}
-	for i, name := range tickets {
-		if leaseOwner(name) != a.req.Owner {
-			continue
-		}
+	for _, name := range mine {
 		t, err := peekLease(tx, name)
 		if err != nil {
 			return -1, err
 		}
 		if (t.Value.PID == 0 || stateOf(t) != Held) && len(Without(t.Value.WaitsFor, a.keys)) == 0 {
 			a.id = name[len(a.req.Owner)+1:]
-			return i, nil
+			return slices.Index(tickets, name), nil
 		}
 	}
 	return -1, nil
@@ -179,7 +200,7 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 }
 
 // join puts the request's ticket at the end of the queues of all keys that it does
-// not hold, in one commit, and renews the ticket. The ticket ends with a process.
+// not hold, in one commit, and says whether its heartbeat is due. The ticket ends with a process.
 // A batch queues for its free keys too; otherwise it would starve.
 func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 	name := a.lease()
@@ -204,8 +225,8 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Age < a.ticketTTL/3 && own.Value.Process == p && !a.theirs(own.Value) &&
-		slices.Equal(own.Value.WaitsFor, l.WaitsFor) {
+	if !joined && own.Exists() && own.Value.Process == p && !a.theirs(own.Value) && slices.Equal(own.Value.WaitsFor, l.WaitsFor) {
+		a.due = own.Age >= a.ticketTTL/3
 		return nil
 	}
 	l.TTL, l.MaxHold, l.Since = a.ticketTTL.Seconds(), 0, tx.Now().UTC()
@@ -213,6 +234,20 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 		l.Since = own.Value.Since
 	}
 	return putLease(tx, name, l, 0)
+}
+
+// beat renews the ticket. It is a commit of its own: one that depended on what the
+// last look has read would fail whenever someone joins the queue.
+func (a *acquisition) beat(ctx context.Context, st *store.Store) error {
+	name := a.lease()
+	_, err := Update(ctx, st, driver.Query{Keys: leaseKeys([]string{name})}, func(tx *store.Tx) error {
+		own, err := getLease(tx, name)
+		if err != nil || !own.Value.ticket() || a.theirs(own.Value) {
+			return err
+		}
+		return putLease(tx, name, own.Value, 0)
+	})
+	return err
 }
 
 // joinQueue adds the ticket to one queue and returns its place there.
@@ -234,6 +269,7 @@ func (a *acquisition) joinQueue(tx *store.Tx, key string) (place int, wrote bool
 		if i = len(rec.Tickets); rec.full() {
 			return 0, false, fmt.Errorf("%w: %d wait for %s already", ErrQueueFull, i, key)
 		}
+		a.near = append(a.near, leaseKeys(rec.Tickets[max(0, i-1):])...)
 		rec.Tickets = append(rec.Tickets, name)
 	}
 	if !known {

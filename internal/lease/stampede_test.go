@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,30 +15,8 @@ import (
 	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 )
-
-// counting is a store that counts what it is asked.
-type counting struct {
-	driver.Store
-	reads, commits, waits atomic.Int64
-}
-
-func (c *counting) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	c.reads.Add(1)
-	return c.Store.Read(ctx, q)
-}
-
-func (c *counting) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	c.commits.Add(1)
-	return c.Store.Commit(ctx, b)
-}
-
-func (c *counting) Wait(ctx context.Context, guards []driver.Guard) error {
-	c.waits.Add(1)
-	return c.Store.Wait(ctx, guards)
-}
-
-func (c *counting) reset() { c.reads.Store(0); c.commits.Store(0) }
 
 // through is the same world, its store reached through d.
 func (w *world) through(d driver.Store) *world {
@@ -50,7 +29,7 @@ func (w *world) through(d driver.Store) *world {
 func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
 	long.NotShort(t)
 	bubble(t, func(w *world) {
-		counted := &counting{Store: w.mem}
+		counted := drivertest.NewCounted(w.mem)
 		all := w.through(counted)
 		holder := "first"
 		w.acquire(holder, "a")
@@ -70,7 +49,7 @@ func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
 		}
 		// They joined within ten seconds: no heartbeat is due yet.
 		for i, c := range calls[:5] {
-			counted.reset()
+			counted.Take()
 			w.release(holder, "a")
 			w.settle()
 			if !c.ended() {
@@ -78,12 +57,57 @@ func TestOneReleaseDoesNotWakeAThousand(t *testing.T) {
 			}
 			w.must(c.err)
 			holder = c.grant.Owner
-			if r, n := counted.reads.Load(), counted.commits.Load(); r > 10 || n > 2 {
-				t.Errorf("release %d: %d reads and %d commits", i, r, n)
+			if n := counted.Take(); n.Reads > 10 || n.Commits+n.Refused > 2 {
+				t.Errorf("release %d: %+v", i, n)
 			}
 		}
 		w.stop(calls[5:]...)
 	})
+}
+
+// Who joins a queue costs the same however many join with it, and none fails. The
+// queue is in the order of the commits.
+func TestJoiningTogether(t *testing.T) {
+	for name, owner := range map[string]func(i int) string{
+		"many owners": func(i int) string { return fmt.Sprintf("w%04d", i) },
+		"one owner":   func(int) string { return "w" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{20, 200} {
+				bubble(t, func(w *world) { w.joinTogether(n, owner) })
+			}
+		})
+	}
+}
+
+func (w *world) joinTogether(n int, owner func(i int) string) {
+	w.Helper()
+	counted := drivertest.NewCounted(drivertest.NewFar(w.T, w.mem, nil))
+	w.acquire("first", "a")
+	ctx, stop := context.WithCancel(w.ctx)
+	var joined atomic.Int64
+	var all sync.WaitGroup
+	st := store.New(counted)
+	for i := range n {
+		all.Go(func() {
+			var once sync.Once
+			_, err := lease.Acquire(ctx, st, lease.AcquireRequest{
+				Owner: owner(i), Keys: []string{"a"}, Wait: time.Hour, Waiting: func(lease.HeldError) { once.Do(func() { joined.Add(1) }) },
+			})
+			if ctx.Err() == nil {
+				w.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	time.Sleep(8 * time.Second) // by the clock of the bubble: no heartbeat is due
+	if got := int(joined.Load()); got != n || len(w.waiters("a")) != n {
+		w.Errorf("%d of %d have joined, the queue has %d", got, n, len(w.waiters("a")))
+	}
+	if c := counted.Take(); c.Records > int64(100*n) || c.Commits+c.Refused > int64(3*n) {
+		w.Errorf("%d joined: %+v", n, c)
+	}
+	stop()
+	all.Wait()
 }
 
 // queue writes n tickets as they are stored, for the keys of each.

@@ -252,13 +252,19 @@ func (w *world) wait(owner string, keys ...string) *call {
 
 func (w *world) start(r lease.AcquireRequest) *call {
 	w.Helper()
+	defer w.settle()
+	return w.begin(r)
+}
+
+// begin is start that does not wait.
+func (w *world) begin(r lease.AcquireRequest) *call {
+	w.Helper()
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	c := &call{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		c.grant, c.err = lease.Acquire(ctx, w.st, r)
 	}()
-	w.settle()
 	return c
 }
 

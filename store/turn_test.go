@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+func increment(ctx context.Context, st *store.Store, note string) error {
+	_, err := st.Update(ctx, driver.Query{Keys: []string{"test/n"}}, func(tx *store.Tx) error {
+		e, err := store.Get[number](tx, "test/n")
+		if err != nil {
+			return err
+		}
+		tx.Note(note)
+		return tx.Put("test/n", number{e.Value.N + 1})
+	})
+	return err
+}
+
+// slow takes a while for a commit.
+type slow struct{ driver.Store }
+
+func (s slow) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	time.Sleep(time.Millisecond)
+	return s.Store.Commit(ctx, b)
+}
+
+// Many who rewrite one record at once take turns: each makes a few commits, not as
+// many as there are others.
+func TestTurns(t *testing.T) {
+	for _, n := range []int{10, 100, 500} {
+		synctest.Test(t, func(t *testing.T) {
+			counted := drivertest.NewCounted(slow{memstore.New()})
+			st := store.New(counted)
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					if err := increment(t.Context(), st, ""); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			e := number{}
+			err := st.View(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+				r, err := store.Get[number](tx, "test/n")
+				e = r.Value
+				return err
+			})
+			if err != nil || e.N != n {
+				t.Errorf("counted to %d of %d, %v", e.N, n, err)
+			}
+			if c := counted.Take(); c.Commits+c.Refused > int64(4*n) {
+				t.Errorf("%+v for %d", c, n)
+			}
+		})
+	}
+}
+
+// hanging refuses the commit with that note twice, and then does not answer it.
+type hanging struct {
+	driver.Store
+	refused int
+}
+
+func (h *hanging) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if b.Note != "hang" {
+		return h.Store.Commit(ctx, b)
+	}
+	if h.refused++; h.refused <= 2 {
+		return 0, driver.ErrConflict
+	}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A turn saves work and no more: one that does not end does not stop the others.
+func TestTurnThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.New(&hanging{Store: memstore.New()})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := increment(ctx, st, "")
+		done := make(chan error)
+		go func() { done <- increment(ctx, st, "hang") }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := errors.Join(first, increment(ctx, st, "")); err != nil || time.Since(began) > time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("the one that hangs: %v", err)
+		}
+	})
+}
