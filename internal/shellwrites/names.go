@@ -63,6 +63,8 @@ func (s *shell) xargs(_ string, args []string) string {
 		in.onEach(names, args, cmp.Or(last(marks, ""), "{}"))
 	case last(flags.values("-n", "--max-args"), "") == "1":
 		in.onEach(names, append(slices.Clone(args), "{}"), "{}")
+	case len(names) == 0 && !flags.has("-r", "--no-run-if-empty"): // it runs once even so
+		in.call(args)
 	default:
 		in.onAll(names, append(slices.Clone(args), "\x00"), "\x00")
 	}
@@ -113,46 +115,40 @@ func (s *shell) parallel(_ string, args []string) string {
 // grep prints lines of what it reads. With -l it prints files of its folders: those
 // that have the text, or could have it.
 func (s *shell) grep(name string, args []string) string {
-	if !hasFlag(args, 'l') && !has(args, "--files-with-matches", "--files") {
-		ops := operands(args, "-e", "-f", "-A", "-B", "-C", "-m")
-		if !has(args, "-e", "-f") && len(ops) > 0 {
-			in := s.in
-			switch len(ops) {
-			case 1:
-			case 2:
-				in = s.content(ops[1])
-			default:
-				return unknown
-			}
-			if hasFlag(args, 'o', 'n', 'c', 'r', 'q') {
-				return unknown
-			}
-			return lines(in, ops[0], hasFlag(args, 'v'), hasFlag(args, 'F') || name == "fgrep", hasFlag(args, 'E', 'P') || name != "grep")
-		}
-		return s.in
-	}
 	ops := operands(args, "-e", "-f", "-g", "-t", "-A", "-B", "-C", "-m", "--glob", "--type", "--include", "--exclude", "--exclude-dir")
-	pat := ""
-	if e := values(args, 'e', "--regexp"); len(e) > 0 {
-		pat = e[0]
-	} else if !has(args, "-f", "--files") && len(ops) > 0 {
-		pat, ops = ops[0], ops[1:]
+	patterns := values(args, 'e', "--regexp")
+	if len(patterns) == 0 && !has(args, "-f", "--files") && len(ops) > 0 {
+		patterns, ops = ops[:1], ops[1:]
+	}
+	if !hasFlag(args, 'l') && !has(args, "--files-with-matches", "--files") {
+		in := s.in
+		switch {
+		case len(patterns) != 1:
+			return in
+		case len(ops) > 1 || hasFlag(args, 'o', 'n', 'c', 'r', 'q'):
+			return unknown
+		case len(ops) == 1:
+			in = s.content(ops[0])
+		}
+		return lines(in, patterns[0], hasFlag(args, 'v'), hasFlag(args, 'F') || name == "fgrep", hasFlag(args, 'E', 'P') || name != "grep")
+	}
+	w := &wanted{patterns: patterns, without: values(args, 0, "--exclude-dir")}
+	w.plain = len(patterns) > 0 && !strings.ContainsAny(strings.Join(patterns, ""), `\*?[]^$.+(){}|`) && !hasFlag(args, 'i')
+	include, only := append(values(args, 0, "--include"), values(args, 'g', "--glob")...), ""
+	if !strings.ContainsAny(strings.Join(include, ""), "!/") { // others choose by more than the name of a file
+		for _, only = range include {
+			w.named = append(w.named, fits(only, false))
+		}
+	}
+	if len(include) > 1 {
+		only = ""
 	}
 	ops = orHere(ops)
-	include := append(values(args, 0, "--include"), append(values(args, 'g', "--glob"), values(args, 0, "--glob")...)...)
-	w := &wanted{pat: pat, any: has(args, "--files"), plain: !strings.ContainsAny(pat, `\*?[]^$.+(){}|`) && !hasFlag(args, 'i'), without: values(args, 0, "--exclude-dir")}
-	for _, g := range include {
-		w.named = append(w.named, fits(g, false))
-	}
 	if name == "rg" || name == "git grep" {
 		if names, ok := s.ofGit(ops, name == "rg"); ok {
 			names = slices.DeleteFunc(names, func(n string) bool { return !s.wants(w, repo.Absolute(s.dir, n)) })
 			return printed(s.existing(names))
 		}
-	}
-	only := ""
-	if len(include) == 1 {
-		only = include[0]
 	}
 	return s.searched(ops, w, only)
 }
@@ -182,11 +178,10 @@ func lines(text, pat string, not, plain, extended bool) string {
 
 // wanted is what a search looks for.
 type wanted struct {
-	pat     string
-	plain   bool // the pattern is a text
-	any     bool // only names count
-	named   []func(string) bool
-	without []string // folders that are left out
+	patterns []string            // one of these
+	plain    bool                // the patterns are texts
+	named    []func(string) bool // in files of one of these names
+	without  []string            // not in folders of these names
 }
 
 // wants reports whether a search could find a file. It could if the file is large, or if
@@ -195,11 +190,11 @@ func (s *shell) wants(w *wanted, path string) bool {
 	if len(w.named) > 0 && !slices.ContainsFunc(w.named, func(f func(string) bool) bool { return f(filepath.Base(path)) }) {
 		return false
 	}
-	if !w.plain || w.any || time.Now().After(s.r.until) {
+	if !w.plain || time.Now().After(s.r.until) {
 		return true
 	}
 	body := s.file(path)
-	return !known(body) || strings.Contains(body, w.pat)
+	return !known(body) || slices.ContainsFunc(w.patterns, func(p string) bool { return strings.Contains(body, p) })
 }
 
 // searched prints the files that a search finds, and patterns for what there was no
