@@ -198,7 +198,6 @@ func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, er
 		}
 		if rec.Exists() && rec.Value.Lease == c.fire.Lease && rec.Value.State == e.state && !e.again {
 			f = rec.Value
-			tx.Affirm()
 			return nil // by an attempt whose answer did not come
 		}
 		if err := lease.Fence(tx, c.key, f.Token); err != nil {

@@ -55,7 +55,7 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 	case found.Rev > 0 && !bytes.Equal(found.Value, void):
 		return found.Rev, s.confirm(ctx, driver.Guard{Key: tx.receipt, Rev: found.Rev}) == nil
 	case found.Rev > 0, seen[metaKey].Rev != tx.known[metaKey].Rev: // the commit was guarded by both
-		return 0, true
+		return 0, !snap.Unsure || s.confirm(ctx, driver.Guard{Key: tx.receipt, Rev: found.Rev}, driver.Guard{Key: metaKey, Rev: seen[metaKey].Rev}) == nil
 	}
 	_, err = s.d.Commit(ctx, driver.Batch{
 		Guards: []driver.Guard{{Key: metaKey, Rev: tx.known[metaKey].Rev}, {Key: tx.receipt}},
@@ -68,21 +68,21 @@ func (s *Store) lookOrVoid(ctx context.Context, tx *Tx) (rev int64, decided bool
 // changes nothing.
 const confirmKey = "meta/confirm"
 
-// confirm makes sure that what was found lasts. A server can show a commit that
-// it never acknowledged and will lose: a PostgreSQL server that crashed, or whose
-// wait for its synchronous standby was cancelled. A further commit that is
-// acknowledged comes after it in the server's log.
+// confirm makes sure that what was found lasts. A PostgreSQL server shows a commit
+// some milliseconds before it has synced it, and can lose it in a crash, or when
+// its standby takes over. A further commit that is acknowledged comes after it in
+// the server's log.
 func (s *Store) confirm(ctx context.Context, found ...driver.Guard) error {
 	_, err := s.d.Commit(ctx, driver.Batch{Guards: found, Writes: []driver.Write{{Key: confirmKey}}})
 	return err
 }
 
-// affirmed confirms what a transaction without writes has read, if it must last
-// (see [Tx.Affirm]) or may be its own commit whose reply was lost.
-// [driver.ErrConflict] means that it has changed: look again. For a caller that
+// affirmed confirms what a transaction without writes has read: somebody gets
+// "done" for an answer. Views that nobody relies on need not last, see
+// [Tx.Affirm]. [driver.ErrConflict] means that it has changed: look again. For a caller that
 // may not write, what the server shows is the best answer.
 func (a *attempt) affirmed(ctx context.Context, tx *Tx) error {
-	if !tx.snap.Unsure || !tx.affirm && !a.sent {
+	if !tx.snap.Unsure || a.read && !tx.affirm {
 		return nil
 	}
 	var guards []driver.Guard

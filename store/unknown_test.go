@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tasklock/tasklock/store"
@@ -249,6 +250,50 @@ func TestSeenIsNotKept(t *testing.T) {
 	})
 }
 
+// What shows that a commit will never be applied may be lost too, and then the
+// commit may arrive. So such a verdict counts when it lasts.
+func TestVerdictsLast(t *testing.T) {
+	t.Run("the reply to the refusal is lost", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.unsure, s.batches = true, nil
+			s.fates = []fate{late, after}
+			var runs int
+			if n, _, err := count(t.Context(), st, &runs); err != nil || n != 1 {
+				t.Error(n, err)
+			}
+			confirmed(t, s.batches, 2, "receipt/1")
+		})
+	})
+	t.Run("the store was closed and opened", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script, st *store.Store) {
+			s.unsure, s.batches = true, nil
+			s.fates = []fate{late}
+			run := 0
+			_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+				if run++; run == 1 {
+					snap, _ := s.Store.Read(t.Context(), driver.Query{Keys: []string{"meta/store"}})
+					_, _ = s.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "meta/store", Value: snap.Records[0].Value}}})
+				}
+				receipt := fmt.Sprintf("receipt/%d", run)
+				tx.Receipt(receipt)
+				return tx.Put(receipt, number{run})
+			})
+			if err != nil || run != 2 {
+				t.Error(run, err)
+			}
+			confirmed(t, s.batches, 1, "meta/store")
+		})
+	})
+}
+
+// confirmed requires that the n-th commit confirmed the state of a record.
+func confirmed(t *testing.T, batches []driver.Batch, n int, key string) {
+	t.Helper()
+	if len(batches) <= n || batches[n].Writes[0].Key != "meta/confirm" || !slices.ContainsFunc(batches[n].Guards, func(g driver.Guard) bool { return g.Key == key && g.Rev > 0 }) {
+		t.Errorf("nothing confirms %s: %v", key, batches)
+	}
+}
+
 // What somebody relies on is confirmed by a commit, where the store may lose what
 // it shows.
 func TestAffirm(t *testing.T) {
@@ -281,7 +326,7 @@ func TestAffirm(t *testing.T) {
 			t.Errorf("no commit gets through: %v", err)
 		}
 		s.fates, s.batches = nil, nil
-		if _, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { tx.Affirm(); return nil }); err != nil || len(s.batches) != 1 {
+		if _, err := st.Update(t.Context(), driver.Query{}, func(*store.Tx) error { return nil }); err != nil || len(s.batches) != 1 {
 			t.Errorf("%v, %d commits", err, len(s.batches))
 		}
 		s.fates, s.batches = []fate{after}, nil

@@ -73,10 +73,10 @@ func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 		if err != nil {
 			return out, err
 		}
-		if out.Repeated = r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb; out.Repeated {
-			tx.Affirm()
-		} else if t, err = r.one(tx, t); err != nil {
-			return out, err
+		if out.Repeated = r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb; !out.Repeated {
+			if t, err = r.one(tx, t); err != nil {
+				return out, err
+			}
 		}
 		out.Tasks = append(out.Tasks, t)
 	}

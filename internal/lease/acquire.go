@@ -196,10 +196,8 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 		switch {
 		case err != nil || len(a.blockers) == 0:
 			return err
-		case a.req.First != nil:
+		case a.req.First != nil || a.wait == 0:
 			return errBlocked
-		case a.wait == 0:
-			return nil
 		}
 		return a.join(tx, waiter)
 	})
@@ -229,8 +227,8 @@ func (a *acquisition) waiter(last bool) host.Process {
 	return a.req.Process
 }
 
-// errBlocked aborts a transaction whose First has written something although
-// nothing was acquired.
+// errBlocked ends a transaction that acquired nothing. What its First has written
+// does not count, and nothing that was read needs to last.
 var errBlocked = errors.New("blocked")
 
 // abandon undoes a wait that was given up: it leaves the queues, and releases

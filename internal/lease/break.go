@@ -59,7 +59,6 @@ func (r *breaking) once(tx *store.Tx, out *ReleaseResult) error {
 		return err
 	case done.Value.Broke != nil && slices.Equal(done.Value.Keys, r.Keys):
 		*out = *done.Value.Broke
-		tx.Affirm()
 		return nil
 	case done.Exists():
 		return usedBefore(r.ID)

@@ -153,6 +153,7 @@ func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) er
 		rev := int64(0)
 		err := st.View(ctx, need, func(tx *store.Tx) error {
 			fresh, rev = nil, tx.Rev()
+			newest := ""
 			recs, err := tx.Scan(eventKind, window)
 			if err != nil || seen < 0 {
 				return err
@@ -169,8 +170,14 @@ func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) er
 				if ev.Event != "" {
 					fresh = append(fresh, ev)
 				}
+				newest = rec.Key
 			}
-			return nil
+			if newest == "" {
+				return nil
+			}
+			tx.Affirm() // fn may do what cannot be undone
+			_, err = store.Get[Event](tx, newest)
+			return err
 		})
 		if err != nil {
 			return err

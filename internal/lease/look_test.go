@@ -11,6 +11,7 @@ import (
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 )
 
@@ -212,4 +213,55 @@ func TestWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// losing shows commits that are not durable yet. It loses the newest event when
+// somebody asks for it to last, once.
+type losing struct {
+	driver.Store
+	lost bool
+}
+
+func (l *losing) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, err := l.Store.Read(ctx, q)
+	snap.Unsure = true
+	return snap, err
+}
+
+func (l *losing) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if !l.lost {
+		l.lost = true
+		snap, err := l.Store.Read(ctx, driver.Query{Ranges: []driver.Range{{Prefix: "event/", Limit: -1}}})
+		if err != nil {
+			return 0, err
+		}
+		if _, err := l.Store.Commit(ctx, driver.Batch{Writes: []driver.Write{{Key: snap.Records[0].Key}}}); err != nil {
+			return 0, err
+		}
+	}
+	return l.Store.Commit(ctx, b)
+}
+
+// Nobody gets an event that the store has shown and then lost.
+func TestWatchShowsWhatLasts(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("alice", "before")
+		enough := errors.New("enough")
+		done, ready := make(chan error), make(chan struct{})
+		var got string
+		go func() {
+			done <- lease.Watch(w.ctx, store.New(&losing{Store: w.mem}), func() { close(ready) }, func(e lease.Event) error {
+				got = e.Event + " " + e.Keys[0]
+				return enough
+			})
+		}()
+		<-ready
+		w.acquire("alice", "lost")
+		synctest.Wait()
+		w.acquire("alice", "kept")
+		if err := <-done; !errors.Is(err, enough) {
+			t.Error(err)
+		}
+		equal(w, "event", got, "acquired kept")
+	})
 }

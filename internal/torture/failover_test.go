@@ -39,10 +39,10 @@ func TestFailovers(t *testing.T) {
 	standby, err := primary.Standby()
 	must(t, err)
 	t.Cleanup(standby.Close)
-	f := &failovers{t: t, primary: primary, standby: standby, tokens: map[int64]string{}, last: map[string]int64{}, holder: map[string]string{}}
+	f := newFailovers(t, primary, standby)
 	f.url = primary.With(standby, primary.URL("postgres", "tasklock"))
 	f.start(8)
-	for i := range n {
+	for i := 0; i < n && !f.stop.Load(); i++ {
 		f.once(i)
 		if i%10 == 9 {
 			t.Logf("%d fail-overs: %d grants", i+1, len(f.tokens))
@@ -58,7 +58,10 @@ type failovers struct {
 	t                *testing.T
 	primary, standby *pgtest.Server
 	url              string // of both
+	keys             int    // that the workers share
 
+	ctx     context.Context // ends with the test, or when something was lost: nobody may release it any more
+	end     context.CancelFunc
 	stop    atomic.Bool
 	work    sync.WaitGroup
 	unknown atomic.Int64
@@ -71,6 +74,12 @@ type failovers struct {
 	lost, twice, both int
 }
 
+func newFailovers(t *testing.T, primary, standby *pgtest.Server) *failovers {
+	f := &failovers{t: t, primary: primary, standby: standby, keys: 3, tokens: map[int64]string{}, last: map[string]int64{}, holder: map[string]string{}}
+	f.ctx, f.end = context.WithCancel(context.Background())
+	return f
+}
+
 func (f *failovers) start(workers int) {
 	for i := range workers {
 		d, err := pgstore.Open(context.Background(), f.url, &pgstore.Options{Create: true})
@@ -80,15 +89,18 @@ func (f *failovers) start(workers int) {
 		f.work.Go(func() {
 			defer st.Close()
 			for n := i; !f.stop.Load(); n++ {
-				f.round(st, owner, fmt.Sprintf("key-%d", n%3))
+				f.round(st, owner, fmt.Sprintf("key-%d", n%f.keys))
 			}
 		})
 	}
 }
 
 func (f *failovers) finish() {
-	f.stop.Store(true)
+	if f.stop.Store(true); f.t.Failed() {
+		f.end()
+	}
 	f.work.Wait()
+	f.end()
 }
 
 // settle repeats a call until its outcome is known, and reports whether it was
@@ -97,7 +109,7 @@ func (f *failovers) settle(call func() error) (repeated bool, err error) {
 	for began := time.Now(); ; repeated = true {
 		err = call()
 		again := errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnreachable)
-		if !again || time.Since(began) > 5*time.Minute {
+		if !again || f.ctx.Err() != nil || time.Since(began) > 5*time.Minute {
 			return repeated, err
 		}
 		f.unknown.Add(1)
@@ -110,9 +122,12 @@ func (f *failovers) round(st *store.Store, owner, key string) {
 	var g lease.Grant
 	var held *lease.HeldError
 	for {
-		_, err := f.settle(func() (err error) { g, err = lease.Acquire(context.Background(), st, r); return err })
+		_, err := f.settle(func() (err error) { g, err = lease.Acquire(f.ctx, st, r); return err })
 		if err == nil {
 			break
+		}
+		if f.ctx.Err() != nil {
+			return
 		}
 		if !errors.As(err, &held) { // a minute was not enough
 			f.t.Errorf("%s, acquire %s: %v", owner, key, err)
@@ -135,6 +150,7 @@ func (f *failovers) round(st *store.Store, owner, key string) {
 		defer f.mu.Unlock()
 		f.lost++
 		f.t.Errorf("%s held %s with token %d and could not release it: it was free, or %v", owner, key, g.Token, err)
+		f.stop.Store(true)
 	}
 }
 
@@ -171,18 +187,24 @@ func (f *failovers) wait(what string, is func() bool) {
 	}
 }
 
-// once lets the workers work and then kills the primary. Every third time its
-// standby was away before that, and an administrator has cancelled what waited
-// for it: the dying server shows commits that the next one will not have.
-func (f *failovers) once(i int) {
+// grants waits for more of them.
+func (f *failovers) grants(n int) {
+	f.t.Helper()
 	f.mu.Lock()
 	before := len(f.tokens)
 	f.mu.Unlock()
 	f.wait("grants", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.tokens) >= before+30
+		return len(f.tokens) >= before+n
 	})
+}
+
+// once lets the workers work and then kills the primary. Every third time its
+// standby was away before that, and an administrator has cancelled what waited
+// for it: the dying server shows commits that the next one will not have.
+func (f *failovers) once(i int) {
+	f.grants(30)
 	mode := "immediate"
 	switch i % 3 {
 	case 1:
@@ -206,20 +228,24 @@ func (f *failovers) once(i int) {
 	must(f.t, f.standby.Follow(f.primary))
 }
 
-// kept looks in the history of the server that took over for all grants that
-// were acknowledged before.
+// kept looks in the history of the server that took over, or is back, for all
+// grants that were acknowledged before.
 func (f *failovers) kept() {
+	f.mu.Lock()
+	fresh := f.fresh
+	f.fresh = nil
+	f.mu.Unlock()
 	there := map[string]bool{}
 	for _, rev := range strings.Fields(f.primary.SQL(f.t, "SELECT rev FROM tasklock.record WHERE key > 'event/' AND key < 'event0'")) {
 		there[rev] = true
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, token := range f.fresh { // none is newer: the server has no standby yet, so nothing is acknowledged
+	for _, token := range fresh {
 		if !there[fmt.Sprint(token)] {
 			f.lost++
 			f.t.Errorf("the grant of token %d to %s is lost", token, f.tokens[token])
+			f.stop.Store(true)
 		}
 	}
-	f.fresh = nil
 }

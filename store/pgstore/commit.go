@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,33 +95,60 @@ func (s *Store) acknowledged(group []*driver.Pending) {
 }
 
 // send sends all batches as one message, so that the server begins nothing
-// that it cannot finish, and reads the one answer.
+// that it cannot finish, and reads the one answer. After the commit comes the
+// durable statement, in a transaction of its own: the next commit need not wait
+// for it.
 func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) error {
 	calls := plan(group)
 	if len(calls) == 0 {
 		return nil
 	}
-	var sql strings.Builder
+	begin := "BEGIN;"
 	if !c.plain { // a warning may say that the commit is on no standby
-		sql.WriteString("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;")
+		begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;"
 	}
+	follows := c.durable != "" && !raised(group)
+	var sql strings.Builder
+	sql.WriteString(begin)
 	for _, call := range calls {
-		call.write(&sql, s.names.quoted)
+		call.write(&sql, s.names.quoted, follows)
 	}
-	if !c.plain {
-		sql.WriteString("COMMIT")
+	sql.WriteString("COMMIT;")
+	if follows {
+		sql.WriteString(begin + c.durable + ";COMMIT")
 	}
 	rows, err := c.exec(ctx, sql.String())
-	if err != nil {
-		return err
+	if err == nil {
+		err = answered(calls, rows, follows)
 	}
-	if len(rows) != len(calls) {
+	if err != nil && c.committed {
+		c.spent = true // perhaps the role may not run the durable statement any more
+		err = &undurableError{s.where, err}
+	}
+	return err
+}
+
+// raised reports whether a batch has a floor. Such a commit waits for the log in
+// its turn: nobody may see a revision far ahead that is taken back.
+func raised(group []*driver.Pending) bool {
+	return slices.ContainsFunc(group, func(p *driver.Pending) bool { return p.Batch.Floor > 0 })
+}
+
+// answered gives the batches their revisions. If the durable statement follows, it
+// must have had its effect, unless nothing was written.
+func answered(calls []*call, rows [][]string, follows bool) error {
+	if len(rows) < len(calls) || len(rows) > len(calls)+1 {
 		return fmt.Errorf("the server gave %d answers to %d questions", len(rows), len(calls))
 	}
+	wrote := false
 	for i, call := range calls {
 		if err := call.answer(rows[i][0]); err != nil {
 			return err
 		}
+		wrote = wrote || call.granted()
+	}
+	if follows && wrote && len(rows) == len(calls) {
+		return errors.New("the server has not synced it")
 	}
 	return nil
 }
@@ -213,8 +241,14 @@ func (c *call) add(p *driver.Pending) {
 }
 
 // write appends the call as SQL. Each argument has its type, so that no other
-// function of that name can fit better.
-func (c *call) write(sql *strings.Builder, schema string) {
+// function of that name can fit better. A floor of -1 promises that the durable
+// statement follows.
+func (c *call) write(sql *strings.Builder, schema string, follows bool) {
+	if follows {
+		for i := range c.floors {
+			c.floors[i] = -1
+		}
+	}
 	sql.WriteString("SELECT " + schema + ".commit(")
 	for i, arg := range []struct {
 		kind  string
@@ -254,6 +288,11 @@ func (c *call) answer(text string) error {
 		}
 	}
 	return nil
+}
+
+// granted reports whether a batch was applied.
+func (c *call) granted() bool {
+	return slices.ContainsFunc(c.batches, func(p *driver.Pending) bool { return p.Rev > 0 })
 }
 
 // tell is what listeners get: the keys, or nothing if there are too many.

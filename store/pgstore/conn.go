@@ -33,15 +33,18 @@ const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan =
 
 // A conn is one connection. It is used by one call at a time.
 type conn struct {
-	pg     *pgconn.PgConn
-	made   atomic.Bool // pg is there
-	alone  bool        // the server ended its wait for a standby during the last exec
-	pooled bool
-	plain  bool              // one message is a transaction as we need it
-	rested bool              // it was used before
-	used   time.Time         // when it was
-	asked  map[string]int    // statements, and how often
-	names  map[string]string // of those that the server remembers
+	pg        *pgconn.PgConn
+	made      atomic.Bool // pg is there
+	committed bool        // a COMMIT of the last exec was carried out
+	doubt     string      // a warning of the server: what it committed may be lost
+	spent     bool        // use it no more
+	pooled    bool
+	durable   string            // the statement that makes commits last; empty: they do when they end
+	plain     bool              // one message is a transaction as we need it
+	rested    bool              // it was used before
+	used      time.Time         // when it was
+	asked     map[string]int    // statements, and how often
+	names     map[string]string // of those that the server remembers
 }
 
 // newConn makes a connection that never asks the server to cancel anything.
@@ -58,7 +61,9 @@ func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
 		return dial(ctx, network, addr)
 	}
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		c.alone = c.alone || n.Routine == "SyncRepWaitForLSN" // its words are in the server's language
+		if n.Routine == "SyncRepWaitForLSN" || c.committed && n.SeverityUnlocalized == "WARNING" {
+			c.doubt = n.Message
+		}
 	}
 	var err error
 	if c.pg, err = pgconn.ConnectConfig(ctx, cfg); err != nil {
@@ -68,8 +73,11 @@ func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
 	return c, nil
 }
 
-// errAlone: the commit is on the server and perhaps on no standby.
-var errAlone = errors.New("the server ended its wait for a synchronous standby: what it committed may be lost when the standby takes over")
+// A doubtError is a warning of the server that what it committed may be lost: it
+// ended its wait for a standby, say.
+type doubtError string
+
+func (e doubtError) Error() string { return "what the server committed may be lost: " + string(e) }
 
 // connect makes a connection and checks that our schema exists. It waits for a
 // server that answered before.
@@ -145,6 +153,9 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	}
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
 	c.plain = !c.pooled && rows[0][2] == "read committed" && rows[0][4] != "error"
+	if int(number(rows[0][0])) == len(steps) {
+		c.durable = s.names.durable[rows[0][5]]
+	}
 	s.mu.Lock()
 	s.pooled, s.outdated = c.pooled, int(number(rows[0][0])) < len(steps)
 	s.mu.Unlock()
@@ -200,7 +211,7 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 		return nil, err
 	}
 	defer c.watch(ctx)()
-	c.alone = false
+	c.committed, c.doubt = false, ""
 	results := c.pg.Exec(context.Background(), sql)
 	var rows [][]string
 	for results.NextResult() {
@@ -212,13 +223,14 @@ func (c *conn) exec(ctx context.Context, sql string) ([][]string, error) {
 			}
 			rows = append(rows, row)
 		}
-		_, _ = r.Close() // its error is that of all
+		tag, _ := r.Close() // its error is that of all
+		c.committed = c.committed || tag.String() == "COMMIT"
 	}
 	if err := results.Close(); err != nil {
 		return nil, ended(ctx, err)
 	}
-	if c.alone {
-		return nil, errAlone
+	if c.doubt != "" {
+		return nil, doubtError(c.doubt)
 	}
 	return rows, nil
 }

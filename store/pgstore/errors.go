@@ -15,7 +15,10 @@ import (
 // explain turns the server's error into an answer of the contract, if there is
 // one, and names the place.
 func (s *Store) explain(err error) error {
+	var late *undurableError
 	switch {
+	case errors.As(err, &late):
+		return err
 	case err == nil || driver.Refusal(err) || errors.Is(err, driver.ErrNoTurn) || strings.HasPrefix(err.Error(), s.where):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -12,7 +12,7 @@ const sqlInspect = trusted + `SELECT current_setting('server_version'), s.value 
   (SELECT count(*) FROM @.record WHERE key > ''),
   pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
   current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off',
-  (SELECT bool_and(has_table_privilege('@.record', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
+  (SELECT bool_and(has_table_privilege('@.record', p) AND has_table_privilege('@.life', p)) FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p)
     AND (SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc WHERE pronamespace = '@'::regnamespace AND proname = 'commit'),
   (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity WHERE backend_xmin IS NOT NULL)
 FROM @.record s WHERE s.key = ''`
@@ -55,6 +55,9 @@ func Inspect(ctx context.Context, url string) (driver.Report, error) {
 	if c.pooled {
 		r.Warn("psql -c 'SELECT 1' # with a URL that names the server itself",
 			"a pooler stands between us and the server: it works, but waiters ask once a second instead of being woken")
+	}
+	if c.durable == "" && row[4] == "f" {
+		r.Warn("psql -c '"+s.grants()+"'", "this role may not use the sequence synced: its commits keep all others waiting while the server syncs its log")
 	}
 	surroundings(&r, row[5] == "t", time.Duration(number(row[7]))*time.Second)
 	rows, err = c.exec(ctx, s.names.sql(sqlProblems))

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/tasklock/tasklock/store/driver"
@@ -38,9 +39,10 @@ func put(key, value string) driver.Batch {
 	return driver.Batch{Writes: []driver.Write{{Key: key, Value: []byte(value)}}}
 }
 
-func must(t testing.TB, err error) {
+// must ends the test unless err is nil, or the error that is wanted.
+func must(t testing.TB, err error, want ...error) {
 	t.Helper()
-	if err != nil {
+	if len(want) == 0 && err != nil || len(want) > 0 && !errors.Is(err, want[0]) {
 		t.Fatal(err)
 	}
 }

@@ -5,13 +5,16 @@
 //
 // A commit that returned is in the server's log, as durable as the server makes
 // it, on a synchronous standby too; if a session has synchronous_commit off or
-// local, the commit switches it on. We never ask the server to cancel anything,
-// because that ends the wait for the standby. While commits wait for a standby,
-// what can be seen without an acknowledgement is driver.Snapshot.Unsure. Commits
-// are serialisable and their revisions follow the order in which they become
-// visible: every commit first takes its turn, and checks its guards afterwards.
+// local, we switch it on. We never ask the server to cancel anything, because that
+// ends the wait for the standby. Others see a commit some milliseconds before that:
+// what may not last yet is driver.Snapshot.Unsure. If a crash takes it back, its
+// revision is never given out again. Commits are serialisable and their revisions
+// follow the order in which they become visible: every commit first takes its turn,
+// and checks its guards afterwards.
 //
-// A commit is one message and one answer. The server begins when it has the whole
+// A commit is one message and one answer: the commit, which ends its turn, and a
+// durable statement, which waits for the log. Whatever goes wrong between the two
+// leaves the outcome unknown. The server begins when it has the whole
 // message, and finishes even if the client is gone, so a broken connection never
 // leaves the turn taken. Concurrent commits of one process go together.
 //
@@ -19,8 +22,9 @@
 //
 // # Limits
 //
-// All commits in one schema take turns, so the server's speed in syncing its log
-// limits processes that write a lot; use several schemas for unrelated work. A
+// All commits in one schema take turns, each for a fraction of a millisecond; use
+// several schemas for unrelated work. A role that may neither change our sequence
+// nor write logical messages keeps the turn while the server syncs its log. A
 // step of the server's clock, or a promoted standby with another clock, makes
 // leases longer or shorter by that much. Write.TTL is not used: records stay
 // until deleted.

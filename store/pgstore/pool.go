@@ -66,7 +66,7 @@ func (p *pool) rested() *conn {
 // put takes a connection back. It drops one that is closed, or in the middle of
 // something.
 func (p *pool) put(c *conn) {
-	if c.pg.IsClosed() || c.pg.TxStatus() != 'I' {
+	if c.spent || c.pg.IsClosed() || c.pg.TxStatus() != 'I' {
 		p.drop(c)
 	} else {
 		c.rested, c.used = true, time.Now()

@@ -24,7 +24,9 @@ import (
 // trusted.
 const (
 	sqlRead = `SELECT 0::bigint, key, rev, time, value, pg_catalog.clock_timestamp(),
-  CASE WHEN key OPERATOR(pg_catalog.=) '' THEN pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '' AND NOT pg_catalog.pg_is_in_recovery() END
+  CASE WHEN key OPERATOR(pg_catalog.<>) '' OR pg_catalog.pg_is_in_recovery() THEN false
+    WHEN pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '' THEN true
+    ELSE pg_catalog.pg_current_wal_flush_lsn() OPERATOR(pg_catalog.<) pg_catalog.pg_current_wal_insert_lsn() END
 FROM @.record WHERE key OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])`
 	sqlRanges = `
 UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL, NULL
@@ -73,7 +75,7 @@ func (s *Store) read(ctx context.Context, q driver.Query) (*answer, error) {
 		return c.query(ctx, sql, params, got.row)
 	})
 	if err == nil {
-		err, got.unsure = got.whole(s), got.waits && got.rev > s.acked.Load()
+		err, got.unsure = got.whole(s), got.loose && got.rev > s.acked.Load()
 	}
 	return got, err
 }
@@ -106,7 +108,7 @@ type answer struct {
 	found  map[string]driver.Record
 	ranges [][]driver.Record
 	odd    string // what is not as we write it
-	waits  bool   // commits wait for a standby
+	loose  bool   // not all that the server shows is synced, or it has a standby to wait for
 	unsure bool   // see driver.Snapshot
 }
 
@@ -121,7 +123,7 @@ func (a *answer) row(v [][]byte) error {
 	n, rev := integer(v[0]), integer(v[2])
 	if len(v[1]) == 0 {
 		a.rev, a.now, a.state = rev, moment(v[5]), slices.Clone(v[4])
-		a.waits = len(v[6]) == 1 && v[6][0] == 1
+		a.loose = len(v[6]) == 1 && v[6][0] == 1
 		return nil
 	}
 	r := driver.Record{Key: string(v[1]), Rev: rev, Time: moment(v[3]), Value: slices.Clone(v[4])}

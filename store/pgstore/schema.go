@@ -15,8 +15,8 @@ import (
 // the rest to an older one; opening it does not, because that stops everyone who
 // still works with an older tasklock. A released step never changes, except that
 // a later step that makes the same things again replaces it: the fourth makes the
-// views of the second and the function of the first and the third. "@" is the
-// schema.
+// views of the second, the fifth the function of the first, the third and the
+// fourth. "@" is the schema.
 //
 // Another role may create functions and operators in a schema of our search_path,
 // for example an = or <> that fits our types better than the server's own. So
@@ -37,6 +37,17 @@ import (
 // hold, and then the store's. Commits take turns by an advisory lock, so that a
 // refused commit leaves nothing to sync; what it reads after it has the lock is
 // final.
+//
+// If every floor is negative, the caller promises a durable statement in a second
+// transaction of the same message, and gives no floor. Then the commit does not
+// wait for the server's log while it has the turn: others may see it some
+// milliseconds before it lasts, the caller gets its answer when it does. A crash
+// can take back what others have seen, and no revision may be given out twice. So
+// life is an unlogged table with one row, which every crash empties, also one of a
+// single process of the server. The commit that finds it empty leaps ahead, and
+// waits for the log in its turn, so that nobody sees a leap that can be taken
+// back. tasklock.unsynced, a setting of the session, shows the durable statement
+// that there is something to sync.
 //
 // Any role that may connect can hold that lock and keep everybody from
 // committing. So the wait for it ends before the client's patience: then the
@@ -84,6 +95,27 @@ SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key
 FROM @.record WHERE key > 'fire/' AND key < 'fire0';
 CREATE OR REPLACE VIEW @.last_runs AS
 SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
+`, `
+DROP TABLE IF EXISTS @.life;
+CREATE UNLOGGED TABLE @.life (one boolean PRIMARY KEY CHECK (one), id bigint NOT NULL);
+DROP SEQUENCE IF EXISTS @.synced;
+CREATE SEQUENCE @.synced;
+DO $do$
+DECLARE
+  r record;
+BEGIN
+  FOR r IN SELECT a.privilege_type AS what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS who
+    FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+    WHERE c.oid = '@.record'::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE format('GRANT %s ON %s TO %s', r.what, '@.life', r.who);
+    IF r.what IN ('SELECT', 'UPDATE') THEN
+      EXECUTE format('GRANT %s ON SEQUENCE %s TO %s', r.what, '@.synced', r.who);
+    END IF;
+  END LOOP;
+END $do$;
+INSERT INTO @.life VALUES (true, @chance);
+UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '';
 CREATE OR REPLACE FUNCTION @.commit(
   floors bigint[], gb integer[], gk text[], gr bigint[], kb integer[], kk text[], kr bigint[],
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[], told text
@@ -98,16 +130,13 @@ DECLARE
   revs bigint[] := floors;
   changed text := '';
   era integer := @timeline;
+  alive bigint;
+  leap boolean := false;
   clock bigint;
   lifted bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock(@turn);
-  SELECT r.rev, r.value INTO STRICT last, state FROM @.record r WHERE r.key = '';
-  IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
-    clock := least(4503599627370496, greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 2000000))::bigint;
-    lifted := greatest(last + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
-    last := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE last + greatest(1, (9007199254740991 - last) / 2) END;
-  END IF;
+  SELECT r.rev, r.value, (SELECT l.id FROM @.life l WHERE l.one) INTO STRICT last, state, alive FROM @.record r WHERE r.key = '';
   IF gb <> '{}' THEN
     SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
       WHERE g.r <> coalesce((SELECT r.rev FROM @.record r WHERE r.key = g.k), 0);
@@ -115,6 +144,16 @@ BEGIN
   IF kb <> '{}' THEN
     SELECT bad || array_agg(g.b) INTO bad FROM unnest(kb, kk, kr) g(b, k, r)
       WHERE g.r < (state -> 'kinds' ->> g.k)::bigint;
+  END IF;
+  IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
+    clock := least(4503599627370496, greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 2000000))::bigint;
+    lifted := greatest(last + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
+    last := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE last + greatest(1, (9007199254740991 - last) / 2) END;
+    leap := true;
+  END IF;
+  IF alive IS DISTINCT FROM (state ->> 'life')::bigint OR alive IS NULL THEN -- the server has crashed: stay above all it may have shown
+    last := least(last + 1048576, greatest(last, 9007199254740990));
+    leap := true;
   END IF;
   first := last;
   FOR i IN 1 .. cardinality(floors) LOOP
@@ -133,9 +172,15 @@ BEGIN
       changed := changed || ',' || ck[i] || ':' || revs[cb[i]];
     END IF;
   END LOOP;
+  IF leap THEN
+    alive := @chance;
+    DELETE FROM @.life l WHERE l.one;
+    INSERT INTO @.life VALUES (true, alive);
+    PERFORM set_config('tasklock.leapt', 'yes', true);
+  END IF;
   revs := revs || last;
   wv[cardinality(wv)] := jsonb_set(state, '{kinds}', (state -> 'kinds') || ('{' || substr(changed, 2) || '}')::jsonb)
-    || jsonb_build_object('line', era);
+    || jsonb_build_object('line', era, 'life', alive);
   IF db <> '{}' THEN
     DELETE FROM @.record r USING unnest(db, dk) d(b, k) WHERE r.key = d.k AND revs[d.b] > 0;
   END IF;
@@ -145,13 +190,19 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(@listen) THEN
     PERFORM pg_notify(@text, told);
   END IF;
-  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+  PERFORM set_config('tasklock.unsynced', 'yes', false);
+  IF 0 > ALL (floors) AND coalesce(current_setting('tasklock.leapt', true), '') <> 'yes' THEN
+    PERFORM set_config('synchronous_commit', 'off', true);
+  ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   RETURN revs;
 END $$;
 `,
 }
+
+// chance is the id of a life.
+const chance = `floor(random() * 9007199254740991)::bigint`
 
 // timeline is the number of the server's history. It changes when a standby
 // takes over and when a backup is restored.
@@ -164,13 +215,16 @@ const trusted = "SET LOCAL search_path = pg_catalog, pg_temp; "
 
 // sqlGreet is the first question on every connection.
 const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
-  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages')
+  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages'),
+  CASE WHEN has_sequence_privilege(to_regclass('@.synced'), 'UPDATE') THEN 'sequence'
+    WHEN (SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc
+      WHERE proname = 'pg_logical_emit_message' AND pronamespace = 'pg_catalog'::regnamespace) THEN 'message' END
 FROM @.record WHERE key = ''`
 
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
 	sql := strings.Join(steps[from:], "")
-	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@timeline", timeline, "@", n.quoted).Replace(sql)
+	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
@@ -283,7 +337,7 @@ func (s *Store) mayNotCreate(err error, version int) error {
 // grants is the SQL that lets a role use the schema.
 func (s *Store) grants() string {
 	user := `"` + strings.ReplaceAll(s.cfg.User, `"`, `""`) + `"`
-	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s",
+	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT UPDATE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s",
 		s.names.quoted, user)
 }
 

@@ -113,6 +113,8 @@ type names struct {
 	greet  string
 	read   string
 	scan   string
+
+	durable map[string]string // statements, by what the role may do
 }
 
 func newNames(schema string) names {
@@ -122,6 +124,7 @@ func newNames(schema string) names {
 	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges} {
 		*to = n.sql(sql)
 	}
+	n.durable = map[string]string{"sequence": n.sql(fmt.Sprintf(sqlDurable, sqlSequence)), "message": fmt.Sprintf(sqlDurable, sqlMessage)}
 	return n
 }
 

@@ -88,10 +88,8 @@ func (r *reading) query(q driver.Query) (err error) {
 
 func (r *reading) scan(rg driver.Range) error {
 	end, bounded := after(rg.Prefix)
-	sql, last := sqlFirst, limit(rg.Limit)
+	sql := sqlFirst
 	switch {
-	case rg.Since > 0 && bounded:
-		sql, last = sqlSince, rg.Since
 	case rg.Limit < 0 && bounded:
 		sql = sqlLast
 	case rg.Limit < 0:
@@ -107,7 +105,7 @@ func (r *reading) scan(rg driver.Range) error {
 	if bounded {
 		stmt.BindText(2, end)
 	}
-	stmt.BindInt64(3, last)
+	stmt.BindInt64(3, limit(rg.Limit))
 	first := len(r.snap.Records)
 	if err := r.collect(stmt); err != nil {
 		return err
