@@ -257,7 +257,9 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		q.Keys = append([]string{metaKey}, q.Keys...)
 		q.Since = fresh
 		if a.guessed = a.guess && fresh == 0 && len(q.Ranges) == 0; a.guessed { // what Scan finds is not guarded
-			q.Since = 1
+			q.Since, q.Guarded = 1, true
+		} else {
+			q.New = nil
 		}
 		if a.answered.IsZero() {
 			a.answered = time.Now()
@@ -374,5 +376,6 @@ func clip(q driver.Query) driver.Query {
 	return driver.Query{
 		Keys:   slices.Clone(q.Keys),
 		Ranges: slices.Clone(q.Ranges),
+		New:    slices.Clone(q.New),
 	}
 }

@@ -272,6 +272,9 @@ func (a *acquisition) needs() []string {
 // query is needs, what was in the way before, and what overlapping paths need.
 func (a *acquisition) query() driver.Query {
 	q := driver.Query{Keys: append(a.needs(), a.near...)}
+	if !a.requested() && a.joined == "" {
+		q.New = []string{leaseKind + a.lease()}
+	}
 	if slices.ContainsFunc(a.keys, isPath) {
 		q.Ranges = []driver.Range{{Prefix: pathKind}, {Prefix: pathQueue}}
 	}

@@ -127,10 +127,18 @@ type Range struct {
 type Query struct {
 	Keys   []string
 	Ranges []Range
-	// Since, unless 0, allows an answer from before the call, of that revision
-	// or a later one, if that is cheaper. It is for callers that have seen that
-	// revision already, or that commit with a guard on everything they use.
+	// Since, unless 0, allows an answer from before the call, if that is cheaper:
+	// one view of that revision or a later one. It is for callers that have seen
+	// that revision already.
 	Since int64
+	// Guarded, with Since, is for a caller that commits with a guard on all records
+	// that it uses, or else asks again without Guarded. It allows more: each record
+	// may be as it was at another revision, of Since or later, and the records of New
+	// may be missing although they exist. The guards find out.
+	Guarded bool
+	// New are those of Keys whose names the caller has just drawn at random: nobody
+	// has written them, most likely.
+	New []string
 	// Poll says that the caller asks the same about once a second. A driver that
 	// must ask a distant server for each answer may ask it only as often as it
 	// polls while it waits, and repeat the last answer in between.
@@ -141,7 +149,7 @@ type Query struct {
 // no record in it. A record that several parts of the query select appears
 // once for each of them, first the keys in their order, then each range.
 type Snapshot struct {
-	Rev     int64     // the newest revision in the store at this view
+	Rev     int64     // the newest revision in the store at this view; of a Guarded answer that is Old, the lowest
 	Now     time.Time // the store's clock
 	Old     bool      // it may be from before the call, as Query.Since allowed
 	Unsure  bool      // it may show what was never acknowledged and will be lost, until a later commit is

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"bytes"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,8 +116,8 @@ func (m *memory) expired(key string, mod int64) bool {
 }
 
 // recall answers a query from memory, if the query allows that and everything it
-// asks for is known at one revision. It does not answer for a record whose ttl
-// may have passed.
+// asks for is known: at one revision, unless the caller guards it all. It does not
+// answer for a record whose ttl may have passed.
 func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 	if q.Since == 0 || len(q.Ranges) > 0 {
 		return nil, 0, false
@@ -127,6 +128,9 @@ func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 	from := int64(0)
 	for _, k := range q.Keys {
 		s, ok := m.seen[k]
+		if !ok && q.Guarded && slices.Contains(q.New, k) {
+			continue
+		}
 		if !ok || time.Since(s.when) > memoryTime || s.doubtful() {
 			return nil, 0, false
 		}
@@ -136,7 +140,7 @@ func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 			records = append(records, kept{kv: kv, alive: s.alive})
 		}
 	}
-	return records, at, len(q.Keys) > 0 && from <= at
+	return records, at, at < math.MaxInt64 && (q.Guarded || from <= at)
 }
 
 // doubtful reports whether a record that was seen alive may have expired since.

@@ -26,6 +26,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	defer done()
 	var snap driver.Snapshot
 	err = s.view(ctx, q.Since, func(v *view) error {
+		if q.Guarded {
+			v.fresh = q.New
+		}
 		snap = driver.Snapshot{Rev: v.state.Revision}
 		// Read after the revision: no record up to it is of the future.
 		now := local.Clock()
@@ -196,6 +199,7 @@ type view struct {
 	scans []string // prefixes that were listed
 
 	memory bool     // what the memory has is good enough
+	fresh  []string // keys that need no look then
 	old    bool     // it was used
 	found  []record // in the files, or not found there
 }
@@ -227,6 +231,10 @@ func (v *view) get(key string) (record, bool, error) {
 		if r, known := v.s.memory.get(v.state, key); known {
 			v.old = true
 			return r, r.value != nil, nil
+		}
+		if slices.Contains(v.fresh, key) {
+			v.old = true
+			return record{}, false, nil
 		}
 	}
 	r, ok, err := v.read(key)

@@ -107,6 +107,7 @@ func TestPlantedBugs(t *testing.T) {
 		"forgets every tenth":          {"read your writes", "counter from several goroutines and handles", "no half commit through a bad network"},
 		"together: conflict":           {"unrelated commits do not conflict", "commits through one handle have a revision each"},
 		"together: one revision":       {"commits through one handle have a revision each"},
+		"hides that it guessed":        {"guarded answers"},
 		"reads a cache":                {"read your writes", "histories are linearizable"},
 		"reads in parts":               {"a token moves in one step"},
 		"does not sort":                {"ranges in byte order", "ranges with a limit"},

@@ -11,6 +11,7 @@ import (
 var readCases = []testCase{
 	{name: "read your writes", run: readYourWrites},
 	{name: "old answers", run: oldAnswers},
+	{name: "guarded answers", run: guardedAnswers},
 	{name: "empty query", run: emptyQuery},
 	{name: "ranges in byte order", run: rangeOrder},
 	{name: "ranges with a limit", run: rangeLimits},
@@ -63,6 +64,53 @@ func oldAnswers(t *suite) {
 			t.Fatalf("since %d: an older record", second)
 		}
 		first = second
+	}
+}
+
+// guardedAnswers: a caller that will guard everything gets records of which each was
+// true at some revision, and perhaps none for a name that it calls new. It commits on
+// them if all of them are still true, and conflicts otherwise.
+func guardedAnswers(t *suite) {
+	a, b := t.open(), t.open()
+	keys := []string{"lock/a", "lock/b", "lease/new"}
+	written := map[string][]int64{"lock/a": {0}, "lock/b": {0}, "lease/new": {0}}
+	write := func(s driver.Store, key string, n int) {
+		written[key] = append(written[key], t.write(s, put(key, fmt.Sprintf(`{"n":%d}`, n))))
+	}
+	for i := range t.rounds(12) {
+		write(b, keys[i%2], i) // what b itself did is in its memory, what a did is not
+		if i%3 == 0 {
+			write(a, keys[(i+1)%2], i)
+		}
+		if i == 5 {
+			write(a, "lease/new", i)
+		}
+		snap := t.read(b, driver.Query{Keys: keys, New: keys[2:], Since: 1, Guarded: true})
+		batch := driver.Batch{Writes: []driver.Write{put("lock/c", fmt.Sprintf(`{"n":%d}`, i))}}
+		current := true
+		for _, key := range keys {
+			rev := find(snap, key).Rev
+			all := written[key]
+			if !slices.Contains(all, rev) {
+				t.Fatalf("%s at revision %d, which never was", key, rev)
+			}
+			if rev != all[len(all)-1] {
+				current = false
+			}
+			batch.Guards = append(batch.Guards, driver.Guard{Key: key, Rev: rev})
+		}
+		if !current && !snap.Old {
+			t.Fatalf("round %d: an old answer that is not marked as one", i)
+		}
+		_, err := b.Commit(t.ctx, batch)
+		if current && err != nil || !current && !errors.Is(err, driver.ErrConflict) {
+			t.Fatalf("round %d: committed on %v of %v: %v", i, batch.Guards, written, err)
+		}
+		for _, key := range keys { // without the promise, it is the truth
+			if all := written[key]; t.get(b, key).Rev != all[len(all)-1] {
+				t.Fatalf("round %d: %s is not at revision %d", i, key, all[len(all)-1])
+			}
+		}
 	}
 }
 

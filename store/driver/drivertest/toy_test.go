@@ -159,6 +159,9 @@ func (t *toy) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, e
 		snap.Records = append(snap.Records, r)
 	}
 	for _, key := range q.Keys {
+		if t.bug == "hides that it guessed" && q.Guarded && slices.Contains(q.New, key) {
+			continue
+		}
 		add(t.fold(key))
 	}
 	for _, r := range q.Ranges {
