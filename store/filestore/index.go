@@ -132,6 +132,13 @@ var (
 	fromLine = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 )
 
+func keyOf(line []byte) string {
+	if bytes.IndexByte(line, '\\') < 0 {
+		return string(line)
+	}
+	return fromLine.Replace(string(line))
+}
+
 // search returns where the first line that is not below key begins.
 func (ix *index) search(key string) (int64, error) {
 	low, high := int64(0), ix.size // both are beginnings of lines, or the end
@@ -147,7 +154,7 @@ func (ix *index) search(key string) (int64, error) {
 			return 0, errNoIndex
 		}
 		start := mid + int64(len(block)-len(rest))
-		if fromLine.Replace(string(line)) < key {
+		if keyOf(line) < key {
 			low = start + int64(len(line)) + 1
 		} else {
 			high = start
@@ -156,7 +163,7 @@ func (ix *index) search(key string) (int64, error) {
 	block, err := ix.read(low, high)
 	for len(block) > 0 && err == nil {
 		line, rest, _ := bytes.Cut(block, []byte("\n"))
-		if fromLine.Replace(string(line)) >= key {
+		if keyOf(line) >= key {
 			break
 		}
 		low += int64(len(block) - len(rest))
@@ -211,7 +218,7 @@ func linesOf(block []byte) (keys []string) {
 	for len(block) > 0 {
 		line, rest, whole := bytes.Cut(block, []byte("\n"))
 		if whole {
-			keys = append(keys, fromLine.Replace(string(line)))
+			keys = append(keys, keyOf(line))
 		}
 		block = rest
 	}
