@@ -33,6 +33,7 @@ func (p *pod) attempt(ctx context.Context, c candidate, r lease.AcquireRequest) 
 // notClaimed logs why a candidate was not claimed, and reports whether it was trouble.
 func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 	e := LogEntry{Level: LevelDebug, Event: "skipping", Job: c.job, FireTime: &c.at, RunID: runID(c.job, c.at)}
+	p.doubt(c.job)
 	var s *settled
 	switch {
 	case errors.As(err, &s):

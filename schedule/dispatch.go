@@ -25,8 +25,9 @@ type dispatcher struct {
 	said     lastSaid             // about it, in the log
 	slots    int
 	idle     int
-	handling int                // of handlers
-	crowded  bool               // one had to wait for another to end
+	handling int                // goroutines that call handlers
+	waiting  []candidate        // for handlers
+	recheck  map[string]bool    // jobs whose due record may be gone: see memory
 	runs     map[string]bool    // leases of what runs here
 	endSleep context.CancelFunc // ends the sleep of the loop
 	woken    bool               // do not even begin it
@@ -51,7 +52,7 @@ var (
 
 func (c *dispatcher) init() {
 	c.queue = make(chan candidate, MaxJobs)
-	c.reserved, c.runs = map[string]bool{}, map[string]bool{}
+	c.reserved, c.runs, c.recheck = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	c.blocked, c.failed = map[string]candidate{}, map[string]failure{}
 }
 
@@ -84,6 +85,7 @@ func (c *dispatcher) runBegan(lease string) {
 func (p *pod) runEnded(r *run, slot bool) {
 	p.mu.Lock()
 	delete(p.runs, r.fire.Lease)
+	p.recheck[r.fire.Job] = true // perhaps nothing more of it is due
 	if slot {
 		p.idle++
 	}
@@ -146,12 +148,7 @@ func (p *pod) offer(list []candidate) {
 			continue
 		}
 		if p.handlers[c.job] != nil {
-			if p.beginHandling() {
-				p.work.Add(1)
-				go p.handle(c)
-			} else {
-				p.unreserve(c)
-			}
+			p.enqueue(c)
 			continue
 		}
 		select {
@@ -163,28 +160,41 @@ func (p *pod) offer(list []candidate) {
 	p.addSlot()
 }
 
-// beginHandling reports whether another handler may be called.
-func (p *pod) beginHandling() bool {
+// enqueue queues a candidate for its handler. Each of those who call handlers
+// takes the next one when its own has ended, so the queue moves without another look.
+func (p *pod) enqueue(c candidate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.handling >= p.o.MaxRunning {
-		p.crowded = true
-		return false
+	p.waiting = append(p.waiting, c)
+	if p.handling < p.o.MaxRunning {
+		p.handling++
+		p.work.Add(1)
+		go p.handleAll()
 	}
-	p.handling++
-	return true
 }
 
-// endHandling makes room for another one.
-func (p *pod) endHandling() {
-	p.mu.Lock()
-	p.handling--
-	refused := p.crowded
-	p.crowded = false
-	p.mu.Unlock()
-	if refused {
-		p.wake()
+func (p *pod) handleAll() {
+	defer p.work.Done()
+	for {
+		c, ok := p.nextQueued()
+		if !ok {
+			return
+		}
+		p.handle(c)
 	}
+}
+
+// nextQueued returns the next candidate for a handler. If there is none, its caller
+// must end.
+func (p *pod) nextQueued() (c candidate, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 || p.Soft.Err() != nil {
+		p.handling--
+		return c, false
+	}
+	c, p.waiting = p.waiting[0], p.waiting[1:]
+	return c, true
 }
 
 // reserve marks a job as queued or being claimed, unless it is.

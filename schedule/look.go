@@ -88,24 +88,18 @@ func (p *pod) pause(d time.Duration) {
 	}
 }
 
-// look reads all that is due in one scan, and the locks of what runs.
+// look reads what has changed of all that is due, and the locks of what runs.
 func (p *pod) look() (view, error) {
 	var v view
-	err := dues(p.Soft, p.st, driver.Query{}, func(tx *store.Tx, all dueList) error {
-		v = view{rev: tx.Rev(), sleep: longSleep, damaged: all.damaged}
-		if len(all.damaged) > 0 {
-			v.trouble = all.damaged[0]
+	err := p.remember(func(tx *store.Tx, damaged []*DamagedError) error {
+		v = view{rev: tx.Rev(), sleep: longSleep, damaged: damaged}
+		if len(damaged) > 0 {
+			v.trouble = damaged[0]
 		}
-		var dues []store.Entry[dueRecord]
-		for _, d := range all.list {
-			if p.canRun(d.Value) {
-				dues = append(dues, d)
-			}
-		}
-		if err := p.otherRuns(tx, dues, &v); err != nil {
+		if err := p.otherRuns(tx, &v); err != nil {
 			return err
 		}
-		return p.pick(tx, dues, &v)
+		return p.pick(tx, &v)
 	})
 	rand.Shuffle(len(v.ready), func(i, j int) { v.ready[i], v.ready[j] = v.ready[j], v.ready[i] }) // pods begin at different ends
 	return v, err
@@ -133,8 +127,8 @@ func (p *pod) canRun(d dueRecord) bool {
 }
 
 // otherRuns lists the locks of runs on other pods, as many as a wait can watch.
-func (p *pod) otherRuns(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
-	for _, d := range dues {
+func (p *pod) otherRuns(tx *store.Tx, v *view) error {
+	for d := range p.mine() {
 		for _, r := range d.Value.Running {
 			if !p.runsHere(r.Lease) {
 				v.keys = append(v.keys, r.Key)
@@ -152,7 +146,7 @@ func (p *pod) otherRuns(tx *store.Tx, dues []store.Entry[dueRecord], v *view) er
 }
 
 // pick separates what can be claimed now from what comes later.
-func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
+func (p *pod) pick(tx *store.Tx, v *view) error {
 	now := clock(tx)
 	dead := map[string]bool{}
 	for _, key := range v.keys {
@@ -162,7 +156,10 @@ func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 		}
 		dead[key] = lk == nil || lk.State != lease.Held
 	}
-	for _, e := range dues {
+	if err := p.memory.recall(tx, p.withDeadRuns(dead)); err != nil {
+		return err
+	}
+	for e := range p.mine() {
 		d := e.Value
 		c := candidate{job: d.Job, ttl: span(d.TTL), rev: e.Rev}
 		ready := false
@@ -200,6 +197,18 @@ func (p *pod) pick(tx *store.Tx, dues []store.Entry[dueRecord], v *view) error {
 		}
 	}
 	return nil
+}
+
+// withDeadRuns lists the jobs whose runs on other pods have ended: perhaps in a commit
+// after which nothing of the job is due.
+func (p *pod) withDeadRuns(dead map[string]bool) (jobs []string) {
+	for e := range p.mine() {
+		if slices.ContainsFunc(e.Value.Running, func(r runRecord) bool { return dead[r.Key] }) {
+			jobs = append(jobs, e.Value.Job)
+		}
+	}
+	slices.Sort(jobs)
+	return jobs
 }
 
 // unblocked reports whether what a blocked job waited for has ended.

@@ -20,7 +20,7 @@ const (
 )
 
 // dueRecord is what a pod must know about a job to sleep: when it fires next, what
-// waits, and what runs. One scan of this kind is a pod's whole view.
+// waits, and what runs. This kind is a pod's whole view.
 type dueRecord struct {
 	Job      string      `json:"job"`
 	At       *time.Time  `json:"at,omitempty"`       // the next fire time; none while paused

@@ -201,8 +201,6 @@ func (r *run) report(e ending, err error) {
 
 // handle claims a fire time for a handler and calls it.
 func (p *pod) handle(c candidate) {
-	defer p.work.Done()
-	defer p.endHandling()
 	ctx, abort := context.WithCancelCause(p.Hard)
 	defer abort(nil)
 	got, err := p.attempt(ctx, c, lease.AcquireRequest{Owner: p.o.Pod, Session: "scheduler", Process: host.Self()})

@@ -134,6 +134,7 @@ type pod struct {
 	work sync.WaitGroup
 	dispatcher
 
+	memory  memory            // of the loop
 	damaged map[string]string // jobs that cannot be looked at, and why; of the loop
 	saying  sync.Mutex
 }

@@ -120,6 +120,9 @@ type Record struct {
 type Range struct {
 	Prefix string
 	Limit  int // n > 0: the first n; n < 0: the last -n; 0: all
+	// Since, with Limit 0: the caller knows what the records were at that revision.
+	// A driver that can cheaply do so leaves out those that no later commit wrote.
+	Since int64
 }
 
 // A Query names what to read. A driver that must split it reads every part

@@ -58,6 +58,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 	for _, r := range q.Ranges {
 		for _, k := range s.selects(r) {
+			if s.records[k].Rev <= r.Since {
+				continue
+			}
 			snap.Records = append(snap.Records, clone(s.records[k]))
 		}
 	}

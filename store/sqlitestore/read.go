@@ -88,8 +88,10 @@ func (r *reading) query(q driver.Query) (err error) {
 
 func (r *reading) scan(rg driver.Range) error {
 	end, bounded := after(rg.Prefix)
-	sql := sqlFirst
+	sql, last := sqlFirst, limit(rg.Limit)
 	switch {
+	case rg.Since > 0 && bounded:
+		sql, last = sqlSince, rg.Since
 	case rg.Limit < 0 && bounded:
 		sql = sqlLast
 	case rg.Limit < 0:
@@ -105,7 +107,7 @@ func (r *reading) scan(rg driver.Range) error {
 	if bounded {
 		stmt.BindText(2, end)
 	}
-	stmt.BindInt64(3, limit(rg.Limit))
+	stmt.BindInt64(3, last)
 	first := len(r.snap.Records)
 	if err := r.collect(stmt); err != nil {
 		return err

@@ -48,6 +48,7 @@ const (
 	sqlRev      = `SELECT rev FROM record WHERE key = ?1`
 
 	sqlFirst = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3`
+	sqlSince = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 AND rev > ?3 ORDER BY key`
 	sqlLast  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3`
 	sqlTail  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key LIMIT ?3`
 	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3`

@@ -15,6 +15,7 @@ var readCases = []testCase{
 	{name: "empty query", run: emptyQuery},
 	{name: "ranges in byte order", run: rangeOrder},
 	{name: "ranges with a limit", run: rangeLimits},
+	{name: "ranges since a revision", run: rangeSince},
 	{name: "ranges by prefix only", run: rangePrefixes},
 	{name: "range over everything", run: rangeAll},
 	{name: "range over many records", run: rangeMany},
@@ -175,6 +176,28 @@ func rangeLimits(t *suite) {
 	}
 	snap := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "none/", Limit: 1}, {Prefix: "none/", Limit: -1}}})
 	t.wantKeys("limits on an empty range", snap.Records)
+}
+
+// rangeSince requires what was written later. What was not may be left out.
+func rangeSince(t *suite) {
+	s := t.open()
+	t.write(s, put("due/1", `{}`), put("due/2", `{}`), put("due/3", `{}`), put("other/1", `{}`))
+	rev := t.scan(s, "due/")[0].Rev
+	t.write(s, put("due/2", `{"n":2}`), put("due/4", `{}`), driver.Write{Key: "due/3"}, put("other/2", `{}`))
+	for _, since := range []int64{0, rev - 1, rev} {
+		snap := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "due/", Since: since}}})
+		var later []driver.Record
+		for _, r := range snap.Records {
+			if r.Rev > rev || since < rev {
+				later = append(later, r)
+			}
+		}
+		want := []string{"due/2", "due/4"}
+		if since < rev {
+			want = []string{"due/1", "due/2", "due/4"}
+		}
+		t.wantKeys(fmt.Sprintf("since %d of %d", since, rev), later, want...)
+	}
 }
 
 // rangePrefixes has prefixes of prefixes, and what LIKE and glob would match.

@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
+	"github.com/tasklock/tasklock/store/memstore"
+)
+
+// handled are jobs without a command.
+func handled(n int, cron string) (jobs []Job) {
+	for i := range n {
+		jobs = append(jobs, Job{Name: fmt.Sprintf("job-%05d", i), Cron: cron})
+	}
+	return jobs
+}
+
+// podFor runs one pod with the same handler for all jobs.
+func (w *world) podFor(jobs []Job, o Options, fn Handler) (stop func()) {
+	s := New(w.st)
+	for _, j := range jobs {
+		s.Handle(j.Name, fn)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, &o) }()
+	return func() {
+		cancel()
+		w.must(<-ended)
+	}
+}
+
+// A pod works through what is due as fast as runs end, however few of them it may run
+// at a time: none waits for the next look, and none is late because of that.
+func TestManyJobsDueInOneSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2000
+		jobs := handled(n, "30 0 0 1 1 *")
+		w := newWorld(t, jobs...)
+		var fired, late atomic.Int64
+		start := time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC)
+		stop := w.podFor(jobs, Options{MaxRunning: 4}, func(context.Context, Fire) error {
+			fired.Add(1)
+			late.Store(max(late.Load(), int64(time.Since(start))))
+			time.Sleep(time.Millisecond) // longer than nothing: the queue moves when a run ends
+			return nil
+		})
+		time.Sleep(2 * time.Minute)
+		stop()
+		if fired.Load() != n {
+			t.Errorf("%d of %d jobs fired", fired.Load(), n)
+		}
+		if most := time.Duration(late.Load()); most > 2*n/4*time.Millisecond {
+			t.Errorf("the last one began after %s, four at a time take %s", most, n/4*time.Millisecond)
+		}
+	})
+}
+
+// A change of one job does not make a pod read the others.
+func TestAChangeReadsOnlyWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost := func(idle int) drivertest.Counts {
+			count := drivertest.NewCounted(memstore.New())
+			jobs := append(handled(idle, "@yearly"), Job{Name: "busy", Cron: "* * * * * *"})
+			w := newWorldOn(t, store.New(count), jobs...)
+			var fired atomic.Int64
+			stop := w.podFor(jobs, Options{}, func(context.Context, Fire) error { fired.Add(1); return nil })
+			time.Sleep(5 * time.Second) // it has read all
+			count.Take()
+			fired.Store(0)
+			time.Sleep(30 * time.Second)
+			got := count.Take()
+			stop()
+			if fired.Load() != 30 {
+				t.Errorf("fired %d times in 30 seconds", fired.Load())
+			}
+			return got
+		}
+		few, many := cost(10), cost(1000)
+		t.Logf("30 fires beside 10 idle jobs: %+v, beside 1,000: %+v", few, many)
+		if many.Records > 2*few.Records {
+			t.Errorf("%d records were read for 30 fires beside 1,000 idle jobs, %d beside 10", many.Records, few.Records)
+		}
+	})
+}
+
+// A pod does not see when the record of a job that it remembers is deleted. It finds
+// out when it tries to claim it, once.
+func TestRemovedJobIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := []Job{{Name: "gone", Cron: "30 0 0 1 1 *"}, {Name: "busy", Cron: "* * * * * *"}}
+		w := newWorld(t, jobs...)
+		var attempts, fired atomic.Int64
+		log := func(e LogEntry) {
+			if e.Event == "skipping" && e.Job == "gone" {
+				attempts.Add(1)
+			}
+		}
+		stop := w.podFor(jobs, Options{Log: log}, func(_ context.Context, f Fire) error {
+			if f.Job == "gone" {
+				fired.Add(1)
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		w.must(Remove(t.Context(), w.st, ChangeRequest{Name: "gone", By: "tester"}))
+		time.Sleep(40 * time.Second)
+		stop()
+		if fired.Load() != 0 || attempts.Load() != 1 {
+			t.Errorf("a removed job fired %d times and was tried %d times", fired.Load(), attempts.Load())
+		}
+	})
+}
