@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|holders|scale|tasks|scheduler|hooks|files|git|postgres|etcd…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|holders|scale|tasks|claims|scheduler|jobs|hooks|files|git|postgres|etcd…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -43,7 +43,9 @@ func main() {
 		{"holders", b.holders},
 		{"scale", b.scale},
 		{"tasks", b.tasks},
+		{"claims", b.inProgress},
 		{"scheduler", b.schedule},
+		{"jobs", b.manyJobs},
 		{"hooks", b.hooks},
 		{"files", b.files},
 		{"git", b.git},
