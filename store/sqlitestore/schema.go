@@ -47,11 +47,13 @@ const (
 	sqlRecord   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key = ?1`
 	sqlRev      = `SELECT rev FROM record WHERE key = ?1`
 
-	sqlFirst = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3`
+	// Not a bare ?3: the planner looks at that, so SQLite would prepare the statement
+	// again for each other value.
+	sqlFirst = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3 + 0`
 	sqlSince = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 AND rev > ?3 ORDER BY key`
-	sqlLast  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3`
-	sqlTail  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key LIMIT ?3`
-	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3`
+	sqlLast  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0`
+	sqlTail  = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key LIMIT ?3 + 0`
+	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3 + 0`
 
 	sqlPut    = `REPLACE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
 	sqlDelete = `DELETE FROM record WHERE key = ?1`
