@@ -13,6 +13,7 @@ import (
 	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
@@ -186,4 +187,37 @@ func TestCleanupOfAnySize(t *testing.T) {
 			t.Errorf("freed %d", len(out.Freed))
 		}
 	})
+}
+
+// Cleaning up costs so much for each lock, waiter and receipt, however many there
+// are.
+func TestCleanupIsLinear(t *testing.T) {
+	for _, n := range []int{30, 600} {
+		near(t, func(w *world) {
+			for i := range n {
+				id := fmt.Sprintf("%d-%d", n, i)
+				w.grant(lease.AcquireRequest{Owner: "o" + id, Keys: []string{"k" + id}, TTL: time.Minute})
+				w.grant(lease.AcquireRequest{Owner: "r", Keys: []string{"x"}, ID: id})
+				w.release("r", "x")
+			}
+			w.queue(n, "w", func(i int) []string { return []string{fmt.Sprintf("k%d-%d", n, i%5)} })
+			time.Sleep(48 * time.Hour)
+			counted := drivertest.NewCounted(w.mem)
+			w = w.through(counted)
+			steps, last := 0, 0
+			out := w.cleanup(lease.CleanupRequest{Progress: func(done, all int) {
+				if steps++; done <= last || done > all {
+					t.Errorf("step %d: %d after %d of %d", steps, done, last, all)
+				}
+				last = done
+			}})
+			if len(out.Freed) != n || out.Tickets != n || out.Pruned != n {
+				t.Fatalf("freed %d, %d waiters, pruned %d", len(out.Freed), out.Tickets, out.Pruned)
+			}
+			if c := counted.Take(); c.Records > int64(20*n) || c.Commits+c.Refused > int64(n/5+10) || steps < n/20 {
+				t.Errorf("%d of each in %d steps: %+v", n, steps, c)
+			}
+			equal(w, "left", append(w.kinds("lock/"), append(w.kinds("lease/"), w.kinds("queue/")...)...), nil)
+		})
+	}
 }

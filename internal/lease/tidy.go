@@ -10,9 +10,10 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// The writers of past records keep them few. After about one commit in a hundred
-// the writer makes another that deletes old ones. It is separate from the commit
-// before it: it delays no contended grant, and when it fails another one comes.
+// The writers of past records keep them few. After about one commit in twenty-five
+// the writer makes another that deletes some old ones. It is separate from the
+// commit before it: it delays no contended grant, and when it fails another one
+// comes. It is small, because somebody waits for it.
 //
 // The age of an event is the number of later events. Revisions do not give that:
 // other users of an etcd count too, and a store that is restored or raised jumps
@@ -22,9 +23,11 @@ import (
 const (
 	keepEvents = 10_000         // events that history keeps
 	keepTokens = 24 * time.Hour // receipts of requests
-	tidyEvery  = 100            // events, or receipts, for one commit that deletes old ones
-	tidyStep   = 3 * tidyEvery  // events that it looks at
-	tidyMost   = 2000           // events that it deletes if there are many
+	tidyEvery  = 25             // events, or receipts, for one commit that deletes old ones
+	tidyStep   = 2 * tidyEvery  // events that it looks at
+	tidyLong   = 4 * tidyStep   // and if there are many old ones
+	markEvents = 100            // events of a mark
+	tidyMost   = 2000           // events that a search of all of them deletes
 	tidyTime   = 5 * time.Second
 	marksKey   = "history/marks"
 )
@@ -36,6 +39,9 @@ type marks struct {
 	Over  int    `json:"over,omitempty"`  // about how many of them still exist
 	Step  int    `json:"step,omitempty"`  // how many events to look at next time
 	Whole bool   `json:"whole,omitempty"` // uncounted events, before the first mark, were searched everywhere
+
+	Receipts int `json:"receipts,omitempty"` // how many the last look at them left
+	Since    int `json:"since,omitempty"`    // about how many came since
 }
 
 // A mark stands for a number of events, the last of them at Rev.
@@ -57,13 +63,13 @@ func tidy(ctx context.Context, done store.Applied) {
 		_ = tidyEvents(ctx, done.Store, mark{Rev: done.Rev, Events: max(events, tidyEvery)})
 	}
 	if drawn(done.Rev, requests) {
-		_, _ = dropRequests(ctx, done.Store, 10)
+		_ = tidyRequests(ctx, done.Store, max(requests, tidyEvery))
 	}
 }
 
 // drawn chooses the commits that another one follows: of tidyEvery commits that
 // wrote n records, n. A revision belongs to one commit, so this is decided once
-// for each, however often its function ran. It chooses another one of each hundred
+// for each, however often its function ran. It chooses another one of each such number of
 // revisions, because the revisions of a writer may have a pattern.
 func drawn(rev int64, n int) bool {
 	mixed := uint64(rev/tidyEvery+1) * 0x9E3779B97F4A7C15
@@ -73,7 +79,45 @@ func drawn(rev int64, n int) bool {
 
 // tidyEvents adds a mark and deletes events that are too old, some at a time.
 func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
-	need := driver.Query{Keys: []string{marksKey}, Ranges: []driver.Range{{Prefix: eventKind, Limit: tidyStep}}}
+	first := []driver.Range{{Prefix: eventKind, Limit: max(tidyStep, 2*m.Events)}}
+	return updateMarks(ctx, st, first, func(tx *store.Tx, ms *marks) error {
+		if len(ms.Marks) == 0 && !ms.Whole {
+			recs, err := tx.Scan(eventKind, tidyLong)
+			if err != nil {
+				return err
+			}
+			ms.Whole = len(recs) < tidyLong // a new store
+		}
+		ms.add(m)
+		tx.Note("history: old events")
+		return ms.drop(tx, m.Events)
+	})
+}
+
+// tidyRequests counts receipts, and deletes old ones when there may be as many new
+// ones as the last look left: it looks at all of them.
+func tidyRequests(ctx context.Context, st *store.Store, n int) error {
+	look := false
+	err := updateMarks(ctx, st, nil, func(tx *store.Tx, ms *marks) error {
+		ms.Since += n
+		look = ms.Since >= max(markEvents, ms.Receipts)
+		return nil
+	})
+	if err != nil || !look {
+		return err
+	}
+	_, left, err := dropRequests(ctx, st, 10)
+	if err != nil {
+		return err
+	}
+	return updateMarks(ctx, st, nil, func(_ *store.Tx, ms *marks) error {
+		ms.Receipts, ms.Since = left, 0
+		return nil
+	})
+}
+
+func updateMarks(ctx context.Context, st *store.Store, likely []driver.Range, fn func(*store.Tx, *marks) error) error {
+	need := driver.Query{Keys: []string{marksKey}, Ranges: likely}
 	_, err := st.Update(ctx, need, func(tx *store.Tx) error {
 		rec, err := store.Get[marks](tx, marksKey)
 		if errors.Is(err, driver.ErrDamaged) { // start again: that deletes nothing too early
@@ -82,11 +126,9 @@ func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
 		if err != nil {
 			return err
 		}
-		rec.Value.add(m)
-		if err := rec.Value.drop(tx); err != nil {
+		if err := fn(tx, &rec.Value); err != nil {
 			return err
 		}
-		tx.Note("history: old events")
 		return tx.Put(marksKey, rec.Value)
 	})
 	return err
@@ -95,7 +137,12 @@ func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
 // add notes a mark, and moves Below to the newest revision after which enough
 // events came.
 func (ms *marks) add(m mark) {
-	if !slices.ContainsFunc(ms.Marks, func(o mark) bool { return o.Rev == m.Rev }) {
+	last := len(ms.Marks) - 1
+	switch {
+	case slices.ContainsFunc(ms.Marks, func(o mark) bool { return o.Rev == m.Rev }):
+	case last >= 0 && ms.Marks[last].Events < markEvents && ms.Marks[last].Rev < m.Rev:
+		ms.Marks[last] = mark{Rev: m.Rev, Events: ms.Marks[last].Events + m.Events}
+	default:
 		ms.Marks = append(ms.Marks, m)
 	}
 	slices.SortFunc(ms.Marks, func(a, b mark) int { return int(min(max(a.Rev-b.Rev, -1), 1)) })
@@ -112,14 +159,14 @@ func (ms *marks) add(m mark) {
 	}
 }
 
-// drop deletes the oldest events up to Below. They are the first by their time,
-// unless the clocks of writers differ: if it finds fewer than there should be, it
-// searches all events, which is expensive and rare.
-func (ms *marks) drop(tx *store.Tx) error {
+// drop deletes some of the oldest events up to Below, more than were written. They
+// are the first by their time, unless the clocks of writers differ: if it finds
+// fewer than there should be, it searches all events, which is expensive and rare.
+func (ms *marks) drop(tx *store.Tx, written int) error {
 	if ms.Below == 0 {
 		return nil
 	}
-	limit := max(tidyStep, min(ms.Step, tidyMost))
+	limit := min(max(tidyStep, 2*written, min(ms.Step, tidyLong)), tidyMost)
 	recs, err := tx.Scan(eventKind, limit)
 	if err != nil {
 		return err
@@ -127,8 +174,10 @@ func (ms *marks) drop(tx *store.Tx) error {
 	old := ms.old(recs)
 	ms.Step, ms.Over = 0, max(0, ms.Over-len(old))
 	switch {
-	case len(old) == limit: // there may be many more
-		ms.Step = 2 * limit
+	case len(old) == limit:
+		if ms.Over > limit || !ms.Whole { // there may be many more
+			ms.Step = 2 * limit
+		}
 	case ms.Over > tidyMost || !ms.Whole:
 		if recs, err = tx.Scan(eventKind, 0); err != nil {
 			return err
@@ -153,9 +202,9 @@ func (ms *marks) old(recs []driver.Record) (keys []string) {
 	return keys
 }
 
-// pruneAll deletes what exceeds the limits, and returns how much that is. An event
+// prune deletes what exceeds the limits, and returns how much that is. An event
 // is written once under a key that is used once, so it needs no guard.
-func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error) {
+func (r CleanupRequest) prune(ctx context.Context, st *store.Store) (n int, err error) {
 	var old []string
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind}}}, func(tx *store.Tx) error {
 		recs, err := tx.Scan(eventKind, 0)
@@ -172,8 +221,8 @@ func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error)
 	if err != nil {
 		return 0, err
 	}
-	if dry {
-		more, err := oldRequests(ctx, st)
+	if r.DryRun {
+		more, _, err := oldRequests(ctx, st)
 		return len(old) + len(more), err
 	}
 	for chunk := range slices.Chunk(old, tidyMost) {
@@ -188,17 +237,17 @@ func pruneAll(ctx context.Context, st *store.Store, dry bool) (n int, err error)
 			return n, err
 		}
 		n += len(chunk)
+		r.progress(n, len(old))
 	}
-	more, err := dropRequests(ctx, st, 0)
+	more, _, err := dropRequests(ctx, st, 0)
 	return n + more, err
 }
 
-// oldRequests are the receipts whose time is over. Some stores drop them on their
-// own.
-func oldRequests(ctx context.Context, st *store.Store) (old []string, err error) {
+// oldRequests are the receipts whose time is over, and how many there are in all.
+func oldRequests(ctx context.Context, st *store.Store) (old []string, all int, err error) {
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: requestKind}}}, func(tx *store.Tx) error {
 		recs, err := tx.Scan(requestKind, 0)
-		old = nil
+		old, all = nil, len(recs)
 		for _, rec := range recs {
 			if tx.Now().Sub(rec.Time) > keepTokens {
 				old = append(old, rec.Key)
@@ -206,16 +255,16 @@ func oldRequests(ctx context.Context, st *store.Store) (old []string, err error)
 		}
 		return err
 	})
-	return old, err
+	return old, all, err
 }
 
 // dropRequests deletes receipts whose time is over, in at most this many commits;
 // 0: all of them. Each is guarded: its name may be used again.
-func dropRequests(ctx context.Context, st *store.Store, commits int) (n int, err error) {
+func dropRequests(ctx context.Context, st *store.Store, commits int) (n, left int, err error) {
 	const atOnce = 80
-	old, err := oldRequests(ctx, st)
+	old, all, err := oldRequests(ctx, st)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if commits > 0 {
 		old = old[:min(len(old), commits*atOnce)]
@@ -234,9 +283,9 @@ func dropRequests(ctx context.Context, st *store.Store, commits int) (n int, err
 			return nil
 		})
 		if err != nil {
-			return n, err
+			return n, all - n, err
 		}
 		n += dropped
 	}
-	return n, nil
+	return n, all - n, nil
 }

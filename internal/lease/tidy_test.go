@@ -10,6 +10,7 @@ import (
 	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 )
 
 // pairs makes so many pairs of acquire and release, each of two events.
@@ -133,6 +134,47 @@ func TestTidyingFails(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 	})
+}
+
+// No pair pays for many others: what it deletes and reads besides is little.
+func TestTidyingIsSpread(t *testing.T) {
+	long.NotShort(t)
+	near(t, func(w *world) {
+		for range 105 {
+			w.logged(100)
+			time.Sleep(time.Millisecond)
+		}
+		counted := drivertest.NewCounted(w.mem)
+		w = w.through(counted)
+		var most drivertest.Counts
+		for range 2000 {
+			w.pairs(1)
+			c := counted.Take()
+			most.Records, most.Writes = max(most.Records, c.Records), max(most.Writes, c.Writes)
+		}
+		if most.Records > 150 || most.Writes > 70 {
+			t.Errorf("one pair read %d records and wrote %d", most.Records, most.Writes)
+		}
+		w.bounded()
+	})
+}
+
+// Receipts are not looked at again and again while they are young.
+func TestYoungReceiptsAreLeftAlone(t *testing.T) {
+	long.NotShort(t)
+	for _, n := range []int{100, 1000} {
+		near(t, func(w *world) {
+			counted := drivertest.NewCounted(w.mem)
+			w = w.through(counted)
+			for i := range n {
+				w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, ID: fmt.Sprintf("id-%d", i)})
+				w.release("alice", "a")
+			}
+			if c := counted.Take(); c.Records > int64(20*n) {
+				t.Errorf("%d requests: %+v", n, c)
+			}
+		})
+	}
 }
 
 // Marks that cannot be read are begun anew.
