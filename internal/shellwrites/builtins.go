@@ -53,8 +53,9 @@ func (s *shell) interpreter(_ string, args []string) string {
 	in := s.sub()
 	valued := []string{"-o", "-O", "--rcfile", "--init-file"} // -euo pipefail
 	flags, args := getopt(args, true, valued...)
-	for len(args) > 0 && strings.HasPrefix(args[0], "+") { // +x, +o errexit: it switches something off
-		more, rest := getopt(args[min(len(args), 1+strings.Count(args[0], "o")):], true, valued...)
+	for len(args) > 0 && strings.HasPrefix(args[0], "+") { // +o errexit switches something off; +c is -c
+		minus := "-" + strings.ReplaceAll(args[0], "n", "")
+		more, rest := getopt(append([]string{minus}, args[1:]...), true, valued...)
 		flags, args = append(flags, more...), rest
 	}
 	switch {
@@ -150,7 +151,9 @@ func (s *shell) set(_ string, args []string) string {
 }
 
 func (s *shell) shift(_ string, args []string) string {
-	s.params = s.params[min(number(args, 1), len(s.params)):]
+	if n := number(args, 1); n <= len(s.params) { // a shell shifts all or nothing
+		s.params = s.params[n:]
+	}
 	return ""
 }
 

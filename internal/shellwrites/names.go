@@ -46,7 +46,7 @@ func (s *shell) onAll(names, cmd []string, mark string) {
 // xargs runs a command on the names that it reads.
 func (s *shell) xargs(_ string, args []string) string {
 	flags, args := getopt(args, true, "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-i=", "-e=", "-l=",
-		"--arg-file", "--delimiter", "--max-args", "--max-procs", "--replace")
+		"--arg-file", "--delimiter", "--max-args", "--max-procs")
 	from := s.in
 	if files := flags.values("-a", "--arg-file"); files != nil {
 		from = s.content(last(files, ""))

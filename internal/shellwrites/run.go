@@ -312,10 +312,11 @@ func (s *shell) env(args []string) (in *shell, command []string) {
 	in = s.sub().inFolder(last(flags.values("-C", "--chdir"), ""))
 	for len(args) > 0 {
 		name, value, assigns := strings.Cut(args[0], "=")
-		if !assigns {
+		if assigns {
+			in.vars[name] = text(value)
+		} else if args[0] != "-" { // the same as -i
 			break
 		}
-		in.vars[name] = text(value)
 		args = args[1:]
 	}
 	return in, args
@@ -325,11 +326,11 @@ func base(program string) string { return strings.TrimSuffix(filepath.Base(progr
 
 // carried skips the flags and numbers of a carrier.
 func carried(args, valued []string) []string {
-	_, command := getopt(args, true, valued...)
-	for len(command) > 0 && isAmount(command[0]) {
-		command = command[1:]
+	_, args = getopt(args, true, valued...)
+	for len(args) > 0 && isAmount(args[0]) { // its own, or that of a flag that is not in the table
+		_, args = getopt(args[1:], true, valued...)
 	}
-	return command
+	return args
 }
 
 // isAmount reports whether a word is a number or a time, like 5 or 0.5m. sh is not a

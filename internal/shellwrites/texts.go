@@ -20,6 +20,9 @@ var sedWrites = func() (out []*regexp.Regexp) {
 
 func (s *shell) sed(_ string, args []string) string {
 	flags, ops := getopt(args, false, "-e", "-f", "-i=", "--expression", "--file", "--line-length")
+	if flags.has("-l") && len(ops) > 0 && isAmount(ops[0]) { // -l 5; on BSD -l takes no value
+		ops = ops[1:]
+	}
 	scripts := append(flags.values("-e", "--expression"), mapped(flags.values("-f", "--file"), s.content)...)
 	if len(scripts) == 0 && len(ops) > 0 {
 		scripts, ops = ops[:1], ops[1:]
@@ -196,16 +199,17 @@ func (s *shell) editor(name string, args []string) {
 
 // perl and ruby edit in place, or run code.
 func (s *shell) perl(name string, args []string) {
-	flags, files := getopt(args, false, "-e", "-E", "-i=", "-M=", "-m=", "-I=", "-r=", "-C=")
+	valued := []string{"-e", "-E", "-I", "-i=", "-M=", "-m=", "-F=", "-C="}
+	l := perlCode
+	if name == "ruby" {
+		l, valued = rubyCode, append(valued, "-r", "-C")
+	}
+	flags, files := getopt(args, true, valued...) // what follows a program in a file is for that program
 	codes, edited := flags.values("-e", "-E"), files
 	if len(codes) == 0 && len(files) > 0 {
 		edited = files[1:] // the first is the program
 	}
 	s.editInPlace(edited, flags.values("-i"))
-	l := perlCode
-	if name == "ruby" {
-		l = rubyCode
-	}
 	if len(codes) == 0 && (len(files) == 0 || files[0] == "-") && known(s.in) {
 		codes = append(codes, s.in)
 	}
