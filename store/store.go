@@ -164,9 +164,6 @@ func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) erro
 
 func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error) {
 	tx, rev, err := a.commit(ctx, fn)
-	if a.done != nil {
-		a.done()
-	}
 	if err == nil && len(tx.order) > 0 {
 		tx.applied(ctx, a.s, rev)
 	}
@@ -176,6 +173,11 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 // commit runs fn until a run is committed or has nothing to commit.
 func (a *attempt) commit(ctx context.Context, fn func(*Tx) error) (*Tx, int64, error) {
 	s := a.s
+	defer func() { // fn may panic
+		if a.done != nil {
+			a.done()
+		}
+	}()
 	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
 		switch {

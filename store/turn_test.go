@@ -66,6 +66,31 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// A turn ends also when the function panics: those who come later wait for nobody.
+func TestTurnEndsWithAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.New(&hanging{Store: memstore.New()})
+		first := increment(t.Context(), st, "")
+		func() {
+			defer func() { _ = recover() }()
+			runs := 0
+			_, err := st.Update(t.Context(), driver.Query{Keys: []string{"test/n"}}, func(tx *store.Tx) error {
+				if runs++; runs > 2 { // it has its turn
+					panic("a bug")
+				}
+				_, err := store.Get[number](tx, "test/n")
+				tx.Note("hang")
+				return errors.Join(err, tx.Put("test/n", number{}))
+			})
+			t.Errorf("no panic, but %v", err)
+		}()
+		began := time.Now()
+		if err := errors.Join(first, increment(t.Context(), st, "")); err != nil || time.Since(began) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // hanging refuses the commit with that note twice, and then does not answer it.
 type hanging struct {
 	driver.Store
