@@ -84,9 +84,13 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 		held.Position = held.Ahead + 1
 		tickets = slices.Clone(tickets[:place])
 		slices.Reverse(tickets)
-	} else if a.wait > 0 && len(tickets) > 0 && !q.Value.full() {
-		a.unseen = true
-		return nil, nil
+	} else if a.wait > 0 && len(tickets) > 0 {
+		if !q.Value.full() {
+			a.unseen = true
+			return nil, nil
+		}
+		tickets = slices.Clone(tickets) // those who joined last and are absent make room for it
+		slices.Reverse(tickets)
 	}
 	t, err := a.firstInWay(tx, key, tickets)
 	if t != nil || err != nil {

@@ -175,6 +175,29 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
+// Absent waiters make room also behind one who is there.
+func TestQueueFullOfTheAbsent(t *testing.T) {
+	near(t, func(w *world) {
+		w.acquire("first", "a")
+		w.queue(1000, "w", func(int) []string { return []string{"a"} })
+		time.Sleep(20 * time.Second)
+		w.must(w.renewTicket("w-0/ticket"))
+		time.Sleep(11 * time.Second) // the others have lapsed
+		last := w.wait("last", "a")
+		w.waiting(last)
+		equal(w, "waiters", w.waiters("a"), []string{"w-0", "last"})
+		w.stop(last)
+	})
+}
+
+// renewTicket writes a ticket again, as its heartbeat does.
+func (w *world) renewTicket(name string) error {
+	snap, err := w.mem.Read(w.ctx, driver.Query{Keys: []string{"lease/" + name}})
+	w.must(err)
+	_, err = w.mem.Commit(w.ctx, driver.Batch{Writes: []driver.Write{{Key: "lease/" + name, Value: snap.Records[0].Value}}})
+	return err
+}
+
 func TestAThousandWhoDidNotComeBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		owner string
