@@ -120,7 +120,7 @@ func (r *selection) closely(tx *store.Tx, list []entry) (out []Task, err error) 
 			r.wrong = append(r.wrong, e)
 		}
 		switch {
-		case !t.Exists() || !t.Value.ready() || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label):
+		case !t.Exists() || !t.Value.ready() || !e.within(t.Value.Section) || r.Label != "" && !slices.Contains(t.Value.Labels, r.Label):
 		case lk != nil:
 			r.taken[e.ID] = true
 			r.holds = append(r.holds, lk.Guard())
@@ -134,6 +134,12 @@ func (r *selection) closely(tx *store.Tx, list []entry) (out []Task, err error) 
 
 // belongs reports whether the index should have the entry.
 func (e entry) belongs(t Task) bool { return e.key == t.readyKey() || e.key == t.trace() }
+
+// within reports whether the entry is in the section's part of the index. An older
+// tasklock that moves a task to another section leaves the entry of its claim behind.
+func (e entry) within(section string) bool {
+	return strings.HasPrefix(e.key, readyKind+sectionPrefix(section))
+}
 
 // holder returns a live lock on a task, even the caller's own: what it already
 // works on is not next.

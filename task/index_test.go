@@ -34,6 +34,11 @@ func TestEndedClaimIsNextAtItsRank(t *testing.T) {
 		"release": func(w *world) { w.must(w.release("w10", "n10")) },
 		"break":   func(w *world) { w.breakKey("n10") },
 		"unclaim": func(w *world) { w.must(w.do(task.Unclaim, "w10", 0, "n10")) },
+		"a shorter ttl": func(w *world) {
+			_, err := w.tryAcquire(lease.AcquireRequest{Owner: "w10", Keys: []string{"n10"}, TTL: time.Minute})
+			w.must(err)
+			time.Sleep(2 * time.Minute)
+		},
 		"session": func(w *world) {
 			_, err := lease.Release(w.ctx, w.st, lease.ReleaseRequest{Owner: "w10", All: true})
 			w.must(err)
@@ -152,6 +157,27 @@ func (w *world) entriesOf(id string) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// An older tasklock that moves a task leaves the entry of its claim in the section where
+// it was: the task is next in its own section alone.
+func TestTaskThatAnOlderTasklockMoved(t *testing.T) {
+	near(t, func(w *world) {
+		w.mem.asleep = true
+		w.add(in("S", "a"), in("U", "b"))
+		w.claim("A", "a")
+		time.Sleep(2 * time.Hour)
+		n := w.show("a").Task
+		n.Section, n.ClaimDue = "U", nil
+		w.rewrite("task/a", n)
+		w.rewrite(fmt.Sprintf("ready/U/500-%s-a", n.CreatedAt.UTC().Format("20060102T150405.000000000Z")), map[string]string{"id": "a"})
+		for section, want := range map[string]string{"S": "", "U": "a"} {
+			out, err := task.Next(w.ctx, w.st, task.NextRequest{Section: section, Acquire: lease.AcquireRequest{Owner: "B"}})
+			if out.Task.ID != want {
+				t.Errorf("next in %s is %q, %v, want %q", section, out.Task.ID, err, want)
+			}
+		}
+	})
 }
 
 // A tasklock that knows no place but the rank leaves entries that are not where they

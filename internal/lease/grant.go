@@ -175,7 +175,7 @@ func (a *acquisition) reuse(tx *store.Tx, name string) (until Expiry, err error)
 		l.Call = a.call
 		if l.Auto = Without(l.Auto, a.asked); a.req.TTL != 0 && !(a.ttl == Endless && l.Attached) {
 			if a.ttl.Seconds() < l.TTL { // do not shorten the time of those who work under it
-				if err := inUse(tx, ls, l.Keys); err != nil {
+				if err := cmp.Or(inUse(tx, ls, l.Keys), l.putAllBack(tx)); err != nil {
 					return until, err
 				}
 			}

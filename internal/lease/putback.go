@@ -2,6 +2,7 @@ package lease
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/tasklock/tasklock/store"
 )
@@ -34,6 +35,18 @@ func PutBack(tx *store.Tx, key, entry string) error {
 	}
 	l.PutsBack[key] = entry
 	return tx.PutTTL(ls.Key, l, l.stays())
+}
+
+// putAllBack puts the entries back before the end of the keys, which may expire sooner
+// than the index says.
+func (l *leaseRecord) putAllBack(tx *store.Tx) error {
+	for _, key := range slices.Sorted(maps.Keys(l.PutsBack)) {
+		if err := l.putBack(tx, key); err != nil {
+			return err
+		}
+	}
+	l.PutsBack = nil
+	return nil
 }
 
 // putBack writes what the end of a key puts back.
