@@ -2,9 +2,12 @@
 package tasklock_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -139,6 +142,31 @@ func TestPlainCommandIsLight(t *testing.T) {
 			if strings.Contains(string(out), h) != want {
 				t.Errorf("%s links %s: not %v", cmd, h, want)
 			}
+		}
+	}
+}
+
+// TestPlainCommandStartsLight: a package that prepares expressions or tables before
+// main makes every command slower, also those that never use it.
+func TestPlainCommandStartsLight(t *testing.T) {
+	const most = 10_000 // bytes; one regular expression takes 5,000
+	bin := filepath.Join(t.TempDir(), "tasklock")
+	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/tasklock").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	cmd := exec.Command(bin, "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	traced := regexp.MustCompile(`(?m)^init (\S+) .* (\d+) bytes, \d+ allocs`).FindAllStringSubmatch(string(out), -1)
+	if len(traced) == 0 {
+		t.Fatalf("no trace of the start: %s", out)
+	}
+	for _, m := range traced {
+		if n, _ := strconv.Atoi(m[2]); strings.HasPrefix(m[1], module) && n > most {
+			t.Errorf("%s allocates %d bytes before main, at most %d: do it at the first use (sync.OnceValue)", m[1], n, most)
 		}
 	}
 }

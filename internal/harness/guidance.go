@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // paragraph is our text in a file of guidance.
@@ -102,12 +103,12 @@ func (n *names) UnmarshalJSON(b []byte) error {
 	return (*words)(n).UnmarshalJSON(b)
 }
 
-var fenced = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+var fenced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("(?s)```.*?```|`[^`\n]*`") })
 
 // imports reports whether a file of guidance includes another one: "@NAME" in its
 // text, but not in code.
 func imports(text []byte, name string) bool {
-	return regexp.MustCompile(`(^|\s)@(\./)?` + regexp.QuoteMeta(name) + `(\s|$)`).Match(fenced.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), nil))
+	return regexp.MustCompile(`(^|\s)@(\./)?` + regexp.QuoteMeta(name) + `(\s|$)`).Match(fenced().ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), nil))
 }
 
 // cursorRule is guidance for one person; in other harnesses such a file would

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A Setup says which harness is set up in a project, and how.
@@ -162,7 +163,9 @@ func jsonText(s string) string { return strings.TrimSpace(string(encode(s))) }
 
 // ourCommand matches the commands of hooks that this version or an earlier one
 // has written, and nothing that goes on after them.
-var ourCommand = regexp.MustCompile(`^(command -v tasklock >/dev/null 2>&1 \|\| [^;|]*; )?(exec )?tasklock hook [a-z]+ [A-Za-z]+( \|\| exit 2)?$`)
+var ourCommand = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(command -v tasklock >/dev/null 2>&1 \|\| [^;|]*; )?(exec )?tasklock hook [a-z]+ [A-Za-z]+( \|\| exit 2)?$`)
+})
 
 // oursIn finds the hooks of an element that tasklock wrote. alone: the element holds
 // no others. A harness may add a person's hook to our element.
@@ -179,7 +182,7 @@ func oursIn(raw json.RawMessage) (mine []int, alone bool) {
 		return nil, false
 	}
 	is := func(h handler) bool {
-		return ourCommand.MatchString(h.Command) || h.Command == "tasklock" && len(h.Args) > 0 && h.Args[0] == "hook"
+		return ourCommand().MatchString(h.Command) || h.Command == "tasklock" && len(h.Args) > 0 && h.Args[0] == "hook"
 	}
 	for i, h := range e.Hooks {
 		if is(h) {

@@ -119,7 +119,7 @@ func (s *shell) flock(_ string, args []string) {
 }
 
 // changing finds SQL, and commands of sqlite3, that change a database.
-var changing = regexp.MustCompile(`(?im)(^|;)\s*(insert|update|delete|drop|create|alter|replace|vacuum|reindex|with\b.*\b(insert|update|delete)|pragma\s+\w+\s*=|\.(restore|import|read|recover))\b`)
+var changing = compiled(`(?im)(^|;)\s*(insert|update|delete|drop|create|alter|replace|vacuum|reindex|with\b.*\b(insert|update|delete)|pragma\s+\w+\s*=|\.(restore|import|read|recover))\b`)
 
 func (s *shell) sqlite(_ string, args []string) {
 	ops := operands(args, "-cmd", "-separator", "-newline", "-nullvalue", "-init", "-vfs")
@@ -127,7 +127,7 @@ func (s *shell) sqlite(_ string, args []string) {
 		return
 	}
 	sql := strings.Join(ops[1:], "\n") + "\n" + s.in
-	if changing.MatchString(sql) {
+	if changing().MatchString(sql) {
 		s.write(ops[0])
 	}
 	if m := regexp.MustCompile(`(?m)^\s*\.(?:output|once|backup|save)\s+(\S+)`).FindStringSubmatch(sql); m != nil && m[1] != "stdout" {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/repo"
@@ -32,6 +33,7 @@ func (s *shell) git(_ string, args []string) string {
 		return unknown
 	}
 	g := &gitCall{shell: in, root: rootOf(in.dir), verb: args[0], args: args[1:]}
+	makeGit.Do(fillGit)
 	switch prints, writes := gitPrints[g.verb], gitWrites[g.verb]; {
 	case prints != nil:
 		return prints(g)
@@ -54,9 +56,10 @@ var reading = strings.Fields(`add blame branch cat-file check-ignore commit comm
 var (
 	gitPrints map[string]func(*gitCall) string
 	gitWrites map[string]func(*gitCall)
+	makeGit   sync.Once
 )
 
-func init() { // an alias leads back to the tables
+func fillGit() {
 	gitPrints = map[string]func(*gitCall) string{
 		"diff": (*gitCall).differs, "ls-files": (*gitCall).listed, "grep": (*gitCall).grep, "rev-parse": (*gitCall).revParse,
 	}

@@ -73,9 +73,11 @@ func (s *shell) xargs(_ string, args []string) string {
 
 // A word of xargs has parts in quotes and escaped characters. A quote that nobody
 // closes reaches to the end.
+const xargsParts = `'[^']*(?:'|$)|"[^"]*(?:"|$)|\\(?:.|$)`
+
 var (
-	xargsPart = regexp.MustCompile(`(?s)'[^']*(?:'|$)|"[^"]*(?:"|$)|\\(?:.|$)`)
-	xargsWord = regexp.MustCompile(`(?s)(?:` + xargsPart.String() + `|[^ \t\n'"\\])+`)
+	xargsPart = compiled(`(?s)` + xargsParts)
+	xargsWord = compiled(`(?s)(?:` + xargsParts + `|[^ \t\n'"\\])+`)
 )
 
 // split cuts a text into names: its lines, or its words as xargs reads them.
@@ -83,9 +85,9 @@ func split(text string, lines bool) []string {
 	if lines || !strings.ContainsAny(text, `'"\`) {
 		return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == 0 || !lines && (c == ' ' || c == '\t') })
 	}
-	words := xargsWord.FindAllString(text, -1)
+	words := xargsWord().FindAllString(text, -1)
 	for i, w := range words {
-		words[i] = xargsPart.ReplaceAllStringFunc(w, func(part string) string { return strings.TrimSuffix(part[1:], strings.Trim(part[:1], `\`)) })
+		words[i] = xargsPart().ReplaceAllStringFunc(w, func(part string) string { return strings.TrimSuffix(part[1:], strings.Trim(part[:1], `\`)) })
 	}
 	return words
 }

@@ -2,7 +2,6 @@ package shellwrites
 
 import (
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,7 +26,7 @@ func (s *shell) applyPatch(_ string, args []string) {
 	}
 }
 
-var oldOrNew = regexp.MustCompile(`(?m)^(?:---|\+\+\+) ([^\t\n]+)|^rename (?:from|to) (.+)$|^diff --git "?a/(.+?)"? "?b/(.+?)"?$`)
+var oldOrNew = compiled(`(?m)^(?:---|\+\+\+) ([^\t\n]+)|^rename (?:from|to) (.+)$|^diff --git "?a/(.+?)"? "?b/(.+?)"?$`)
 
 // patchedFiles are the files that a unified diff names, without so many parts at
 // the beginning.
@@ -35,7 +34,7 @@ func patchedFiles(diff string, strip int) (out []string) {
 	if !known(diff) {
 		return nil
 	}
-	for _, m := range oldOrNew.FindAllStringSubmatch(diff, -1) {
+	for _, m := range oldOrNew().FindAllStringSubmatch(diff, -1) {
 		switch {
 		case m[1] != "":
 			name := strings.TrimSpace(m[1])

@@ -3,6 +3,7 @@ package shellwrites
 import (
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/tasklock/tasklock/internal/repo"
 )
@@ -13,6 +14,7 @@ func (s *shell) program(args []string) string {
 	path := args[0]
 	name := base(path)
 	args = args[1:]
+	makePrograms.Do(fillPrograms)
 	if run, ok := programs[name]; ok {
 		return run(s, name, args)
 	}
@@ -35,7 +37,11 @@ func (s *shell) program(args []string) string {
 
 type program func(s *shell, name string, args []string) string
 
-var programs = map[string]program{}
+// programs is filled when it is first used, see compiled.
+var (
+	programs     = map[string]program{}
+	makePrograms sync.Once
+)
 
 // writes makes a program of a function that only notes what is written.
 func writes(f func(s *shell, name string, args []string)) program {
@@ -45,7 +51,7 @@ func writes(f func(s *shell, name string, args []string)) program {
 	}
 }
 
-func init() { // the programs call each other
+func fillPrograms() {
 	for _, p := range []struct {
 		names string
 		run   program

@@ -2,7 +2,6 @@ package shellwrites
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -62,14 +61,14 @@ func (r *reader) shallow(src string) bool {
 	return true
 }
 
-var unclosed = regexp.MustCompile("unclosed here-document [`'\"]?([^`'\"]+)")
+var unclosed = compiled("unclosed here-document [`'\"]?([^`'\"]+)")
 
 // parse returns the statements up to the first that cannot be read: a shell runs
 // those too. A here-document may lack its end.
 func (r *reader) parse(src string) []*syntax.Stmt {
 	stmts, err := parse(src)
 	if err != nil {
-		if m := unclosed.FindStringSubmatch(err.Error()); m != nil {
+		if m := unclosed().FindStringSubmatch(err.Error()); m != nil {
 			if all, wrong := parse(src + "\n" + m[1] + "\n"); wrong == nil {
 				return all
 			}

@@ -3,12 +3,13 @@ package shellwrites
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Programs that edit texts by a script in their own language: sed, awk, vim, perl.
 
 // sedWrites finds the files that w commands and flags name.
-var sedWrites = func() (out []*regexp.Regexp) {
+var sedWrites = sync.OnceValue(func() (out []*regexp.Regexp) {
 	address := `(?m)(?:^|[;{])[ \t]*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?[ \t]*`
 	out = append(out, regexp.MustCompile(address+`w[ \t]+([^\s;}]+)[ \t]*$`))
 	for _, d := range []string{"/", "|", "#", ","} {
@@ -16,7 +17,7 @@ var sedWrites = func() (out []*regexp.Regexp) {
 		out = append(out, regexp.MustCompile(address+"s"+part+part+regexp.QuoteMeta(d)+`[gpIiMme0-9]*w[ \t]+([^\s;}]+)[ \t]*$`))
 	}
 	return out
-}()
+})
 
 func (s *shell) sed(_ string, args []string) string {
 	flags, ops := getopt(args, false, "-e", "-f", "-i=", "--expression", "--file", "--line-length")
@@ -28,7 +29,7 @@ func (s *shell) sed(_ string, args []string) string {
 		scripts, ops = ops[:1], ops[1:]
 	}
 	for _, script := range scripts {
-		for _, re := range sedWrites {
+		for _, re := range sedWrites() {
 			for _, m := range re.FindAllStringSubmatch(script, -1) {
 				s.write(m[1])
 			}
@@ -160,7 +161,7 @@ func endsStatement(t token) bool {
 }
 
 // saving finds the commands of vim and ed that write.
-var saving = regexp.MustCompile(`(?m)^[\s:]*(?:%|\d+(?:,\d+)?|1,\$|sil(?:ent)?!?\s+)?\s*(?:(w|wq|wa|wqa|wall|x|xa|xit|up|update|write)!?)(?:[ \t]+([^\s|]+))?[ \t]*$`)
+var saving = compiled(`(?m)^[\s:]*(?:%|\d+(?:,\d+)?|1,\$|sil(?:ent)?!?\s+)?\s*(?:(w|wq|wa|wqa|wall|x|xa|xit|up|update|write)!?)(?:[ \t]+([^\s|]+))?[ \t]*$`)
 
 // editor follows vim, ex and ed by the commands that they are given.
 func (s *shell) editor(name string, args []string) {
@@ -186,7 +187,7 @@ func (s *shell) editor(name string, args []string) {
 	}
 	for _, c := range commands {
 		for _, part := range append([]string{c}, strings.Split(c, "|")...) {
-			for _, m := range saving.FindAllStringSubmatch(part, -1) {
+			for _, m := range saving().FindAllStringSubmatch(part, -1) {
 				if m[2] != "" {
 					s.write(m[2])
 				} else {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"mvdan.cc/sh/v3/expand"
@@ -250,9 +251,15 @@ func (s *shell) literal(w *syntax.Word) string {
 }
 
 var (
-	escaped = regexp.MustCompile(`(?s)\\(.)`)
-	tabbed  = regexp.MustCompile(`(?m)^\t+`)
+	escaped = compiled(`(?s)\\(.)`)
+	tabbed  = compiled(`(?m)^\t+`)
 )
+
+// compiled returns an expression that is compiled when it is first used: every
+// command of tasklock starts with this package, and few read a shell command.
+func compiled(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // unescaped is a word without the backslashes outside of quotes, which
 // [expand.Literal] would keep.
@@ -260,7 +267,7 @@ func unescaped(w *syntax.Word) *syntax.Word {
 	out := &syntax.Word{}
 	for _, p := range w.Parts {
 		if lit, ok := p.(*syntax.Lit); ok && strings.Contains(lit.Value, `\`) {
-			p = &syntax.SglQuoted{Value: escaped.ReplaceAllString(lit.Value, "$1")}
+			p = &syntax.SglQuoted{Value: escaped().ReplaceAllString(lit.Value, "$1")}
 		}
 		out.Parts = append(out.Parts, p)
 	}
@@ -282,7 +289,7 @@ func (s *shell) document(r *syntax.Redirect) string {
 		}
 	}
 	if r.Op == syntax.DashHdoc {
-		out = tabbed.ReplaceAllString(out, "")
+		out = tabbed().ReplaceAllString(out, "")
 	}
 	return out
 }

@@ -44,17 +44,17 @@ const (
 	noteSize  = 32
 )
 
-var noteTable = crc64.MakeTable(crc64.ECMA)
+var noteTable = sync.OnceValue(func() *crc64.Table { return crc64.MakeTable(crc64.ECMA) })
 
 func (n note) encode() []byte {
 	b := append(make([]byte, 0, noteSize), noteMagic...)
 	b = binary.BigEndian.AppendUint64(b, uint64(n.id))
 	b = binary.BigEndian.AppendUint64(b, uint64(n.rev))
-	return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, noteTable))
+	return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, noteTable()))
 }
 
 func parseNote(b []byte) (note, bool) {
-	if string(b[:8]) != noteMagic || binary.BigEndian.Uint64(b[24:]) != crc64.Checksum(b[:24], noteTable) {
+	if string(b[:8]) != noteMagic || binary.BigEndian.Uint64(b[24:]) != crc64.Checksum(b[:24], noteTable()) {
 		return note{}, false
 	}
 	return note{id: int64(binary.BigEndian.Uint64(b[8:])), rev: int64(binary.BigEndian.Uint64(b[16:]))}, true
