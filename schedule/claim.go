@@ -71,7 +71,8 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	var s situation
 	var p plan
 	out := claimed{key: key}
-	r.Keys, r.Need, r.Reason = []string{key}, need(c.job).Keys, "job "+c.job
+	r.Keys, r.Reason = []string{key}, "job "+c.job
+	r.Need = append(need(c.job).Keys, fireKey(c.job, c.at)) // most likely
 	r.OuterKey = func(tx *store.Tx, _ string) (string, error) {
 		var err error
 		if s, err = readSituation(tx, c); err != nil {
@@ -190,7 +191,8 @@ type ending struct {
 func finish(ctx context.Context, st *store.Store, c claimed, e ending) (Fire, error) {
 	f := c.fire
 	q := need(f.Job)
-	q.Keys = append(q.Keys, fireKey(f.Job, f.At))
+	q.Keys = append(q.Keys, fireKey(f.Job, f.At), lease.NeedLease(f.Lease))
+	q.Keys = append(q.Keys, lease.NeedLook(c.key).Keys...)
 	_, err := st.Update(ctx, q, func(tx *store.Tx) error {
 		rec, err := getFire(tx, f.Job, f.At)
 		if err != nil {

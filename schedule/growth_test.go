@@ -84,6 +84,9 @@ func TestAChangeReadsOnlyWhatChanged(t *testing.T) {
 		}
 		few, many := cost(10), cost(1000)
 		t.Logf("30 fires beside 10 idle jobs: %+v, beside 1,000: %+v", few, many)
+		if few.Reads > 30*5 { // a look for each change, one for the claim and one for the end
+			t.Errorf("%d reads for 30 fires", few.Reads)
+		}
 		if many.Records > 2*few.Records {
 			t.Errorf("%d records were read for 30 fires beside 1,000 idle jobs, %d beside 10", many.Records, few.Records)
 		}
