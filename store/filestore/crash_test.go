@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/torture/long"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/filestore"
 )
 
@@ -217,5 +218,42 @@ func needTool(t *testing.T, tool, pkg string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {
 		t.Fatalf("%s is missing; run: apt-get install %s", tool, pkg)
+	}
+}
+
+// A process that is killed while it makes an index leaves nothing that others
+// would take for one.
+func TestKilledWhileIndexing(t *testing.T) {
+	long.NotShort(t)
+	needTool(t, "strace", "strace")
+	from := filepath.Join(t.TempDir(), "from")
+	fill(t, from, "ready/", 300)
+	exe, err := os.Executable()
+	must(t, err)
+	runs := 0
+	for call, step := range map[string]int{"write": 1, "renameat": 1, "mkdirat": 1, "unlinkat": 1, "openat": 3, "flock": 2} {
+		for k := 1; ; k += step {
+			dir := filepath.Join(t.TempDir(), "store")
+			must(t, os.CopyFS(dir, os.DirFS(from)))
+			must(t, os.Chmod(dir, 0o700))
+			s := open(t, dir) // begins a life
+			_, err := s.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: "ready/000003/x"}}})
+			must(t, err)
+			trace := filepath.Join(t.TempDir(), "trace")
+			cmd := command(t, "part", dir, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
+			cmd.Args = []string{"strace", "-f", "-qq", "-o", trace, "-e", "trace=" + call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, k), exe}
+			cmd.Path, _ = exec.LookPath("strace")
+			_ = cmd.Run()
+			traced, err := os.ReadFile(trace)
+			must(t, err)
+			sameParts(t, s, k)
+			if !strings.Contains(string(traced), "killed by SIGKILL") {
+				break
+			}
+			runs++
+		}
+	}
+	if runs < 10 {
+		t.Errorf("only %d processes were killed: the case has shown nothing", runs)
 	}
 }
