@@ -32,7 +32,8 @@ type Server struct {
 	Port int
 
 	bin  string
-	uid  int // -1: as we are
+	load string // a library that its programs load first
+	uid  int    // -1: as we are
 	gid  int
 	pipe io.WriteCloser // whose end ends the server
 	done func() error
@@ -68,11 +69,16 @@ func Start(t testing.TB, settings ...string) *Server {
 }
 
 // New starts a server that ends with Close, or with this process.
-func New(settings ...string) (*Server, error) {
+func New(settings ...string) (*Server, error) { return Preloaded("", settings...) }
+
+// Preloaded is New, with a library that the server's programs load first
+// (LD_PRELOAD).
+func Preloaded(library string, settings ...string) (*Server, error) {
 	s, err := prepare()
 	if err != nil {
 		return nil, err
 	}
+	s.load = library
 	out, err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		s.Close()
@@ -286,6 +292,9 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=/nonexistent"}
+	if s.load != "" {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+s.load)
+	}
 	s.as(cmd)
 	return cmd
 }
