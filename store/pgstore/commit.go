@@ -74,9 +74,7 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 			err = s.noTurn(ctx, c, s.names.turn)
 		}
 		s.pool.put(c)
-		if err == nil {
-			s.acknowledged(group)
-		}
+		s.acknowledged(group, err)
 		if !passing(err) {
 			return s.explain(err)
 		}
@@ -86,9 +84,14 @@ func (s *Store) write(ctx context.Context, group []*driver.Pending) error {
 	}
 }
 
-// acknowledged notes the last revision that the server acknowledged.
-func (s *Store) acknowledged(group []*driver.Pending) {
+// acknowledged notes the last revision that the server acknowledged. Of what was
+// refused, or is unknown, nothing is remembered.
+func (s *Store) acknowledged(group []*driver.Pending, err error) {
 	for _, p := range group {
+		if err != nil || p.Err != nil {
+			s.memory.forget(p.Batch)
+			continue
+		}
 		for last := s.acked.Load(); p.Err == nil && p.Rev > last && !s.acked.CompareAndSwap(last, p.Rev); last = s.acked.Load() {
 		}
 	}
@@ -119,7 +122,7 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	}
 	rows, err := c.exec(ctx, sql.String())
 	if err == nil {
-		err = answered(calls, rows, follows)
+		err = s.answers(calls, rows, follows)
 	}
 	if err != nil && c.committed {
 		c.spent = true // perhaps the role may not run the durable statement any more
@@ -134,9 +137,9 @@ func raised(group []*driver.Pending) bool {
 	return slices.ContainsFunc(group, func(p *driver.Pending) bool { return p.Batch.Floor > 0 })
 }
 
-// answered gives the batches their revisions. If the durable statement follows, it
+// answers gives the batches their revisions. If the durable statement follows, it
 // must have had its effect, unless nothing was written.
-func answered(calls []*call, rows [][]string, follows bool) error {
+func (s *Store) answers(calls []*call, rows [][]string, follows bool) error {
 	if len(rows) < len(calls) || len(rows) > len(calls)+1 {
 		return fmt.Errorf("the server gave %d answers to %d questions", len(rows), len(calls))
 	}
@@ -149,6 +152,9 @@ func answered(calls []*call, rows [][]string, follows bool) error {
 	}
 	if follows && wrote && len(rows) == len(calls) {
 		return errors.New("the server has not synced it")
+	}
+	for _, call := range calls {
+		call.remember(&s.memory)
 	}
 	return nil
 }
@@ -180,6 +186,7 @@ type call struct {
 	batches []*driver.Pending
 	wrote   map[string]bool // keys and kinds
 	told    []string        // keys
+	view    *view           // of the answer
 
 	floors                    []int64
 	guards, kinds             guards
@@ -274,20 +281,39 @@ func (c *call) write(sql *strings.Builder, schema string, follows bool) {
 
 // answer gives each batch its revision.
 func (c *call) answer(text string) error {
-	revs := strings.Split(strings.Trim(text, "{}"), ",")
-	if len(revs) < len(c.batches) {
-		return fmt.Errorf("the server gave %d revisions for %d commits", len(revs), len(c.batches))
-	}
-	for i, p := range c.batches {
-		rev, err := strconv.ParseInt(revs[i], 10, 64)
+	var numbers []int64
+	for _, t := range strings.Split(strings.Trim(text, "{}"), ",") {
+		n, err := strconv.ParseInt(t, 10, 64)
 		if err != nil { // a missing answer does not mean "refused"
 			return fmt.Errorf("the server gave %q for revisions", text)
 		}
-		if p.Rev = rev; rev == 0 {
+		numbers = append(numbers, n)
+	}
+	if len(numbers) < len(c.batches) {
+		return fmt.Errorf("the server gave %d revisions for %d commits", len(numbers), len(c.batches))
+	}
+	for i, p := range c.batches {
+		if p.Rev = numbers[i]; p.Rev == 0 {
 			p.Err = driver.ErrConflict
 		}
 	}
+	if rest := numbers[len(c.batches):]; len(rest) == 4 { // an older schema gives less
+		c.view = &view{rev: rest[0], now: time.UnixMicro(rest[1]).UTC(), life: rest[2], line: rest[3]}
+	}
 	return nil
+}
+
+// remember notes what the batches of an acknowledged call have shown.
+func (c *call) remember(m *memory) {
+	if c.view == nil {
+		return
+	}
+	m.heard(*c.view)
+	for _, p := range c.batches {
+		if p.Rev > 0 {
+			m.committed(p.Batch, p.Rev, *c.view)
+		}
+	}
 }
 
 // granted reports whether a batch was applied.

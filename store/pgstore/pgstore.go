@@ -18,7 +18,8 @@
 // message, and finishes even if the client is gone, so a broken connection never
 // leaves the turn taken. Concurrent commits of one process go together.
 //
-// Time is the server's clock_timestamp(), for the age of records and for now.
+// Time is the server's clock_timestamp(), for the age of records and for now. Callers
+// that guard everything may get records of the last half second from memory.
 //
 // # Limits
 //
@@ -86,6 +87,7 @@ type Store struct {
 	hub   *hub
 
 	readers *readers
+	memory  memory
 
 	anyVersion bool         // accept every version of the schema
 	acked      atomic.Int64 // the last revision that the server acknowledged

@@ -50,6 +50,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
+	if snap, ok := s.memory.recall(q); ok {
+		return snap, nil
+	}
 	var got *answer
 	if len(q.Ranges) == 0 {
 		got, err = s.readers.read(ctx, q.Keys)
@@ -58,6 +61,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	}
 	if err != nil {
 		return driver.Snapshot{}, s.life.Ended(ctx, err)
+	}
+	if !q.Poll { // so many would displace what is about to be written
+		got.remember(&s.memory, q.Keys)
 	}
 	return got.snapshot(q), nil
 }
@@ -177,6 +183,21 @@ func (s *Store) plausible(r driver.Record, rev int64) error {
 
 func (s *Store) damaged(what string) error {
 	return fmt.Errorf("%w: %s: %s; restore it from a backup", driver.ErrDamaged, s.where, what)
+}
+
+// remember notes what the answer says of some records.
+func (a *answer) remember(m *memory, keys []string) {
+	var state struct{ Life, Line int64 }
+	if json.Unmarshal(a.state, &state) != nil { // whoever uses it says so
+		return
+	}
+	v := view{rev: a.rev, now: a.now, life: state.Life, line: state.Line}
+	m.heard(v)
+	for _, key := range keys {
+		r := a.found[key]
+		r.Key = key
+		m.note(r, v)
+	}
 }
 
 // snapshot is the part of the answer for one query; others may share the answer.

@@ -34,7 +34,8 @@ import (
 // revision), guards of kinds kb, kk, kr, writes wb, wk, wv of which the last is
 // the row of the store, deletions db, dk, and for each batch the kinds it changes
 // cb, ck. It answers with the revision of each batch, 0 if its guards do not
-// hold, and then the store's. Commits take turns by an advisory lock, so that a
+// hold, and then the store's revision, the time of the writes in microseconds, the
+// server's life and its timeline. Commits take turns by an advisory lock, so that a
 // refused commit leaves nothing to sync; what it reads after it has the lock is
 // final.
 //
@@ -132,10 +133,12 @@ DECLARE
   era integer := @timeline;
   alive bigint;
   leap boolean := false;
+  moment timestamptz;
   clock bigint;
   lifted bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock(@turn);
+  moment := clock_timestamp();
   SELECT r.rev, r.value, (SELECT l.id FROM @.life l WHERE l.one) INTO STRICT last, state, alive FROM @.record r WHERE r.key = '';
   IF gb <> '{}' THEN
     SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
@@ -146,7 +149,7 @@ BEGIN
       WHERE g.r < (state -> 'kinds' ->> g.k)::bigint;
   END IF;
   IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
-    clock := least(4503599627370496, greatest(0, (extract(epoch FROM clock_timestamp()) - 1767225600) * 2000000))::bigint;
+    clock := least(4503599627370496, greatest(0, (extract(epoch FROM moment) - 1767225600) * 2000000))::bigint;
     lifted := greatest(last + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
     last := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE last + greatest(1, (9007199254740991 - last) / 2) END;
     leap := true;
@@ -164,8 +167,9 @@ BEGIN
       revs[i] := last;
     END IF;
   END LOOP;
+  revs := revs || last;
   IF last = first THEN
-    RETURN revs; -- nothing to write, nothing to sync
+    RETURN revs || (extract(epoch FROM moment) * 1000000)::bigint || coalesce(alive, 0) || era::bigint; -- nothing to write, nothing to sync
   END IF;
   FOR i IN 1 .. cardinality(cb) LOOP
     IF revs[cb[i]] > 0 THEN
@@ -178,13 +182,12 @@ BEGIN
     INSERT INTO @.life VALUES (true, alive);
     PERFORM set_config('tasklock.leapt', 'yes', true);
   END IF;
-  revs := revs || last;
   wv[cardinality(wv)] := jsonb_set(state, '{kinds}', (state -> 'kinds') || ('{' || substr(changed, 2) || '}')::jsonb)
     || jsonb_build_object('line', era, 'life', alive);
   IF db <> '{}' THEN
     DELETE FROM @.record r USING unnest(db, dk) d(b, k) WHERE r.key = d.k AND revs[d.b] > 0;
   END IF;
-  INSERT INTO @.record SELECT w.k, revs[w.b], clock_timestamp(), w.v::json
+  INSERT INTO @.record SELECT w.k, revs[w.b], moment, w.v::json
     FROM unnest(wb, wk, wv) w(b, k, v) WHERE revs[w.b] > 0
     ON CONFLICT (key) DO UPDATE SET rev = excluded.rev, time = excluded.time, value = excluded.value;
   IF NOT pg_try_advisory_xact_lock(@listen) THEN
@@ -196,7 +199,7 @@ BEGIN
   ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
-  RETURN revs;
+  RETURN revs || (extract(epoch FROM moment) * 1000000)::bigint || alive || era::bigint;
 END $$;
 `,
 }

@@ -1,0 +1,139 @@
+package pgstore
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+const (
+	// memoryTime is how long a remembered record may answer. The store's clock in
+	// such an answer is late by as much.
+	memoryTime = 500 * time.Millisecond
+	maxMemory  = 512 // records
+)
+
+// A memory is what this handle has recently read, written, or found unchanged. It
+// answers callers that guard everything they use (driver.Query.Guarded): a
+// process that takes a lock and releases it soon need not ask for what it has just
+// written.
+type memory struct {
+	mu   sync.Mutex
+	seen map[string]sighting
+	view view // the newest
+}
+
+// A view is what every answer of the server carries.
+type view struct {
+	rev  int64     // of the store
+	now  time.Time // the server's clock
+	life int64     // of the server
+	line int64     // its timeline
+}
+
+// A sighting is a record as it was at a revision of the store. Without a revision
+// of its own it is absent.
+type sighting struct {
+	record driver.Record
+	at     int64
+	when   time.Time
+}
+
+// heard notes a view. In another life of the server, on another timeline, or if the
+// revision is lower than before, nothing that was seen counts any more.
+func (m *memory) heard(v view) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case v.life != m.view.life || v.line != m.view.line || v.rev < m.view.rev && v.now.Sub(m.view.now) > memoryTime: // else it was overtaken
+		m.seen = nil
+		m.view = v
+	case v.rev >= m.view.rev:
+		m.view = v
+	}
+}
+
+// note adds what was seen of a record in a view. A later sighting stays.
+func (m *memory) note(r driver.Record, v view) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v.life != m.view.life || v.line != m.view.line || m.seen[r.Key].at > v.rev {
+		return
+	}
+	if m.seen == nil || len(m.seen) >= maxMemory {
+		m.seen = map[string]sighting{}
+	}
+	r.Value = slices.Clone(r.Value) // the caller may change its own
+	m.seen[r.Key] = sighting{record: r, at: v.rev, when: time.Now()}
+}
+
+// unchanged notes that a record is still at a revision of its own.
+func (m *memory) unchanged(g driver.Guard, v view) {
+	if g.Rev == 0 {
+		m.note(driver.Record{Key: g.Key}, v)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, ok := m.seen[g.Key]; ok && s.record.Rev == g.Rev && s.at <= v.rev {
+		s.at, s.when = v.rev, time.Now()
+		m.seen[g.Key] = s
+	}
+}
+
+// committed notes what an acknowledged commit has shown.
+func (m *memory) committed(b driver.Batch, rev int64, v view) {
+	v.rev = rev
+	for _, g := range b.Guards {
+		if !g.IsKind() {
+			m.unchanged(g, v)
+		}
+	}
+	for _, w := range b.Writes {
+		r := driver.Record{Key: w.Key}
+		if w.Value != nil {
+			r.Rev, r.Time, r.Value = rev, v.now, w.Value
+		}
+		m.note(r, v)
+	}
+}
+
+// forget drops what a batch is about: it was wrong, or nobody knows what is true.
+func (m *memory) forget(b driver.Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range b.Guards {
+		delete(m.seen, g.Key)
+	}
+	for _, w := range b.Writes {
+		delete(m.seen, w.Key)
+	}
+}
+
+// recall answers a query from memory, if the caller guards everything and all of it
+// is known, or new.
+func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
+	if q.Since == 0 || !q.Guarded || len(q.Ranges) > 0 {
+		return driver.Snapshot{}, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	snap := driver.Snapshot{Rev: m.view.rev, Now: m.view.now, Old: true}
+	for _, key := range q.Keys {
+		s, ok := m.seen[key]
+		switch {
+		case !ok && slices.Contains(q.New, key):
+			continue
+		case !ok || s.at < q.Since || time.Since(s.when) > memoryTime:
+			return driver.Snapshot{}, false
+		}
+		if snap.Rev = min(snap.Rev, s.at); s.record.Rev > 0 {
+			r := s.record
+			r.Value = slices.Clone(r.Value)
+			snap.Records = append(snap.Records, r)
+		}
+	}
+	return snap, m.seen != nil
+}
