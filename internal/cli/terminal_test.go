@@ -156,6 +156,21 @@ func TestTerminalMigrates(t *testing.T) {
 	}
 }
 
+func TestTerminalCleansUp(t *testing.T) {
+	s := newSession(t)
+	for _, task := range []string{"one", "two", "three"} {
+		s.pipe("acquire", task)
+	}
+	c := s.terminal("cleanup", "--stale-minutes", "0", "--force")
+	c.see(`\r\[=+>\] 3 of 3 records\x1b\[K\r\x1b\[K\S*Freed\S* one of alice`)
+	if code := c.end(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if out := s.pipe("list"); strings.Contains(out, "alice") {
+		t.Errorf("left: %s", out)
+	}
+}
+
 func TestTerminalInterrupted(t *testing.T) {
 	s := newSession(t)
 	s.pipe("acquire", "fix-bug")

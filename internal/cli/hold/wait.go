@@ -33,7 +33,7 @@ type Wait struct {
 }
 
 const (
-	LiveEvery  = 200 * time.Millisecond
+	liveEvery  = 200 * time.Millisecond
 	plainEvery = time.Minute
 )
 
@@ -87,7 +87,7 @@ func (w *Wait) keep() {
 	defer w.done.Done()
 	every := plainEvery
 	if w.live {
-		every = LiveEvery
+		every = liveEvery
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

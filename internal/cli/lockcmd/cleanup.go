@@ -101,7 +101,10 @@ func (o *cleanupOptions) run(ctx context.Context, s *session.Session) error {
 			return err
 		}
 	}
+	progress := s.Progress("cleaned up")
+	r.Progress = progress.Update
 	out, err := lease.Cleanup(ctx, st, r)
+	progress.End()
 	if err != nil {
 		return err
 	}

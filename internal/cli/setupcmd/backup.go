@@ -133,7 +133,7 @@ func restore(ctx context.Context, s *session.Session, file string, force bool) e
 	made := c.Now
 	c.From = s.Path(file)
 	ctx, copying := startCopying(ctx, s)
-	out, err := store.Fill(ctx, store.FillRequest{To: st, Copy: c, Replace: force, Carry: carry, Progress: copying.update, DryRun: s.DryRun})
+	out, err := store.Fill(ctx, store.FillRequest{To: st, Copy: c, Replace: force, Carry: carry, Progress: copying.Update, DryRun: s.DryRun})
 	err = copying.end(err)
 	if errors.Is(err, store.ErrNotEmpty) {
 		return &session.DeniedError{

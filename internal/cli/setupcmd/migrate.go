@@ -101,7 +101,7 @@ func (o *migrateOptions) run(ctx context.Context, s *session.Session) error {
 	ctx, copying := startCopying(ctx, s)
 	r := store.MoveRequest{
 		From: from, To: to, FromName: placeName(s, o.from), ToName: placeName(s, o.to),
-		Carry: carry, Progress: copying.update, DryRun: s.DryRun,
+		Carry: carry, Progress: copying.Update, DryRun: s.DryRun,
 	}
 	if !o.force {
 		r.Leave = lease.Leave

@@ -57,7 +57,7 @@ func (o *migrateOptions) adopt(ctx context.Context, s *session.Session, system, 
 	ctx, copying := startCopying(ctx, s)
 	r := legacy.AdoptRequest{
 		Source: src, By: id.Owner, From: config.WithoutPassword(o.from), Now: s.Now(),
-		Force: o.force, Progress: copying.update, DryRun: s.DryRun,
+		Force: o.force, Progress: copying.Update, DryRun: s.DryRun,
 	}
 	out, err := legacy.Adopt(ctx, to, r)
 	err = copying.end(err)
