@@ -110,15 +110,20 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	if !c.plain { // a warning may say that the commit is on no standby
 		begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;"
 	}
-	follows := c.durable != "" && !raised(group)
+	commit, durable, err := s.prepareCommits(ctx, c)
+	if err != nil {
+		return err
+	}
+	follows := durable != "" && !raised(group)
 	var sql strings.Builder
 	sql.WriteString(begin)
 	for _, call := range calls {
-		call.write(&sql, s.names.quoted, follows)
+		sql.WriteString(commit)
+		call.write(&sql, follows)
 	}
 	sql.WriteString("COMMIT;")
 	if follows {
-		sql.WriteString(begin + c.durable + ";COMMIT")
+		sql.WriteString(begin + durable + ";COMMIT")
 	}
 	rows, err := c.exec(ctx, sql.String())
 	if err == nil {
@@ -129,6 +134,23 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 		err = &undurableError{s.where, err}
 	}
 	return err
+}
+
+// prepareCommits returns how a call of commit begins, and the durable statement. On a
+// connection that commits again and again the server remembers both: reading and
+// planning them would take as long as carrying them out. They are still part of
+// one message, which the protocol's own prepared statements are not.
+func (s *Store) prepareCommits(ctx context.Context, c *conn) (commit, durable string, err error) {
+	if c.commits++; c.pooled || c.durable == "" || c.commits <= prepareAfter {
+		return "SELECT " + s.names.quoted + ".commit", c.durable, nil
+	}
+	if !c.ready {
+		if _, err := c.exec(ctx, planOnce+s.names.prepare+c.durable); err != nil {
+			return "", "", err
+		}
+		c.ready = true
+	}
+	return "EXECUTE tasklock_commit", "EXECUTE tasklock_durable", nil
 }
 
 // raised reports whether a batch has a floor. Such a commit waits for the log in
@@ -247,37 +269,52 @@ func (c *call) add(p *driver.Pending) {
 	}
 }
 
-// write appends the call as SQL. Each argument has its type, so that no other
-// function of that name can fit better. A floor of -1 promises that the durable
-// statement follows.
-func (c *call) write(sql *strings.Builder, schema string, follows bool) {
+// write appends the arguments of the call as SQL. Each has its type, so that no
+// other function of that name can fit better. A floor of -1 promises that the
+// durable statement follows.
+func (c *call) write(sql *strings.Builder, follows bool) {
 	if follows {
 		for i := range c.floors {
 			c.floors[i] = -1
 		}
 	}
-	sql.WriteString("SELECT " + schema + ".commit(")
-	for i, arg := range []struct {
-		kind  string
-		value []byte
-	}{
-		{"int8[]", numberArray(c.floors)},
-		{"int4[]", numberArray(c.guards.batch)}, {"text[]", textArray(c.guards.key)}, {"int8[]", numberArray(c.guards.rev)},
-		{"int4[]", numberArray(c.kinds.batch)}, {"text[]", textArray(c.kinds.key)}, {"int8[]", numberArray(c.kinds.rev)},
-		{"int4[]", numberArray(append(c.writes, len(c.batches)+1))}, {"text[]", textArray(append(c.writeKeys, ""))},
-		{"text[]", valueArray(append(c.values, []byte("{}")))},
-		{"int4[]", numberArray(c.deletes)}, {"text[]", textArray(c.deleteKeys)},
-		{"int4[]", numberArray(c.changing)}, {"text[]", textArray(c.changed)},
-		{"text", tell(c.told)},
+	sql.WriteByte('(')
+	for i, arg := range [][]byte{
+		numberArray(c.floors),
+		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev),
+		numberArray(c.kinds.batch), textArray(c.kinds.key), numberArray(c.kinds.rev),
+		numberArray(append(c.writes, len(c.batches)+1)), textArray(append(c.writeKeys, "")),
+		valueArray(append(c.values, []byte("{}"))),
+		numberArray(c.deletes), textArray(c.deleteKeys),
+		numberArray(c.changing), textArray(c.changed),
+		tell(c.told),
 	} {
 		if i > 0 {
 			sql.WriteByte(',')
 		}
-		writeLiteral(sql, arg.value)
-		sql.WriteString("::pg_catalog." + arg.kind)
+		writeLiteral(sql, arg)
+		sql.WriteString("::" + commitTypes[i])
 	}
 	sql.WriteString(");")
 }
+
+// commitTypes are those of the arguments of commit.
+var commitTypes = []string{
+	longs,
+	ints, texts, longs,
+	ints, texts, longs,
+	ints, texts,
+	texts,
+	ints, texts,
+	ints, texts,
+	"pg_catalog.text",
+}
+
+const (
+	longs = "pg_catalog.int8[]"
+	ints  = "pg_catalog.int4[]"
+	texts = "pg_catalog.text[]"
+)
 
 // answer gives each batch its revision.
 func (c *call) answer(text string) error {

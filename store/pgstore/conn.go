@@ -37,6 +37,8 @@ type conn struct {
 	made      atomic.Bool // pg is there
 	committed bool        // a COMMIT of the last exec was carried out
 	doubt     string      // a warning of the server: what it committed may be lost
+	commits   int         // that were tried
+	ready     bool        // the server remembers how to commit
 	spent     bool        // use it no more
 	pooled    bool
 	durable   string            // the statement that makes commits last; empty: they do when they end

@@ -115,6 +115,7 @@ type names struct {
 	scan   string
 
 	durable map[string]string // statements, by what the role may do
+	prepare string            // what prepares a commit, and then a durable statement
 }
 
 func newNames(schema string) names {
@@ -125,6 +126,7 @@ func newNames(schema string) names {
 		*to = n.sql(sql)
 	}
 	n.durable = map[string]string{"sequence": n.sql(fmt.Sprintf(sqlDurable, sqlSequence)), "message": fmt.Sprintf(sqlDurable, sqlMessage)}
+	n.prepare = n.sql(sqlPrepare())
 	return n
 }
 
