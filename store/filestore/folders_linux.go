@@ -17,9 +17,22 @@ type stamp struct {
 	changed  unix.Timespec
 }
 
-// tick is more than the precision of these times. A change that is younger may
-// be followed by another one at the same time.
-const tick = 100 * time.Millisecond
+// tick is more than the precision of these times, coarseTick on file systems that
+// keep whole seconds, as ext4 does with small inodes, or only even ones. A change
+// that is younger may be followed by another one at the same time.
+const (
+	tick       = 100 * time.Millisecond
+	coarseTick = 3 * time.Second
+)
+
+// settled reports whether no further change can have that time.
+func settled(changed unix.Timespec, now time.Time) bool {
+	least := tick
+	if changed.Nsec == 0 {
+		least = coarseTick
+	}
+	return now.Sub(time.Unix(changed.Unix())) >= least
+}
 
 // look returns the stamp of a folder, the zero stamp if it shows nothing.
 func look(parent int, name string) stamp {
@@ -27,7 +40,7 @@ func look(parent int, name string) stamp {
 	if unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return stamp{}
 	}
-	if age := time.Since(time.Unix(st.Ctim.Unix())); age < tick {
+	if !settled(st.Ctim, time.Now()) {
 		return stamp{}
 	}
 	return stamp{dev: st.Dev, ino: st.Ino, changed: st.Ctim}

@@ -18,15 +18,18 @@ import (
 // An index lists the keys of one kind in their order, so that a part of a large
 // kind is found without listing its folder. It is the file "index/KIND":
 //
-//	tasklock index 1
+//	tasklock index 2
 //	kind      "event/"
 //	life      …                 (as in the state: it counts for that boot and mount)
 //	journal   7 210240 210880 1a2b3c4d
 //	size      561288
 //	sum       5e6f7a8b
 //
-//	event/20261116T120336.567001054Z-002-wy2rrtkqxagp656t
+//	9a0b1c2d event/20261116T120336.567001054Z-002-wy2rrtkqxagp656t
 //	…
+//
+// Each line begins with the checksum of its key and of the head: a reader reads few
+// of the lines, and a damaged one would hide records.
 //
 // It is true at one place of the journal: behind the entry of that generation,
 // beginning, end and checksum. A reader adds what the journal has since then, so
@@ -41,7 +44,7 @@ import (
 const (
 	indexDir     = "index"
 	indexDraft   = indexDir + "/~new"
-	indexMagic   = "tasklock index 1\n"
+	indexMagic   = "tasklock index 2\n"
 	indexBlock   = 8 << 10 // more than three lines
 	indexHead    = 1 << 10
 	indexLeast   = 256      // names in a folder that is worth an index
@@ -57,6 +60,7 @@ type index struct {
 	begin int64 // of the lines in the file
 	size  int64 // of all lines
 	place place
+	seed  uint32 // of the checksums of the lines
 }
 
 // A place is where the index is true.
@@ -108,6 +112,7 @@ func (ix *index) readHead(life string) error {
 	if err != nil || fi.Size() != ix.begin+ix.size || !bytes.Equal(indexHeadOf(ix.kind, life, *p, ix.size), b[:ix.begin]) {
 		return errNoIndex
 	}
+	ix.seed = lineSeed(ix.kind, life, *p)
 	return nil
 }
 
@@ -132,11 +137,26 @@ var (
 	fromLine = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 )
 
-func keyOf(line []byte) string {
-	if bytes.IndexByte(line, '\\') < 0 {
-		return string(line)
+func lineSeed(kind, life string, p place) uint32 {
+	return crc32.Checksum(indexHeadOf(kind, life, p, 0), castagnoli())
+}
+
+func appendLine(b []byte, seed uint32, key string) []byte {
+	text := toLine.Replace(key)
+	return fmt.Appendf(b, "%08x %s\n", crc32.Update(seed, castagnoli(), []byte(text)), text)
+}
+
+// keyOf returns the key of a line.
+func (ix *index) keyOf(line []byte) (string, error) {
+	sum, text, _ := bytes.Cut(line, []byte(" "))
+	want, err := strconv.ParseUint(string(sum), 16, 32)
+	if err != nil || uint32(want) != crc32.Update(ix.seed, castagnoli(), text) {
+		return "", errNoIndex
 	}
-	return fromLine.Replace(string(line))
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text), nil
+	}
+	return fromLine.Replace(string(text)), nil
 }
 
 // search returns where the first line that is not below key begins.
@@ -154,7 +174,11 @@ func (ix *index) search(key string) (int64, error) {
 			return 0, errNoIndex
 		}
 		start := mid + int64(len(block)-len(rest))
-		if keyOf(line) < key {
+		found, err := ix.keyOf(line)
+		if err != nil {
+			return 0, err
+		}
+		if found < key {
 			low = start + int64(len(line)) + 1
 		} else {
 			high = start
@@ -163,7 +187,8 @@ func (ix *index) search(key string) (int64, error) {
 	block, err := ix.read(low, high)
 	for len(block) > 0 && err == nil {
 		line, rest, _ := bytes.Cut(block, []byte("\n"))
-		if keyOf(line) >= key {
+		var found string
+		if found, err = ix.keyOf(line); found >= key {
 			break
 		}
 		low += int64(len(block) - len(rest))
@@ -187,7 +212,7 @@ func (ix *index) keys(prefix string, limit int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	high, err := ix.search(prefix + "\U0010ffff\U0010ffff")
+	high, err := ix.search(prefix + "\xff") // which is in no text
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +231,13 @@ func (ix *index) keys(prefix string, limit int) ([]string, error) {
 		if from > low { // the first line may not be whole
 			_, block, _ = bytes.Cut(block, []byte("\n"))
 		}
-		keys := linesOf(block)
+		if to == high && len(block) > 0 && block[len(block)-1] != '\n' {
+			return nil, errNoIndex
+		}
+		keys, err := ix.linesOf(block)
+		if err != nil {
+			return nil, err
+		}
 		if from == low && to == high || len(keys) >= max(limit, -limit) {
 			return some(keys, limit), nil
 		}
@@ -214,15 +245,18 @@ func (ix *index) keys(prefix string, limit int) ([]string, error) {
 }
 
 // linesOf returns the keys in the whole lines of a block.
-func linesOf(block []byte) (keys []string) {
-	for len(block) > 0 {
+func (ix *index) linesOf(block []byte) (keys []string, err error) {
+	for {
 		line, rest, whole := bytes.Cut(block, []byte("\n"))
-		if whole {
-			keys = append(keys, keyOf(line))
+		if !whole {
+			return keys, nil
 		}
-		block = rest
+		key, err := ix.keyOf(line)
+		if err != nil {
+			return nil, err
+		}
+		keys, block = append(keys, key), rest
 	}
-	return keys
 }
 
 // some applies the limit of a range to sorted keys.
@@ -355,10 +389,10 @@ func (s *Store) writeIndex(kind string, keys []string, p place) {
 		return
 	}
 	defer s.guard.Unlock()
-	var lines bytes.Buffer
+	var lines []byte
+	seed := lineSeed(kind, s.life, p)
 	for _, key := range keys {
-		_, _ = toLine.WriteString(&lines, key)
-		lines.WriteByte('\n')
+		lines = appendLine(lines, seed, key)
 	}
 	if err := s.root.Mkdir(indexDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return
@@ -368,7 +402,7 @@ func (s *Store) writeIndex(kind string, keys []string, p place) {
 	if err != nil {
 		return
 	}
-	_, err = f.Write(append(indexHeadOf(kind, s.life, p, int64(lines.Len())), lines.Bytes()...))
+	_, err = f.Write(append(indexHeadOf(kind, s.life, p, int64(len(lines))), lines...))
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = s.root.Rename(indexDraft, indexFile(kind))
 	}

@@ -90,6 +90,10 @@ func TestDamagedIndex(t *testing.T) {
 	path := filepath.Join(dir, "index", "ready")
 	whole, err := os.ReadFile(path)
 	must(t, err)
+	var all []string
+	for i := range 600 {
+		all = append(all, fmt.Sprintf("ready/%06d/x", i))
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
 		broken := slices.Clone(whole)
@@ -103,10 +107,18 @@ func TestDamagedIndex(t *testing.T) {
 			clear(broken[at:min(len(broken), at+4096)])
 		}
 		must(t, os.WriteFile(path, broken, 0o600))
-		for _, limit := range []int{3, -3} {
-			snap, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "ready/", Limit: limit}}})
-			if err != nil || len(snap.Records) != 3 {
-				t.Fatalf("damage %d, limit %d: %d records, %v", i, limit, len(snap.Records), err)
+		for _, rg := range []driver.Range{
+			{Prefix: "ready/", Limit: 3}, {Prefix: "ready/", Limit: -3},
+			{Prefix: fmt.Sprintf("ready/0%04d", i*3%600/10)}, {Prefix: "ready/0001", Limit: -100},
+		} {
+			snap, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{rg}})
+			must(t, err)
+			var got []string
+			for _, r := range snap.Records {
+				got = append(got, r.Key)
+			}
+			if want := rangeOf(all, rg); !slices.Equal(got, want) {
+				t.Fatalf("damage %d, %+v: %.300q, want %.300q", i, rg, got, want)
 			}
 		}
 	}

@@ -57,6 +57,10 @@ func child(job, dir string) string {
 		n, _ := strconv.Atoi(os.Getenv(envCount))
 		return answer(pairs(ctx, dir, n))
 	}
+	if job == "model" {
+		n, _ := strconv.Atoi(os.Getenv(envCount))
+		return answer(model(ctx, dir, n))
+	}
 	s, err := filestore.Open(ctx, dir, nil)
 	if err != nil {
 		return answer(err)
