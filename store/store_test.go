@@ -367,6 +367,32 @@ func TestOldDataWithoutAGuard(t *testing.T) {
 	}
 }
 
+// RevOf guards nothing: on old data its answer decides nothing either.
+func TestOldRevisionsDecideNothing(t *testing.T) {
+	mem := memstore.New()
+	st, other := store.New(drivertest.NewFlaky(mem, drivertest.FlakyOptions{Old: 1})), store.New(mem)
+	var seen []bool
+	note := func() {
+		t.Helper()
+		seen = nil
+		if _, err := st.Update(t.Context(), driver.Query{Keys: []string{"test/a"}}, func(tx *store.Tx) error {
+			rev, err := tx.RevOf("test/a")
+			seen = append(seen, rev > 0)
+			return errors.Join(err, tx.Put("test/b", number{int(rev)}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note()
+	note() // it remembers what it read
+	if _, err := other.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return tx.Put("test/a", number{1}) }); err != nil {
+		t.Fatal(err)
+	}
+	if note(); !slices.Equal(seen, []bool{false, true}) {
+		t.Errorf("saw %v, want the old data and then that the record is there", seen)
+	}
+}
+
 // complaints is a test that notes its failures.
 type complaints []string
 

@@ -29,7 +29,7 @@ type Tx struct {
 	missing driver.Query
 
 	guards  map[string]int64
-	peeked  []string // read without a guard, see Peek; some may have one since
+	peeked  []string // read without a guard, see Peek and RevOf; some may have one since
 	view    bool     // nothing will be committed
 	writes  map[string]driver.Write
 	order   []string // of writes
@@ -139,6 +139,7 @@ func (tx *Tx) RevOf(key string) (int64, error) {
 		tx.miss(key)
 		return 0, errMissing
 	}
+	tx.peeked = append(tx.peeked, key)
 	return rec.Rev, nil
 }
 
