@@ -19,8 +19,9 @@ func TestLinearizable(t *testing.T) {
 		"late requests": {Late: 0.2, MaxDelay: 30 * time.Millisecond},
 		"duplicates":    {Twice: 0.5},
 		"old answers":   {Old: 0.8},
+		"mixed answers": {Old: 0.9, Mix: 0.7},
 		"hardly":        {Before: 0.4, After: 0.3, Read: 0.2},
-		"all of it":     {Before: 0.08, After: 0.08, Late: 0.08, Twice: 0.1, Read: 0.05, Old: 0.3, Delay: 0.2},
+		"all of it":     {Before: 0.08, After: 0.08, Late: 0.08, Twice: 0.1, Read: 0.05, Old: 0.3, Mix: 0.5, Delay: 0.2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

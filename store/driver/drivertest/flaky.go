@@ -29,6 +29,7 @@ type FlakyOptions struct {
 
 	Read float64 // Read gives ErrFlaky
 	Old  float64 // Read answers from before the call if Query.Since allows it
+	Mix  float64 // such an answer has each record from another view, and none of Query.New, if Query.Guarded allows it
 
 	Delay    float64       // any call starts late
 	MaxDelay time.Duration // by up to this much; 2 ms unless set. Late uses it too
@@ -47,7 +48,7 @@ type Flaky struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	injected int
-	memory   driver.Snapshot // all records at some earlier Read
+	memory   []driver.Snapshot // all records at earlier Reads, the last one first
 	late     sync.WaitGroup
 }
 
@@ -84,28 +85,36 @@ func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	if f.opts.Old > 0 {
 		if all, err := f.store.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {
 			f.mu.Lock()
-			f.memory = all
+			f.memory = append([]driver.Snapshot{all}, f.memory[:min(len(f.memory), 7)]...)
 			f.mu.Unlock()
 		}
 	}
 	return f.store.Read(ctx, q)
 }
 
-// remembered is the answer to a query from an earlier view, if that is allowed.
+// remembered is the answer to a query from earlier views, if that is allowed.
 func (f *Flaky) remembered(q driver.Query) []driver.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if q.Since == 0 || f.memory.Rev < q.Since || len(q.Ranges) > 0 {
+	views := slices.DeleteFunc(slices.Clone(f.memory), func(v driver.Snapshot) bool { return v.Rev < q.Since })
+	if q.Since == 0 || len(views) == 0 || len(q.Ranges) > 0 {
 		return nil
 	}
-	old := driver.Snapshot{Rev: f.memory.Rev, Now: f.memory.Now, Old: true}
+	mix := q.Guarded && f.rand.Float64() < f.opts.Mix
+	old := driver.Snapshot{Rev: views[0].Rev, Now: views[0].Now, Old: true}
 	for _, key := range q.Keys {
-		for _, r := range f.memory.Records {
-			if r.Key == key {
-				r.Value = slices.Clone(r.Value)
-				old.Records = append(old.Records, r)
-			}
+		view := views[0]
+		if mix {
+			view = views[f.rand.IntN(len(views))]
+			old.Rev = min(old.Rev, view.Rev)
 		}
+		at := slices.IndexFunc(view.Records, func(r driver.Record) bool { return r.Key == key })
+		if at < 0 || mix && slices.Contains(q.New, key) {
+			continue
+		}
+		r := view.Records[at]
+		r.Value = slices.Clone(r.Value)
+		old.Records = append(old.Records, r)
 	}
 	return []driver.Snapshot{old}
 }
