@@ -76,6 +76,7 @@ func (a *attempt) awaitTurn(ctx context.Context, tx *Tx, met bool) bool {
 		return false
 	}
 	a.done = a.s.turns.take(ctx, key)
+	a.answered = time.Now() // the wait was not for the store
 	return true
 }
 

@@ -127,3 +127,38 @@ func TestTurnThatDoesNotEnd(t *testing.T) {
 		}
 	})
 }
+
+// hiccup fails to read once, after some time.
+type hiccup struct {
+	driver.Store
+	after time.Time
+	once  sync.Once
+}
+
+func (h *hiccup) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, err error) {
+	if time.Now().After(h.after) {
+		h.once.Do(func() { err = errors.New("hiccup") })
+	}
+	if err != nil {
+		return snap, err
+	}
+	return h.Store.Read(ctx, q)
+}
+
+// The wait for a turn takes nothing from the patience with the store.
+func TestTurnLeavesThePatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hiccup{Store: memstore.New(), after: time.Now().Add(5 * time.Second)}
+		st := store.NewWith(&hanging{Store: d}, store.Options{Patience: 3 * time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := increment(ctx, st, "")
+		done := make(chan error)
+		go func() { done <- increment(ctx, st, "hang") }()
+		time.Sleep(time.Second)
+		if err := errors.Join(first, increment(ctx, st, "")); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		<-done
+	})
+}
