@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/shutdown"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
@@ -117,6 +119,46 @@ func TestRemovedJobIsForgotten(t *testing.T) {
 		stop()
 		if fired.Load() != 0 || attempts.Load() != 1 {
 			t.Errorf("a removed job fired %d times and was tried %d times", fired.Load(), attempts.Load())
+		}
+	})
+}
+
+// A look watches some of many runs on other pods, and chooses them once: it does not
+// read others at each run of its function.
+func TestManyRunsOnOtherPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		count := drivertest.NewCounted(memstore.New())
+		jobs := handled(1000, "@yearly")
+		w := newWorldOn(t, store.New(count), jobs...)
+		for _, some := range [][]Job{jobs[:500], jobs[500:]} { // a commit has a limit
+			_, err := w.st.Update(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: dueKind}}}, func(tx *store.Tx) error {
+				for _, j := range some {
+					d, err := store.Peek[dueRecord](tx, dueKind+j.Name)
+					if err != nil {
+						return err
+					}
+					d.Value.Running = []runRecord{{At: time.Now(), Key: lockPrefix + j.Name, Lease: "other/" + j.Name, Attempt: 1}}
+					if err := putDue(tx, d.Value); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			w.must(err)
+		}
+		s := New(w.st)
+		for _, j := range jobs {
+			s.Handle(j.Name, w.handle)
+		}
+		p, err := s.newPod(nil)
+		w.must(err)
+		p.Steps = shutdown.New(t.Context(), shutdown.Options{})
+		defer p.Close()
+		count.Take()
+		_, err = p.look()
+		w.must(err)
+		if c := count.Take(); c.Reads > 5 {
+			t.Errorf("%+v for one look", c)
 		}
 	})
 }

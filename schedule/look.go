@@ -91,12 +91,13 @@ func (p *pod) pause(d time.Duration) {
 // look reads what has changed of all that is due, and the locks of what runs.
 func (p *pod) look() (view, error) {
 	var v view
+	chance := rand.Uint64() // drawn once: each run of the function must ask for the same locks
 	err := p.remember(func(tx *store.Tx, damaged []*DamagedError) error {
 		v = view{rev: tx.Rev(), sleep: longSleep, damaged: damaged}
 		if len(damaged) > 0 {
 			v.trouble = damaged[0]
 		}
-		if err := p.otherRuns(tx, &v); err != nil {
+		if err := p.otherRuns(tx, &v, chance); err != nil {
 			return err
 		}
 		return p.pick(tx, &v)
@@ -127,7 +128,7 @@ func (p *pod) canRun(d dueRecord) bool {
 }
 
 // otherRuns lists the locks of runs on other pods, as many as a wait can watch.
-func (p *pod) otherRuns(tx *store.Tx, v *view) error {
+func (p *pod) otherRuns(tx *store.Tx, v *view, chance uint64) error {
 	for d := range p.mine() {
 		for _, r := range d.Value.Running {
 			if !p.runsHere(r.Lease) {
@@ -139,7 +140,8 @@ func (p *pod) otherRuns(tx *store.Tx, v *view) error {
 		}
 	}
 	if len(v.keys) > maxWatched {
-		rand.Shuffle(len(v.keys), func(i, j int) { v.keys[i], v.keys[j] = v.keys[j], v.keys[i] })
+		slices.Sort(v.keys)
+		rand.New(rand.NewPCG(chance, 0)).Shuffle(len(v.keys), func(i, j int) { v.keys[i], v.keys[j] = v.keys[j], v.keys[i] })
 		v.keys, v.sleep = v.keys[:maxWatched], time.Second
 	}
 	return lease.WantLook(tx, v.keys...)
