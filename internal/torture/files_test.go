@@ -13,7 +13,7 @@ var files = backend{
 	name: "files", scheme: "file",
 	open:   open,
 	at:     func(dir string) string { return "file:" + filepath.Join(dir, "store") },
-	files:  []string{"journal", "state", "records", "spare", "gate", "wake", ".gitignore"},
+	files:  []string{"journal", "state", "records", "spare", "index", "gate", "wake", ".gitignore"},
 	damage: problems,
 	race: func(c *Config) {
 		switch {
