@@ -93,6 +93,10 @@ func TestRefusalSyncsNothing(t *testing.T) {
 	must(t, err)
 	refusal := put("lock/a", `{}`)
 	refusal.Guards = []driver.Guard{{Key: "lock/a"}}
+	raised := put("lock/a", `{}`)
+	raised.Floor = 100
+	_, err = s.Commit(t.Context(), raised) // without a durable statement
+	must(t, err)
 	release := stall(t, server, place) // a durable statement would wait for ever
 	defer release()
 	for range 3 {
@@ -211,6 +215,32 @@ func TestLeapAfterCrash(t *testing.T) {
 	}
 	must(t, server.Restart("fast"))
 	goesOn(1)
+}
+
+// If somebody has made the table life a logged one, no crash empties it, and
+// nobody would leap. Then nothing is seen that a crash can take back.
+func TestLoggedLife(t *testing.T) {
+	server := pgtest.Start(t, "wal_writer_delay = 10s")
+	place := server.Place()
+	a, b := open(t, place), open(t, place)
+	before, err := a.Commit(t.Context(), put("lock/a", `{}`))
+	must(t, err)
+	server.SQL(t, "ALTER TABLE "+schemaOf(place)+".life SET LOGGED")
+	stall(t, server, place)
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Commit(t.Context(), put("lock/a", `{"n":2}`))
+		done <- err
+	}()
+	waitsToLast(t, server, 1)
+	if snap := held(t, b, "lock/a"); snap.Rev != before+1 {
+		t.Errorf("revision %d is seen after %d", snap.Rev, before)
+	}
+	must(t, server.Restart("immediate"))
+	unknown(t, <-done)
+	if snap := held(t, b, "lock/a"); snap.Rev != before+1 {
+		t.Errorf("revision %d was seen; after the crash the store is at %d and will give it out again", before+1, snap.Rev)
+	}
 }
 
 // An upgrade gives the new objects the rights that roles have on the records.

@@ -47,8 +47,9 @@ import (
 // life is an unlogged table with one row, which every crash empties, also one of a
 // single process of the server. The commit that finds it empty leaps ahead, and
 // waits for the log in its turn, so that nobody sees a leap that can be taken
-// back. tasklock.unsynced, a setting of the session, shows the durable statement
-// that there is something to sync.
+// back. If somebody has made the table a logged one, which the server would
+// publish, it shows no crash, and all commits wait. tasklock.unsynced, a setting
+// of the session, shows the durable statement that there is something to sync.
 //
 // Any role that may connect can hold that lock and keep everybody from
 // committing. So the wait for it ends before the client's patience: then the
@@ -193,8 +194,10 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(@listen) THEN
     PERFORM pg_notify(@text, told);
   END IF;
-  PERFORM set_config('tasklock.unsynced', 'yes', false);
-  IF 0 > ALL (floors) AND coalesce(current_setting('tasklock.leapt', true), '') <> 'yes' THEN
+  IF 0 > ALL (floors) THEN
+    PERFORM set_config('tasklock.unsynced', 'yes', false);
+  END IF;
+  IF 0 > ALL (floors) AND coalesce(current_setting('tasklock.leapt', true), '') <> 'yes' AND NOT pg_relation_is_publishable('@.life') THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
