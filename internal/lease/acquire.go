@@ -199,10 +199,16 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 		case a.req.First != nil || a.wait == 0:
 			return errBlocked
 		}
-		return a.join(tx, waiter)
+		if err := a.join(tx, waiter); err != nil || tx.Len() > 0 {
+			return err
+		}
+		return errWaiting
 	})
-	if errors.Is(err, errBlocked) {
+	switch {
+	case errors.Is(err, errBlocked):
 		return nil, nil
+	case errors.Is(err, errWaiting):
+		err = nil
 	}
 	if err != nil || g == nil {
 		if err == nil && a.wait > 0 {
@@ -230,6 +236,10 @@ func (a *acquisition) waiter(last bool) host.Process {
 // errBlocked ends a transaction that acquired nothing. What its First has written
 // does not count, and nothing that was read needs to last.
 var errBlocked = errors.New("blocked")
+
+// errWaiting ends a look of a waiter whose ticket is in the queue already: it only
+// waits on, and nothing that was read needs to last.
+var errWaiting = errors.New("waiting")
 
 // abandon undoes a wait that was given up: it leaves the queues, and releases
 // what may have been granted meanwhile. The grant of a named request stays: its

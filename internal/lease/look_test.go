@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,5 +264,41 @@ func TestWatchShowsWhatLasts(t *testing.T) {
 			t.Error(err)
 		}
 		equal(w, "event", got, "acquired kept")
+	})
+}
+
+// doubtful never knows whether what it shows lasts, and counts who asks.
+type doubtful struct {
+	driver.Store
+	asked atomic.Int32
+}
+
+func (d *doubtful) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, err := d.Store.Read(ctx, q)
+	snap.Unsure = true
+	return snap, err
+}
+
+func (d *doubtful) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if b.Writes[0].Key == "meta/confirm" {
+		d.asked.Add(1)
+	}
+	return d.Store.Commit(ctx, b)
+}
+
+// A waiter that looks and waits on relies on nothing: many of them would keep a
+// server busy with commits.
+func TestWaitersConfirmNothing(t *testing.T) {
+	near(t, func(w *world) {
+		w.acquire("alice", "a")
+		d := &doubtful{Store: w.mem}
+		w.st = store.New(d)
+		bob := w.wait("bob", "a")
+		time.Sleep(time.Minute)
+		w.waiting(bob)
+		equal(w, "commits that change nothing", d.asked.Load(), 0)
+		w.release("alice", "a")
+		<-bob.done
+		w.must(bob.err)
 	})
 }
