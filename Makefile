@@ -8,7 +8,8 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./internal/holder ./internal/worker ./runner/... ./schedule/... ./internal/identity ./internal/shellwrites ./internal/rewrite ./internal/harness ./internal/guard ./internal/githooks ./internal/mcpserver
 
 SERVERLESS = $(shell go list ./... | grep -vE '/(pgstore|etcdstore|pgtest|etcdtest|torture)$$')
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) # packages tested at once: most tests wait for processes
+CORES := $(shell nproc 2>/dev/null || echo 2)
+JOBS ?= $(shell expr $(CORES) + 1) # packages tested at once: most tests wait for processes
 
 .DEFAULT_GOAL := build
 .PHONY: build etcd demo check test race short-torture torture cross typescript harnesses bench lint fuzz install clean help
@@ -27,7 +28,7 @@ check: ## the inner loop, about a minute, without servers or root: gofmt, vet, s
 	@scripts/need go git
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go test -short -p $(JOBS) $(SERVERLESS)
+	go test -short -p $$(expr 2 '*' $(CORES) + 1) $(SERVERLESS)
 	@$(MAKE) --no-print-directory cross
 
 test: build cross etcd ## all tests in less than ten minutes: every store with its real server, the scripts, the clients
