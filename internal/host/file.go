@@ -65,7 +65,12 @@ func SyncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	return SyncFolder(d)
+}
+
+// SyncFolder makes the names in an open folder last, and closes it.
+func SyncFolder(d *os.File) error {
+	err := d.Sync()
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		err = nil // Windows: folders cannot be synced, and need not
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -239,9 +240,5 @@ func syncDir(r *os.Root) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // Windows: folders cannot be synced, and need not
-	}
-	return errors.Join(err, d.Close())
+	return host.SyncFolder(d)
 }

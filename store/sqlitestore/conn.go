@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -276,11 +276,7 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // Windows: folders cannot be synced, and need not
-	}
-	return errors.Join(err, d.Close())
+	return host.SyncFolder(d)
 }
 
 // retry runs fn until SQLite is no longer busy or ctx has ended.
