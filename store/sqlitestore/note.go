@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc64"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -67,7 +67,7 @@ type noteFile struct {
 
 	mu     sync.Mutex
 	file   *os.File
-	info   fs.FileInfo
+	id     host.FileID
 	looked time.Time // when file was last seen to be the one at path
 }
 
@@ -111,11 +111,11 @@ func (f *noteFile) write(n note) {
 // look opens the file, unless the open one is still the one at path.
 func (f *noteFile) look(create bool) {
 	f.looked = time.Now()
-	now, err := os.Lstat(f.path)
-	if err == nil && f.file != nil && os.SameFile(now, f.info) {
+	if id, err := host.LookID(f.path); err == nil && f.file != nil && id.Is(f.id) {
 		return
 	}
 	f.drop()
+	now, err := os.Lstat(f.path)
 	if err != nil && !create || err == nil && !now.Mode().IsRegular() {
 		return
 	}
@@ -130,17 +130,18 @@ func (f *noteFile) look(create bool) {
 	if err != nil {
 		return
 	}
-	if f.info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		_ = file.Close()
 		return
 	}
-	f.file = file
+	f.file, f.id = file, host.IDOf(info)
 }
 
 func (f *noteFile) drop() {
 	if f.file != nil {
 		_ = f.file.Close()
-		f.file, f.info = nil, nil
+		f.file = nil
 	}
 }
 

@@ -39,6 +39,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -53,7 +54,7 @@ type Store struct {
 	path   string
 	safeFS bool
 	raise  bool
-	id     fs.FileInfo // of the file we opened
+	id     host.FileID // of the file we opened
 	last   noteFile
 	made   bool // the folder beside it, by the one that writes
 
@@ -141,7 +142,7 @@ func (s *Store) open(ctx context.Context, create bool) error {
 			return err
 		}
 	}
-	s.id = found
+	s.id = host.IDOf(found)
 	if s.conns, err = openConns(ctx, s.path, s.safeFS); err != nil {
 		return err
 	}
@@ -272,9 +273,9 @@ func (s *Store) create(ctx context.Context) error {
 // same refuses to go on with a database that is no longer the one at our path:
 // other processes would use another.
 func (s *Store) same() error {
-	now, err := os.Lstat(s.path)
+	now, err := host.LookID(s.path)
 	switch {
-	case err == nil && os.SameFile(now, s.id):
+	case err == nil && now.Is(s.id):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist): // an error of the disk, which may pass
 		return err
@@ -287,7 +288,7 @@ func (s *Store) replaced(path string) error {
 }
 
 // files are the log and the shared memory that a connection has open.
-type files [2]fs.FileInfo
+type files [2]host.FileID
 
 // sameLog does for the log what same does for the database. SQLite never
 // removes it while a process has it open. If someone else does, the next process
@@ -297,11 +298,12 @@ func (s *Store) sameLog() error {
 		return nil
 	}
 	for i, path := range []string{s.path + "-wal", s.path + "-shm"} {
-		now, err := os.Lstat(path)
+		now, err := host.LookID(path)
+		known := s.log[i] != host.FileID{}
 		switch {
-		case err == nil && s.log[i] == nil:
+		case err == nil && !known:
 			s.log[i] = now
-		case err == nil && !os.SameFile(now, s.log[i]), errors.Is(err, fs.ErrNotExist) && s.log[i] != nil:
+		case err == nil && !now.Is(s.log[i]), errors.Is(err, fs.ErrNotExist) && known:
 			return s.replaced(path)
 		}
 	}
