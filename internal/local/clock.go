@@ -22,6 +22,9 @@ func Clock() Stamp {
 	return Stamp{Wall: time.Now().UnixNano(), Awake: int64(awake), Domain: domain}
 }
 
+// Moment is the wall clock's part of s.
+func (s Stamp) Moment() time.Time { return time.Unix(0, s.Wall).UTC() }
+
 // Age returns how old s is at now: by the awake clock if the two compare, else
 // by the wall clock. A stamp of the future has age 0.
 func (s Stamp) Age(now Stamp) time.Duration {
@@ -33,5 +36,5 @@ func (s Stamp) Age(now Stamp) time.Duration {
 
 // Time returns the moment of s as seen at now: now's wall clock less the age.
 func (s Stamp) Time(now Stamp) time.Time {
-	return time.Unix(0, now.Wall).Add(-s.Age(now)).UTC()
+	return now.Moment().Add(-s.Age(now))
 }

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,13 +66,15 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	}
 	n := s.last.read()
 	s.shorten(n)
-	tx := &tx{store: s, note: n, conn: s.conns.writer, state: s.known}
+	tx := &tx{store: s, note: n, conn: s.conns.writer, seen: make(map[string]sighting)}
 	if err := tx.run(ctx, group); err != nil {
-		s.known = state{}
+		s.version, s.known = 0, state{}
+		s.memory.forget()
 		_ = tx.conn.rollback()
 		return nil, driver.Left(ctx, explain(err, s.path))
 	}
-	s.known = tx.state
+	s.version, s.known = tx.version, tx.state
+	s.memory.note(tx.seen, tx.state.rev, tx.version)
 	if len(tx.wrote) > 0 {
 		fault.Point("sqlite.note")
 		s.last.write(note{id: tx.state.kinds[idKey], rev: tx.state.rev})
@@ -117,6 +120,9 @@ type tx struct {
 	now   local.Stamp
 	state state    // as of the batches so far
 	wrote []string // keys
+
+	version int64               // of the connection
+	seen    map[string]sighting // what was looked at or written so far
 }
 
 // run begins, applies and commits. When it returns an error the transaction
@@ -153,8 +159,13 @@ func (t *tx) begin(ctx context.Context) (err error) {
 		return err
 	}
 	t.now = local.Clock()
-	if t.state, err = t.conn.state(t.state); err != nil {
+	if t.version, err = t.conn.version(); err != nil {
 		return err
+	}
+	if t.state = t.store.known; t.version != t.store.version || t.state.kinds == nil {
+		if t.state, err = t.conn.state(t.state); err != nil {
+			return err
+		}
 	}
 	if err := t.store.behind(t.note, t.state); err != nil {
 		return err
@@ -173,7 +184,7 @@ func (t *tx) one(p *driver.Pending) error {
 	if p.Err = p.Ctx.Err(); p.Err != nil {
 		return nil
 	}
-	holds, err := t.conn.holds(p.Batch.Guards, t.state.kinds)
+	holds, err := holdAll(p.Batch.Guards, t.state.kinds, t.rev)
 	if err != nil {
 		return err
 	}
@@ -185,18 +196,37 @@ func (t *tx) one(p *driver.Pending) error {
 	t.state.rev = max(t.state.rev+1, p.Batch.Floor)
 	p.Rev = t.state.rev
 	for _, w := range p.Batch.Writes {
+		wrote := sighting{}
 		if w.Value == nil {
 			err = t.delete(w.Key)
 		} else {
+			wrote = sighting{rev: t.state.rev, written: t.now, value: bytes.Clone(w.Value)}
 			err = t.put(w.Key, string(w.Value))
 		}
 		if err != nil {
 			return err
 		}
+		t.seen[w.Key] = wrote
 		t.state.kinds[driver.Kind(w.Key)] = t.state.rev
 		t.wrote = append(t.wrote, w.Key)
 	}
 	return nil
+}
+
+// rev returns the revision of a record, 0 if there is none.
+func (t *tx) rev(key string) (int64, error) {
+	s, ok := t.seen[key]
+	if !ok {
+		if s, ok = t.store.memory.exact(key, t.version); !ok {
+			rev, err := t.conn.recordRev(key)
+			if err != nil {
+				return 0, err
+			}
+			s = sighting{rev: rev}
+		}
+		t.seen[key] = s
+	}
+	return s.rev, nil
 }
 
 func (t *tx) put(key, value string) error {

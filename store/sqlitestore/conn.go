@@ -98,6 +98,19 @@ func (c conn) revOf(sql, key string) (n int64, ok bool, err error) {
 	return n, true, stmt.Reset()
 }
 
+// recordRev returns the revision of a record, 0 if there is none.
+func (c conn) recordRev(key string) (int64, error) {
+	rev, _, err := c.revOf(sqlRev, key)
+	return rev, err
+}
+
+// version returns another number whenever another connection has committed
+// something since the last call.
+func (c conn) version() (int64, error) {
+	n, _, err := c.revOf("PRAGMA data_version", "")
+	return n, err
+}
+
 // A state is the row that every commit writes.
 type state struct {
 	rev   int64

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -18,6 +17,12 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 		return driver.Snapshot{}, err
 	}
 	defer done()
+	if err := ctx.Err(); err != nil {
+		return driver.Snapshot{}, err
+	}
+	if snap, ok := s.memory.recall(q); ok {
+		return snap, nil // the commit finds out whether it is true
+	}
 	if err := s.same(); err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -43,11 +48,39 @@ type reading struct {
 	conn  conn
 	now   local.Stamp
 	snap  driver.Snapshot
+
+	version int64 // of the writer's connection; 0: this is another
 }
 
-func (r *reading) query(q driver.Query) (err error) {
-	if r.snap.Rev, err = r.conn.revision(); err != nil {
+func (r *reading) query(q driver.Query) error {
+	if err := r.begin(); err != nil {
 		return err
+	}
+	if err := r.keys(q.Keys); err != nil {
+		return err
+	}
+	for _, rg := range q.Ranges {
+		if err := r.scan(rg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin finds the revision of the view, and refuses one that has lost commits.
+func (r *reading) begin() (err error) {
+	s := r.store
+	if r.conn == s.conns.writer {
+		if r.version, err = r.conn.version(); err != nil {
+			return err
+		}
+	}
+	if r.version > 0 && r.version == s.version {
+		r.snap.Rev = s.known.rev
+	} else if r.snap.Rev, err = r.conn.revision(); err != nil {
+		return err
+	} else if r.version > 0 {
+		s.version, s.known = r.version, state{rev: r.snap.Rev}
 	}
 	if r.note.rev > r.snap.Rev {
 		st, err := r.conn.state(state{})
@@ -63,25 +96,44 @@ func (r *reading) query(q driver.Query) (err error) {
 	}
 	// Read after the snapshot was taken: no record in it is of the future.
 	r.now = local.Clock()
-	r.snap.Now = time.Unix(0, r.now.Wall).UTC()
-	r.snap.Records = make([]driver.Record, 0, len(q.Keys))
-	for _, key := range q.Keys {
+	r.snap.Now = r.now.Moment()
+	return nil
+}
+
+// keys adds the records of the keys, and notes what it sees.
+func (r *reading) keys(keys []string) error {
+	r.snap.Records = make([]driver.Record, 0, len(keys))
+	seen := make(map[string]sighting, min(len(keys), maxMemory))
+	for _, key := range keys {
 		if key == "" {
 			continue // not a record
+		}
+		if s, ok := r.store.memory.exact(key, r.version); ok && (s.rev == 0 || s.value != nil) {
+			if s.rev > 0 {
+				r.snap.Records = append(r.snap.Records, s.record(key, r.now))
+			}
+			seen[key] = s
+			continue
 		}
 		stmt, err := r.conn.Prepare(sqlRecord)
 		if err != nil {
 			return err
 		}
 		stmt.BindText(1, key)
-		if err := r.collect(stmt); err != nil {
+		found := sighting{}
+		err = r.rows(stmt, func(_ string, s sighting) {
+			found = s
+			r.snap.Records = append(r.snap.Records, s.record(key, r.now))
+		})
+		if err != nil {
 			return err
+		}
+		if len(seen) < maxMemory {
+			seen[key] = found
 		}
 	}
-	for _, rg := range q.Ranges {
-		if err := r.scan(rg); err != nil {
-			return err
-		}
+	if !r.store.conns.frozen {
+		r.store.memory.note(seen, r.snap.Rev, r.version)
 	}
 	return nil
 }
@@ -109,7 +161,10 @@ func (r *reading) scan(rg driver.Range) error {
 	}
 	stmt.BindInt64(3, last)
 	first := len(r.snap.Records)
-	if err := r.collect(stmt); err != nil {
+	err = r.rows(stmt, func(key string, s sighting) {
+		r.snap.Records = append(r.snap.Records, driver.Record{Key: key, Rev: s.rev, Time: s.written.Time(r.now), Value: s.value})
+	})
+	if err != nil {
 		return err
 	}
 	if rg.Limit < 0 {
@@ -118,8 +173,8 @@ func (r *reading) scan(rg driver.Range) error {
 	return nil
 }
 
-// collect adds the rows of stmt.
-func (r *reading) collect(stmt *sqlite.Stmt) error {
+// rows calls fn for each row of stmt.
+func (r *reading) rows(stmt *sqlite.Stmt, fn func(key string, s sighting)) error {
 	for n := 1; ; n++ {
 		row, err := stmt.Step()
 		if err != nil {
@@ -132,12 +187,10 @@ func (r *reading) collect(stmt *sqlite.Stmt) error {
 			_ = stmt.Reset()
 			return r.ctx.Err()
 		}
-		written := local.Stamp{Wall: stmt.ColumnInt64(2), Awake: stmt.ColumnInt64(3), Domain: stmt.ColumnText(4)}
-		value := make([]byte, stmt.ColumnLen(5))
-		stmt.ColumnBytes(5, value)
-		r.snap.Records = append(r.snap.Records, driver.Record{
-			Key: stmt.ColumnText(0), Rev: stmt.ColumnInt64(1), Time: written.Time(r.now), Value: value,
-		})
+		s := sighting{rev: stmt.ColumnInt64(1), value: make([]byte, stmt.ColumnLen(5))}
+		s.written = local.Stamp{Wall: stmt.ColumnInt64(2), Awake: stmt.ColumnInt64(3), Domain: stmt.ColumnText(4)}
+		stmt.ColumnBytes(5, s.value)
+		fn(stmt.ColumnText(0), s)
 	}
 }
 
@@ -187,15 +240,15 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 				return err
 			}
 			rev = st.rev
-			holds, err = c.holds(guards, st.kinds)
+			holds, err = holdAll(guards, st.kinds, c.recordRev)
 			return err
 		})
 	})
 	return holds, rev, err
 }
 
-// holds checks guards in the transaction that is open.
-func (c conn) holds(guards []driver.Guard, kinds map[string]int64) (bool, error) {
+// holdAll checks guards in the transaction that is open.
+func holdAll(guards []driver.Guard, kinds map[string]int64, revOf func(key string) (int64, error)) (bool, error) {
 	for _, g := range guards {
 		if g.IsKind() {
 			if kinds[g.Key] > g.Rev {
@@ -203,7 +256,7 @@ func (c conn) holds(guards []driver.Guard, kinds map[string]int64) (bool, error)
 			}
 			continue
 		}
-		rev, _, err := c.revOf(sqlRev, g.Key)
+		rev, err := revOf(g.Key)
 		if err != nil || rev != g.Rev {
 			return false, err
 		}

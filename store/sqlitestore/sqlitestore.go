@@ -63,9 +63,11 @@ type Store struct {
 	gate  *local.Gate
 	wake  *local.Wake
 
+	memory  memory
 	conns   *conns
 	commits int   // groups committed, under conns.main
-	known   state // after the last of them, under conns.main
+	version int64 // of the writer's connection when known was read, under conns.main; see memory
+	known   state // as of that version, under conns.main; without kinds: not read
 	log     files // of the writer's connection, under conns.main
 }
 

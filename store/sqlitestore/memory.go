@@ -1,0 +1,112 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/local"
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+// A memory is what this process has lately read and written. It answers callers
+// that guard everything they use (driver.Query.Guarded): a process that takes a
+// lock and releases it soon need not read what it has just written.
+//
+// A commit must know more: that a record is unchanged. SQLite counts the commits
+// of other connections, whoever makes them (PRAGMA data_version). While a
+// connection finds the same number, the records that it saw with that number are
+// as they were, and it need not look at them again.
+type memory struct {
+	mu   sync.Mutex
+	seen map[string]sighting
+}
+
+// A sighting is a record as it was at a revision of the store.
+type sighting struct {
+	rev     int64       // 0: there is none
+	written local.Stamp // with value
+	value   []byte      // nil: there is none, or only its revision was looked at
+	at      int64       // revision of the store
+	version int64       // of the writer's connection, which saw the record; 0: another one saw it
+	when    time.Time
+}
+
+const (
+	memoryTime = time.Second // how long an unproven sighting may answer
+	maxMemory  = 1024        // records
+)
+
+// note adds sightings of one moment. A later one stays.
+func (m *memory) note(seen map[string]sighting, at, version int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil || len(m.seen)+len(seen) > maxMemory {
+		m.seen = make(map[string]sighting)
+	}
+	now := time.Now()
+	for key, s := range seen {
+		old := m.seen[key]
+		if old.at > at {
+			continue
+		}
+		s.at, s.version, s.when = at, version, now
+		if old.rev == s.rev && s.rev > 0 { // the same, as far as that goes
+			s.version = max(version, old.version)
+			if s.value == nil {
+				s.value, s.written = old.value, old.written
+			}
+		}
+		m.seen[key] = s
+	}
+}
+
+// exact returns a record that is still so if the writer's connection is at that
+// version.
+func (m *memory) exact(key string, version int64) (s sighting, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok = m.seen[key]
+	return s, ok && s.version == version && version > 0
+}
+
+// forget drops everything: nobody knows what is true.
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen = nil
+}
+
+// recall answers a query if the caller guards everything and all of it is known,
+// or new.
+func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
+	if q.Since == 0 || !q.Guarded || len(q.Ranges) > 0 {
+		return driver.Snapshot{}, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	snap := driver.Snapshot{Old: true, Records: make([]driver.Record, 0, len(q.Keys))}
+	now := local.Clock()
+	snap.Now = now.Moment()
+	for _, key := range q.Keys {
+		s, ok := m.seen[key]
+		switch {
+		case !ok && slices.Contains(q.New, key):
+			continue
+		case !ok || s.at < q.Since || s.rev > 0 && s.value == nil || time.Since(s.when) > memoryTime:
+			return driver.Snapshot{}, false
+		}
+		if snap.Rev == 0 || s.at < snap.Rev {
+			snap.Rev = s.at
+		}
+		if s.rev > 0 {
+			snap.Records = append(snap.Records, s.record(key, now))
+		}
+	}
+	return snap, snap.Rev > 0
+}
+
+func (s sighting) record(key string, now local.Stamp) driver.Record {
+	return driver.Record{Key: key, Rev: s.rev, Time: s.written.Time(now), Value: bytes.Clone(s.value)}
+}

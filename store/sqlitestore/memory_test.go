@@ -1,0 +1,92 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/tasklock/tasklock/store/driver"
+)
+
+func openAt(t *testing.T, path string) *Store {
+	s, err := Open(t.Context(), path, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func commit(t *testing.T, s *Store, guards []driver.Guard, writes ...driver.Write) int64 {
+	t.Helper()
+	rev, err := s.Commit(t.Context(), driver.Batch{Guards: guards, Writes: writes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+// A commit does not look at records that nobody can have changed since it saw
+// them, and a caller that guards everything is answered without the database.
+func TestMemorySparesReads(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "tasklock.db"))
+	q := driver.Query{Keys: []string{"lock/a", "queue/a"}}
+	if _, err := s.Read(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	selects := 0 // SQLite asks when it prepares a statement, which is at its first use
+	err := s.conns.writer.SetAuthorizer(sqlite.AuthorizeFunc(func(a sqlite.Action) sqlite.AuthResult {
+		if a.Type() == sqlite.OpSelect {
+			selects++
+		}
+		return sqlite.AuthResultOK
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := int64(0)
+	for i := range 5 {
+		// The last commit has a guard that nobody has looked at.
+		guards := []driver.Guard{{Key: "lock/a", Rev: rev}, {Key: "queue/a"}, {Key: fmt.Sprint("event/", i)}}[:2+i/4]
+		before := selects
+		rev = commit(t, s, guards, driver.Write{Key: "lock/a", Value: []byte(`{"n":1}`)})
+		if known := i < 4; i > 0 && (selects == before) != known {
+			t.Errorf("commit %d prepared %d queries", i, selects-before)
+		}
+		s.conns.main.Lock() // nobody can read through this connection, and a second one would be opened
+		q.Since, q.Guarded = 1, true
+		snap, err := s.Read(t.Context(), q)
+		s.conns.main.Unlock()
+		if err != nil || !snap.Old || len(snap.Records) != 1 || snap.Records[0].Rev != rev || s.conns.crowded.Load() {
+			t.Fatalf("commit %d: guarded answer %v, %v", i, snap, err)
+		}
+	}
+}
+
+// What another connection changes counts at once, also if that was not tasklock:
+// a person may delete a row, which changes no revision.
+func TestMemoryEndsWithForeignChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasklock.db")
+	s := openAt(t, path)
+	rev := commit(t, s, nil, driver.Write{Key: "lock/a", Value: []byte(`{"n":1}`)})
+	person, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer person.Close()
+	if err := sqlitex.ExecuteTransient(person, "DELETE FROM record WHERE key = 'lock/a'", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/a", Rev: rev}}, Writes: []driver.Write{{Key: "lock/b", Value: []byte(`{}`)}}})
+	if !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("a commit did not notice a deleted row: %v", err)
+	}
+	if snap, err := s.Read(t.Context(), driver.Query{Keys: []string{"lock/a"}}); err != nil || len(snap.Records) > 0 {
+		t.Errorf("a read did not notice a deleted row: %v %v", snap, err)
+	}
+	commit(t, s, []driver.Guard{{Key: "lock/a"}}, driver.Write{Key: "lock/a", Value: []byte(`{"n":2}`)})
+}
