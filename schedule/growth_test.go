@@ -162,3 +162,62 @@ func TestManyRunsOnOtherPods(t *testing.T) {
 		}
 	})
 }
+
+// busy is a store in which each read finds that another run has begun elsewhere.
+type busy struct {
+	driver.Store
+	begin func()
+}
+
+func (b *busy) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	if b.begin != nil {
+		b.begin()
+	}
+	return b.Store.Read(ctx, q)
+}
+
+// A look ends although runs begin while it reads, and the next one comes at once.
+func TestLookWhileRunsBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &busy{Store: memstore.New()}
+		count := drivertest.NewCounted(d)
+		jobs := handled(300, "@yearly")
+		w := newWorldOn(t, store.New(count), jobs...)
+		s := New(w.st)
+		for _, j := range jobs {
+			s.Handle(j.Name, w.handle)
+		}
+		p, err := s.newPod(nil)
+		w.must(err)
+		p.Steps = shutdown.New(t.Context(), shutdown.Options{})
+		defer p.Close()
+		_, err = p.look()
+		w.must(err)
+		direct := store.New(d.Store)
+		d.begin = func() {
+			job := jobs[0].Name
+			jobs = jobs[1:]
+			_, err := direct.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+				e, err := store.Get[dueRecord](tx, dueKind+job)
+				if err != nil {
+					return err
+				}
+				e.Value.Running = []runRecord{{At: time.Now(), Key: lockPrefix + job, Lease: "other/" + job, Attempt: 1}}
+				return putDue(tx, e.Value)
+			})
+			w.must(err)
+		}
+		count.Take()
+		v, err := p.look()
+		w.must(err)
+		if c := count.Take(); c.Reads > 5 {
+			t.Errorf("%+v for one look", c)
+		}
+		d.begin = nil
+		seen := len(v.keys)
+		p.sleep(v) // returns, because there are runs that the look does not watch
+		if v, err = p.look(); err != nil || len(v.keys) <= seen {
+			t.Errorf("the next look watches %d runs after %d, %v", len(v.keys), seen, err)
+		}
+	})
+}

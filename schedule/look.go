@@ -91,13 +91,25 @@ func (p *pod) pause(d time.Duration) {
 // look reads what has changed of all that is due, and the locks of what runs.
 func (p *pod) look() (view, error) {
 	var v view
-	chance := rand.Uint64() // drawn once: each run of the function must ask for the same locks
+	var rev int64
+	var watched []otherRun // chosen by the first run of the function: runs begin and end while it reads
 	err := p.remember(func(tx *store.Tx, damaged []*DamagedError) error {
-		v = view{rev: tx.Rev(), sleep: longSleep, damaged: damaged}
+		if rev == 0 {
+			rev, watched = tx.Rev(), p.otherRuns()
+		}
+		v = view{rev: rev, sleep: longSleep, damaged: damaged} // what began later changed due/ after rev: the next look comes at once
 		if len(damaged) > 0 {
 			v.trouble = damaged[0]
 		}
-		if err := p.otherRuns(tx, &v, chance); err != nil {
+		if len(watched) == maxWatched {
+			v.sleep = time.Second // there may be more
+		}
+		for _, r := range watched {
+			if p.memory.dues[r.job] != nil {
+				v.keys = append(v.keys, r.key)
+			}
+		}
+		if err := lease.WantLook(tx, v.keys...); err != nil {
 			return err
 		}
 		return p.pick(tx, &v)
@@ -127,24 +139,23 @@ func (p *pod) canRun(d dueRecord) bool {
 	return p.handlers[d.Job] != nil || !d.Handler && p.o.Commands != nil
 }
 
-// otherRuns lists the locks of runs on other pods, as many as a wait can watch.
-func (p *pod) otherRuns(tx *store.Tx, v *view, chance uint64) error {
+// otherRun is a run on another pod, or one that a job waits for, by its lock.
+type otherRun struct{ job, key string }
+
+// otherRuns lists such runs, as many as a wait can watch.
+func (p *pod) otherRuns() (list []otherRun) {
 	for d := range p.mine() {
 		for _, r := range d.Value.Running {
 			if !p.runsHere(r.Lease) {
-				v.keys = append(v.keys, r.Key)
+				list = append(list, otherRun{d.Value.Job, r.Key})
 			}
 		}
 		if p.isBlocked(d.Value.Job, d.Rev) {
-			v.keys = append(v.keys, lockPrefix+d.Value.Job)
+			list = append(list, otherRun{d.Value.Job, lockPrefix + d.Value.Job})
 		}
 	}
-	if len(v.keys) > maxWatched {
-		slices.Sort(v.keys)
-		rand.New(rand.NewPCG(chance, 0)).Shuffle(len(v.keys), func(i, j int) { v.keys[i], v.keys[j] = v.keys[j], v.keys[i] })
-		v.keys, v.sleep = v.keys[:maxWatched], time.Second
-	}
-	return lease.WantLook(tx, v.keys...)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list[:min(len(list), maxWatched)]
 }
 
 // pick separates what can be claimed now from what comes later.
