@@ -14,14 +14,20 @@ import (
 // manyJobs measures how a pod grows with the number of jobs.
 func (b *bench) manyJobs() {
 	b.section("Scheduler, SQLite: many jobs")
-	b.dueAtOnce(schedule.MaxJobs)
+	var took []time.Duration
+	for _, n := range []int{schedule.MaxJobs / 100, schedule.MaxJobs / 10, schedule.MaxJobs} {
+		took = append(took, b.dueAtOnce(n))
+	}
+	b.growth("the same at 1 ×, 10 ×, 100 ×", took)
 	b.fireAmong(90, 9_000)
 }
 
-// dueAtOnce lets jobs with handlers come due in the same second.
-func (b *bench) dueAtOnce(n int) {
-	st := store.New(open(filepath.Join(b.fresh("schedule-due"), "tasklock.db")))
-	at := time.Now().UTC().Add(time.Minute).Truncate(time.Second) // to make the jobs takes some seconds
+// dueAtOnce lets jobs with handlers come due in the same second, and returns how
+// long after it the last one fired.
+func (b *bench) dueAtOnce(n int) time.Duration {
+	st := store.New(open(filepath.Join(b.fresh(fmt.Sprint("schedule-due-", n)), "tasklock.db")))
+	lead := 5*time.Second + time.Duration(n)*5*time.Millisecond // to make the jobs takes some seconds
+	at := time.Now().UTC().Add(lead).Truncate(time.Second)
 	addJobs(st, n, fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour()), nil)
 	var fired atomic.Int64
 	all := make(chan struct{})
@@ -45,6 +51,7 @@ func (b *bench) dueAtOnce(n int) {
 	stop()
 	check(<-ended)
 	b.row(fmt.Sprintf("%d jobs due in one second", n), fmt.Sprintf("%d fired within %s", fired.Load(), took.Round(time.Second/10)), "all fired", fired.Load() == int64(n))
+	return took
 }
 
 // fireAmong measures what a pod uses for a job that fires each second, beside few and

@@ -48,6 +48,10 @@ func (b *bench) etcd() {
 	all := inTurns(theirs, ours)
 	b.beside(all[:1])
 	b.atLeast(all[1], all[0], 1.3)
+	b.section("etcd: a queue")
+	d, err := etcdstore.Open(ctx, server.URL("joining"), &etcdstore.Options{Create: true})
+	check(err)
+	b.joining("etcd", d, 1000)
 }
 
 func openEtcd(place string) *store.Store {

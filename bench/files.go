@@ -16,20 +16,21 @@ import (
 func (b *bench) files() {
 	b.section("Files, one process: a pair (acquire and release), beside two synced writes")
 	dir := b.fresh("files")
-	d, err := filestore.Open(ctx, filepath.Join(dir, "store"), &filestore.Options{Create: true})
-	check(err)
-	st := store.New(d)
+	st, many := store.New(openFiles(filepath.Join(dir, "store"))), store.New(openFiles(filepath.Join(dir, "many")))
 	raw := newRaw(filepath.Join(dir, "raw"))
-	many, err := filestore.Open(ctx, filepath.Join(dir, "many"), &filestore.Options{Create: true})
-	check(err)
-	stMany := store.New(many)
 	all := inTurns(
 		goroutines("two synced writes", 1, func(int) { raw.write(); raw.write() }),
 		goroutines("acquire and release, audited", 1, func(int) { pair(st, "me", "key") }),
-		goroutines("the same from 64 goroutines", 64, func(i int) { pair(stMany, fmt.Sprint("key", i), fmt.Sprint("key", i)) }))
+		goroutines("the same from 64 goroutines", 64, func(i int) { pair(many, fmt.Sprint("key", i), fmt.Sprint("key", i)) }))
 	b.beside(all)
 	ratio := float64(all[1].mean()) / float64(all[0].mean())
 	b.row("mean of a pair", fmt.Sprintf("%.2f × two synced writes", ratio), "<= 3", ratio <= 3)
+}
+
+func openFiles(dir string) *filestore.Store {
+	s, err := filestore.Open(ctx, dir, &filestore.Options{Create: true})
+	check(err)
+	return s
 }
 
 // raw is a file that is written in place.

@@ -98,6 +98,8 @@ func worker(kind string, args []string) {
 		claimWorker(args[0], args[1])
 	case "wait":
 		waitWorker(args[0])
+	case "join":
+		joinWorker(args[0], args[1])
 	case "hold":
 		holdWorker(args)
 	case "wait-postgres":

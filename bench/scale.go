@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,66 +18,130 @@ import (
 // scale measures what grows with the number of locks and waiters.
 func (b *bench) scale() {
 	b.section("Scale")
-	const locks, batch = 10_000, lease.MaxKeys
-	path := filepath.Join(b.fresh("scale"), "tasklock.db")
-	st := store.New(open(path))
-	for i := 0; i < locks; i += batch {
-		var keys []string
-		for j := range min(batch, locks-i) {
-			keys = append(keys, fmt.Sprintf("key-%05d", i+j))
-		}
-		_, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", i)})
-		check(err)
-	}
-	start := time.Now()
-	check(exec.Command(b.bin, "list", "--store", "sqlite:"+path, "--json").Run())
-	took := time.Since(start)
-	b.row("list of 10,000 locks, whole command", took.Round(time.Millisecond).String(), "<= 300ms", took <= 300*time.Millisecond)
-	b.joining("SQLite", open(filepath.Join(b.fresh("joining"), "tasklock.db")))
+	b.listing()
+	b.joining("SQLite", open(filepath.Join(b.fresh("joining"), "tasklock.db")), 1000)
+	b.joining("files", openFiles(filepath.Join(b.fresh("joining"), "files")), 1000)
+	b.joiningApart(300)
 	b.cleaning()
 }
 
-// joining measures how a thousand join one queue at once, and counts what one
+// growth is a row about what takes that long for sizes of which each is ten times
+// the one before: if it took the square of that, each would be 100 × the one before.
+func (b *bench) growth(what string, took []time.Duration) {
+	var each, times []string
+	ok := true
+	for i, d := range took {
+		each = append(each, short(d))
+		if i > 0 {
+			ratio := d.Seconds() / took[i-1].Seconds()
+			times = append(times, fmt.Sprintf("x %.1f", ratio))
+			ok = ok && ratio <= 15
+		}
+	}
+	b.row(what, strings.Join(each, ", ")+": "+strings.Join(times, ", "), "each <= x 15", ok)
+}
+
+// listing measures how the list of all locks grows.
+func (b *bench) listing() {
+	path := filepath.Join(b.fresh("scale"), "tasklock.db")
+	st := store.New(open(path))
+	var took []time.Duration
+	locks := 0
+	for _, n := range []int{100, 1000, 10_000} {
+		for ; locks < n; locks += 10 {
+			var keys []string
+			for j := range 10 {
+				keys = append(keys, fmt.Sprintf("key-%05d", locks+j))
+			}
+			_, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", locks)})
+			check(err)
+		}
+		var calls []time.Duration
+		for range 10 {
+			calls = append(calls, b.time(b.dir, b.bin, "list", "--store", "sqlite:"+path, "--json"))
+		}
+		took = append(took, percentile(calls, 0.5))
+	}
+	b.row("list of 10,000 locks, whole command", took[2].Round(time.Millisecond).String(), "<= 300ms", took[2] <= 300*time.Millisecond)
+	b.growth("list of 100, 1,000, 10,000 locks", took)
+}
+
+// joining measures how so many join one queue at once, how that grows, and what one
 // release costs then.
-func (b *bench) joining(name string, d driver.Store) {
-	const waiters = 1000
+func (b *bench) joining(name string, d driver.Store, most int) {
 	counted := &counting{Store: d}
 	st := store.New(counted)
-	g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{"key"}, Owner: "holder"})
+	var took []time.Duration
+	for _, n := range []int{most / 100, most / 10, most} {
+		c := newCrowd(st, fmt.Sprint("key-", n), n)
+		took = append(took, c.took)
+		if n == most {
+			b.row(fmt.Sprintf("%s: %d join one queue", name, n), fmt.Sprintf("%v, %d fail", c.took.Round(time.Millisecond), c.failed.Load()),
+				"<= 5s, none fails", c.took <= 5*time.Second && c.failed.Load() == 0)
+			time.Sleep(500 * time.Millisecond)
+			before := counted.calls.Load()
+			c.release()
+			time.Sleep(200 * time.Millisecond)
+			calls := counted.calls.Load() - before
+			b.row(fmt.Sprintf("%s: calls for a release, %d waiting", name, n), fmt.Sprint(calls), "a handful (<= 12)", calls <= 12)
+		}
+		c.leave()
+	}
+	b.growth(fmt.Sprintf("%s: %d, %d, %d join", name, most/100, most/10, most), took)
+	check(d.Close())
+}
+
+// A crowd waits for one key.
+type crowd struct {
+	st      *store.Store
+	holder  string
+	granted chan string
+	failed  atomic.Int64
+	took    time.Duration // until all had joined
+	all     sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+func newCrowd(st *store.Store, key string, n int) *crowd {
+	c := &crowd{st: st, granted: make(chan string, n)}
+	g, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: []string{key}, Owner: "holder"})
 	check(err)
-	wctx, cancel := context.WithCancel(ctx)
-	granted := make(chan string, waiters)
-	var failed atomic.Int64
-	var all, joined sync.WaitGroup
-	joined.Add(waiters)
+	c.holder = g.LeaseID
+	wctx, stop := context.WithCancel(ctx)
+	c.stop = stop
+	var joined sync.WaitGroup
+	joined.Add(n)
 	start := time.Now()
-	for i := range waiters {
-		all.Go(func() {
+	for i := range n {
+		c.all.Go(func() {
 			waits := sync.OnceFunc(joined.Done)
 			defer waits()
 			g, err := lease.Acquire(wctx, st, lease.AcquireRequest{
-				Keys: []string{"key"}, Owner: fmt.Sprint("waiter-", i), Wait: time.Hour, Waiting: func(lease.HeldError) { waits() },
+				Keys: []string{key}, Owner: fmt.Sprint("waiter-", i), Wait: time.Hour, Waiting: func(lease.HeldError) { waits() },
 			})
 			if err == nil {
-				granted <- g.LeaseID
+				c.granted <- g.LeaseID
 			} else if wctx.Err() == nil {
-				failed.Add(1)
+				fmt.Fprintln(os.Stderr, "bench:", err)
+				c.failed.Add(1)
 			}
 		})
 	}
 	joined.Wait()
-	took := time.Since(start)
-	b.row(name+": 1,000 join one queue", fmt.Sprintf("%v, %d fail", took.Round(time.Millisecond), failed.Load()), "<= 5s, none fails", took <= 5*time.Second && failed.Load() == 0)
-	time.Sleep(500 * time.Millisecond)
-	before := counted.calls.Load()
-	_, err = lease.Release(ctx, st, lease.ReleaseRequest{Owner: "holder", Lease: g.LeaseID})
+	c.took = time.Since(start)
+	return c
+}
+
+// release returns when the next one has the key.
+func (c *crowd) release() {
+	_, err := lease.Release(ctx, c.st, lease.ReleaseRequest{Owner: "holder", Lease: c.holder})
 	check(err)
-	<-granted
-	time.Sleep(200 * time.Millisecond)
-	calls := counted.calls.Load() - before
-	b.row(name+": calls for a release, 1,000 waiting", fmt.Sprint(calls), "a handful (<= 12)", calls <= 12)
-	cancel()
-	all.Wait()
+	<-c.granted
+}
+
+func (c *crowd) leave() {
+	c.stop()
+	c.all.Wait()
 }
 
 // cleaning measures how cleanup grows with the number of expired locks.
@@ -94,9 +159,7 @@ func (b *bench) cleaning() {
 		}
 		check(d.Close())
 	}
-	tenth, whole := took[1].Seconds()/took[0].Seconds(), took[2].Seconds()/took[1].Seconds()
-	b.row("cleanup of 100, 1,000, 10,000 locks", fmt.Sprintf("%v, %v, %v: x %.1f, x %.1f", took[0].Round(time.Millisecond), took[1].Round(time.Millisecond), took[2].Round(time.Millisecond), tenth, whole),
-		"each <= x 15", tenth <= 15 && whole <= 15)
+	b.growth("cleanup of 100, 1,000, 10,000 locks", took)
 }
 
 // expire writes so many locks that have expired.

@@ -15,12 +15,10 @@ import (
 
 // tasks measures the task list and the runners that work through it.
 func (b *bench) tasks() {
-	const all = 10_000
 	b.section("Tasks, SQLite")
 	dir := b.fresh("tasks")
 	path := filepath.Join(dir, "tasklock.db")
 	st := store.New(open(path))
-	fill(st, all)
 	command := func(args ...string) time.Duration {
 		var took []time.Duration
 		for range 20 {
@@ -28,10 +26,16 @@ func (b *bench) tasks() {
 		}
 		return percentile(took, 0.5)
 	}
-	next := command("next", "--claim")
+	var nexts, lists []time.Duration
+	for _, more := range []int{100, 900, 9000} {
+		fill(st, more)
+		nexts, lists = append(nexts, command("next", "--claim")), append(lists, command("tasks", "list"))
+	}
+	next, list := nexts[2], lists[2]
 	b.row("next --claim of 10,000 open tasks, command", next.Round(time.Millisecond/10).String(), "<= 50ms", next <= 50*time.Millisecond)
-	list := command("tasks", "list")
+	b.growth("next --claim of 100, 1,000, 10,000", nexts)
 	b.row("tasks list of them, command", list.Round(time.Millisecond).String(), "<= 300ms", list <= 300*time.Millisecond)
+	b.growth("tasks list of 100, 1,000, 10,000", lists)
 	for _, n := range []int{1, 8, 16} {
 		rate, faults := b.claims(path, n)
 		b.row(fmt.Sprintf("claims and completions a second, %d workers", n), fmt.Sprintf("%.0f, %d errors", rate, faults), "no errors", faults == 0)
