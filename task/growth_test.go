@@ -50,3 +50,23 @@ func TestNextDoesNotWalkTheTasksInProgress(t *testing.T) {
 		}
 	}
 }
+
+// A completion reads what it needs together: the task, its lock and, unless the caller
+// names the lease, once more.
+func TestCompletionReadsLittle(t *testing.T) {
+	w, count := counted(t, 20)
+	for named, most := range map[bool]int64{true: 1, false: 2} {
+		got, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: "worker"}})
+		w.must(err)
+		r := task.StatusRequest{Verb: task.Complete, Tasks: []string{got.Task.ID}, Owner: "worker", Token: got.Grant.Token}
+		if named {
+			r.Lease = got.Grant.LeaseID
+		}
+		count.Take()
+		_, err = task.ChangeStatus(w.ctx, w.st, r)
+		w.must(err)
+		if did := count.Take(); did.Reads > most {
+			t.Errorf("a completion makes %d reads, want at most %d (the caller names the lease: %v)", did.Reads, most, named)
+		}
+	}
+}

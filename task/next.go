@@ -195,7 +195,7 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 	var claimed []Task
 	a.OuterKey, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
 	if r.first != nil {
-		a.First, a.Need = r.first.do, append(a.Need, needFind(r.first.Tasks)...)
+		a.First, a.Need = r.first.do, append(a.Need, r.first.need()...)
 	}
 	g, err := r.acquire(ctx, st, a)
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 func (r *selection) look(ctx context.Context, st *store.Store) (found []Task, none *NothingReadyError, more pages, err error) {
 	need := driver.Query{Ranges: append(r.ranges(r.Section), driver.Range{Prefix: sectionKind})}
 	if r.first != nil {
-		need.Keys = append(needFind(r.first.Tasks), lease.NeedLook(r.first.Tasks...).Keys...)
+		need.Keys = r.first.need()
 	}
 	taken, holds, wrong := r.taken, r.holds, r.wrong
 	err = st.View(ctx, need, func(tx *store.Tx) error {

@@ -42,11 +42,24 @@ func ChangeStatus(ctx context.Context, st *store.Store, r StatusRequest) (out Ch
 	if err := r.check(); err != nil {
 		return ChangeResult{}, err
 	}
-	_, err = update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) (err error) {
+	_, err = update(ctx, st, r.DryRun, query(r.need()...), func(tx *store.Tx) (err error) {
 		out, err = r.all(tx)
 		return err
 	})
 	return out, err
+}
+
+// need names the records that all begins with: the tasks, their locks and, if it is
+// known, the lease.
+func (r StatusRequest) need() []string {
+	keys := needFind(r.Tasks)
+	for _, ref := range r.Tasks {
+		keys = append(keys, lease.NeedLook(exact(ref)...).Keys...)
+	}
+	if r.Lease != "" {
+		keys = append(keys, lease.NeedLease(r.Lease))
+	}
+	return keys
 }
 
 func (r StatusRequest) check() error {
@@ -97,12 +110,15 @@ func checkReason(reason string, r *Result) error {
 	return nil
 }
 
-// wantChange reads at once what a change of the tasks needs: their locks, and the
-// tasks that they depend on or that depend on them.
+// wantChange reads at once what a change of the tasks needs: their locks and claims,
+// and the tasks that they depend on or that depend on them.
 func wantChange(tx *store.Tx, found []Task) error {
 	var around []string
 	for _, t := range found {
 		around = append(around, taskKeys(slices.Concat(t.DependsOn, t.Dependents))...)
+		if t.ClaimLease != "" {
+			around = append(around, lease.NeedLease(t.ClaimLease))
+		}
 	}
 	return cmp.Or(tx.Want(around...), lease.WantEnd(tx, idsOf(found)...))
 }
