@@ -79,8 +79,11 @@ func drawn(rev int64, n int) bool {
 
 // tidyEvents adds a mark and deletes events that are too old, some at a time.
 func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
-	first := []driver.Range{{Prefix: eventKind, Limit: max(tidyStep, 2*m.Events)}}
-	return updateMarks(ctx, st, first, func(tx *store.Tx, ms *marks) error {
+	var likely []driver.Range
+	if m.Rev >= keepEvents { // else there are hardly any that are too old
+		likely = []driver.Range{{Prefix: eventKind, Limit: max(tidyStep, 2*m.Events)}}
+	}
+	return updateMarks(ctx, st, likely, func(tx *store.Tx, ms *marks) error {
 		if len(ms.Marks) == 0 && !ms.Whole {
 			recs, err := tx.Scan(eventKind, tidyLong)
 			if err != nil {

@@ -159,6 +159,20 @@ func TestTidyingIsSpread(t *testing.T) {
 	})
 }
 
+// A young store has no old events: nobody reads some to see that.
+func TestYoungHistoryIsCheap(t *testing.T) {
+	near(t, func(w *world) {
+		w.pairs(50) // the first count looks whether there is an older history
+		counted := drivertest.NewCounted(w.mem)
+		w = w.through(counted)
+		const n = 1000
+		w.pairs(n)
+		if each := float64(counted.Take().Records) / n; each > 7 {
+			t.Errorf("a pair reads %.1f records", each)
+		}
+	})
+}
+
 // Receipts are not looked at again and again while they are young.
 func TestYoungReceiptsAreLeftAlone(t *testing.T) {
 	long.NotShort(t)
