@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -73,15 +75,22 @@ func (m Meta) filling() error {
 func PutMeta(tx *Tx, m Meta) error { return tx.Put(metaKey, m) }
 
 // checkMeta refuses a store that this code must not touch.
-func (tx *Tx) checkMeta() error {
+func (s *Store) checkMeta(tx *Tx) error {
+	value := tx.known[metaKey].Value
+	if fine, _ := s.fine.Load().([]byte); fine != nil && bytes.Equal(fine, value) {
+		return nil
+	}
 	m, err := tx.meta()
 	if err != nil {
 		return err
 	}
-	if err := m.unusable(); err != nil {
+	if err := cmp.Or(m.unusable(), m.older()); err != nil {
 		return err
 	}
-	return m.older()
+	if value != nil {
+		s.fine.Store(bytes.Clone(value))
+	}
+	return nil
 }
 
 // unusable is why the records cannot be used here, or nil: they have moved

@@ -72,6 +72,7 @@ type Store struct {
 	o    Options
 	slow atomic.Bool  // what was read last was converted on the way
 	meta atomic.Int64 // the revision of the store's description when it was read last
+	fine atomic.Value // a description with which the store can be used, as it is stored: []byte
 
 	followers followers
 	turns     turns
@@ -275,7 +276,7 @@ func (a *attempt) run(ctx context.Context, fn func(*Tx) error) (*Tx, error) {
 		}
 		tx := newTx(snap, q)
 		a.s.meta.Store(tx.known[metaKey].Rev)
-		if err := tx.checkMeta(); a.mayConvert(err) {
+		if err := a.s.checkMeta(tx); a.mayConvert(err) {
 			if tx, err = a.readOlder(ctx, q); err != nil {
 				return nil, err
 			} else if tx == nil {

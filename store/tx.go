@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type Tx struct {
 	known   map[string]driver.Record // by key; Rev 0: known to be absent
 	ranges  map[driver.Range][]driver.Record
 	missing driver.Query
+	decoded map[string]any // entries that callers can share, by key
 
 	guards  map[string]int64
 	peeked  []string // read without a guard, see Peek and RevOf; some may have one since
@@ -123,7 +125,17 @@ func Get[T any](tx *Tx, key string) (Entry[T], error) {
 		return Entry[T]{}, errMissing
 	}
 	tx.guards[key] = rec.Rev
-	return Decode[T](tx, rec)
+	if e, ok := tx.decoded[key].(Entry[T]); ok {
+		return e, nil
+	}
+	e, err := Decode[T](tx, rec)
+	if err == nil && e.Exists() && reflect.TypeFor[T]().Comparable() { // no slice, no map: nobody can change it for others
+		if tx.decoded == nil {
+			tx.decoded = map[string]any{}
+		}
+		tx.decoded[key] = e
+	}
+	return e, err
 }
 
 // RevOf returns the revision of a record, 0 if it is absent. It guards nothing.

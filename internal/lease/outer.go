@@ -95,6 +95,9 @@ func idle(tx *store.Tx, ls store.Entry[leaseRecord], keys []string) ([]string, e
 
 // innerFirst puts the leases that use others before those that are used.
 func innerFirst(tx *store.Tx, names []string) ([]string, error) {
+	if len(names) < 2 {
+		return names, nil
+	}
 	var order []string
 	seen := map[string]bool{}
 	var visit func(name string) error
