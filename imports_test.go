@@ -21,7 +21,7 @@ var layers = [][]string{
 	{"internal/fault", "internal/fault/plant", "internal/patience", "internal/torture/long"},
 	{"internal/host", "internal/repo"},
 	{"internal/place", "internal/git"},
-	{"store/driver", "internal/githooks"},
+	{"store/driver", "internal/githooks", "internal/landing"},
 	{"internal/local", "store/driver/drivertest", "internal/proxy", "store"},
 	{"internal/pgtest", "internal/etcdtest"},
 	{"internal/lease"},

@@ -163,6 +163,7 @@ func commands() []entry {
 		{"locks", []string{"check"}, leasecmd.NewCheck},
 		{"locks", []string{"wait"}, leasecmd.NewWait},
 		{"locks", []string{"run"}, leasecmd.NewRun},
+		{"locks", []string{"land"}, leasecmd.NewLand},
 		{"locks", []string{"break"}, leasecmd.NewBreak},
 		{"locks", []string{"update"}, leasecmd.NewUpdate},
 		{"locks", []string{"cleanup"}, lockcmd.NewCleanup},

@@ -210,6 +210,8 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+var ourLine = regexp.MustCompile(`(^|[;&] )tasklock `)
+
 var nextLine = regexp.MustCompile(`(?m)^Next: (.*)$`)
 
 // understood checks that what is offered as the next command can be typed: a
@@ -224,6 +226,12 @@ func understood(stdout, stderr string) error {
 		lines = append(lines, envelope.Next)
 	}
 	for _, line := range lines {
+		if !ourLine.MatchString(line) { // a command of another program, which must not run here
+			if err := exec.Command("bash", "-n", "-c", line).Run(); err != nil {
+				return fmt.Errorf("next command %q: %w", line, err)
+			}
+			continue
+		}
 		out, err := exec.Command("bash", "-c", `tasklock() { printf '%s\0' "$@"; }; `+line).Output()
 		if err != nil {
 			return fmt.Errorf("next command %q: %w", line, err)

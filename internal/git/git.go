@@ -3,13 +3,15 @@
 package git
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/repo"
@@ -25,32 +27,80 @@ func Run(ctx context.Context, dir string, args ...string) (string, error) {
 	return run(ctx, dir, args[0], args...)
 }
 
+// A Caller runs git in one folder and in one way.
+type Caller struct {
+	Dir    string
+	Env    []string // nil: that of this process
+	With   []string // settings for each command, "name=value"
+	Gentle bool     // the end of the context is TERM, so that git removes its lock files
+}
+
+// Run runs git and returns what it prints, without the last newline. An error of git
+// is an [*Error], beside what git printed before.
+func (c Caller) Run(ctx context.Context, args ...string) (string, error) {
+	var all []string
+	for _, setting := range c.With {
+		all = append(all, "-c", setting)
+	}
+	return c.run(ctx, args[0], append(all, args...)...)
+}
+
+// run returns nothing beside an error.
 func run(ctx context.Context, dir, verb string, args ...string) (string, error) {
+	out, err := Caller{Dir: dir}.run(ctx, verb, args...)
+	if err != nil {
+		return "", err
+	}
+	return out, nil
+}
+
+func (c Caller) run(ctx context.Context, verb string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.WaitDelay = dir, delay
+	cmd.Dir, cmd.Env, cmd.WaitDelay = c.Dir, c.Env, delay
+	if c.Gentle {
+		cmd.Cancel = func() error { return terminate(cmd.Process) }
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return "", failure(verb, err)
+		err = &Error{Verb: verb, Said: strings.TrimSpace(said.String()), Err: err}
 	}
-	return strings.TrimSuffix(string(out), "\n"), nil
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// terminate asks a process to end.
+func terminate(p *os.Process) error {
+	if p.Signal(syscall.SIGTERM) != nil { // Windows has no such signal
+		return p.Kill()
+	}
+	return nil
+}
+
+// An Error is a command of git that did not succeed.
+type Error struct {
+	Verb string
+	Said string // all that git wrote to stderr
+	Err  error
 }
 
 // maxMessage bounds how many characters of git's own message an error repeats.
 const maxMessage = 300
 
-// failure is what git said, in one line.
-func failure(verb string, err error) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || len(exit.Stderr) == 0 {
-		return fmt.Errorf("git %s: %w", verb, err)
+// Error is what git said last, in one line.
+func (e *Error) Error() string {
+	if e.Said == "" {
+		return fmt.Sprintf("git %s: %v", e.Verb, e.Err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(exit.Stderr)), "\n")
+	lines := strings.Split(e.Said, "\n")
 	text := []rune(strings.TrimPrefix(lines[len(lines)-1], "fatal: "))
 	if len(text) > maxMessage {
 		text = append(text[:maxMessage-1], '…')
 	}
-	return fmt.Errorf("git %s: %s", verb, string(text))
+	return fmt.Sprintf("git %s: %s", e.Verb, string(text))
 }
+
+func (e *Error) Unwrap() error { return e.Err }
 
 // Worktrees returns the worktrees that git knows, the main one first, and the
 // branch of each.

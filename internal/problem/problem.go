@@ -61,6 +61,7 @@ type Caller struct {
 	Retry   []string // the command that goes on waiting, without "tasklock"
 
 	Line   func(words ...string) string      // a command line to type; nil: the words after "tasklock"
+	Type   func(words []string) string       // a command line of another program; nil: the words
 	Longer func(hold time.Duration) []string // Retry with a longer --max-hold; nil: it had none
 	Use    func(url string) string           // the command after which another store is used; nil: doctor
 }
@@ -104,6 +105,9 @@ func (c Caller) complete() Caller {
 	if c.Line == nil {
 		c.Line = func(words ...string) string { return "tasklock " + strings.Join(words, " ") }
 	}
+	if c.Type == nil {
+		c.Type = func(words []string) string { return strings.Join(words, " ") }
+	}
 	if c.Use == nil {
 		c.Use = func(string) string { return c.Line("doctor") }
 	}
@@ -127,6 +131,14 @@ func (c Caller) usual(exit Exit) string {
 func (c Caller) group() string {
 	group, _, _ := strings.Cut(c.Command, " ")
 	return group
+}
+
+// typed is the command line of some words, the first of which names the program.
+func (c Caller) typed(words []string) string {
+	if len(words) > 1 && words[0] == "tasklock" {
+		return c.Line(words[1:]...)
+	}
+	return c.Type(words)
 }
 
 // again is the command that goes on waiting, or nothing.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/landing"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
@@ -98,6 +99,37 @@ var table = []row{
 		return Problem{Exit: Exit(e.ExitCode), Code: "COMMAND_NOT_STARTED"}
 	}),
 	as(func(*worker.RunningError, Caller) Problem { return Problem{Exit: Locked, Code: "RUNNER_RUNNING"} }),
+
+	// Landing.
+	as(func(e *landing.NotReadyError, c Caller) Problem {
+		return Problem{Exit: State, Code: e.Code, Details: map[string]any{"files": append([]string{}, e.Files...)}, Next: c.typed(e.Next)}
+	}),
+	as(func(e *landing.ConflictError, c Caller) Problem {
+		return Problem{Exit: State, Code: "REBASE_CONFLICT", Details: map[string]any{"at": e.Commit, "files": e.Files}, Next: c.typed(e.Next)}
+	}),
+	as(func(e *landing.TestError, c Caller) Problem {
+		p := Problem{Exit: Exit(e.ExitCode), Code: "TEST_FAILED", Details: map[string]any{"exitCode": e.ExitCode, "log": e.Log}}
+		if e.Err == nil {
+			p.Next = c.typed([]string{"tail", "-n", "50", e.Log})
+		}
+		return p
+	}),
+	as(func(e *landing.PushError, c Caller) Problem {
+		return Problem{
+			Exit: Denied, Code: "PUSH_REFUSED", Details: map[string]any{"remote": e.Remote, "onto": e.Onto, "words": e.Words},
+			Next: c.typed([]string{"git", "push", "--dry-run", e.Remote, "HEAD:refs/heads/" + e.Onto}),
+		}
+	}),
+	as(func(e *landing.RemoteError, c Caller) Problem {
+		p := Problem{Exit: Unknown, Code: "REMOTE_UNREACHABLE", Next: c.typed([]string{"git", "ls-remote", e.Remote})}
+		if e.Unknown {
+			p.Code = "OUTCOME_UNKNOWN"
+		}
+		return p
+	}),
+	as(func(e *landing.NotFoundError, c Caller) Problem {
+		return Problem{Exit: None, Code: strings.ToUpper(e.What) + "_NOT_FOUND", Details: map[string]any{e.What: e.Name}, Next: c.typed(e.Next)}
+	}),
 
 	// Locks.
 	as(func(e *lease.HeldError, c Caller) Problem {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/landing"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/place"
 	"github.com/tasklock/tasklock/internal/repo"
@@ -41,6 +42,15 @@ func TestTable(t *testing.T) {
 		{&runner.StartError{ExitCode: 127}, 127, "COMMAND_NOT_STARTED", ""},
 		{&runner.SignalError{Signal: syscall.SIGTERM}, 143, "INTERRUPTED", ""},
 		{&worker.RunningError{}, 6, "RUNNER_RUNNING", ""},
+		{&landing.NotReadyError{Code: "DIRTY_TREE", Next: []string{"git", "status"}}, 11, "DIRTY_TREE", "git status"},
+		{&landing.NotReadyError{Code: "REMOTE_MOVES", Next: []string{"tasklock", "guard", "install"}}, 11, "REMOTE_MOVES", "guard install"},
+		{&landing.ConflictError{Next: []string{"git", "rebase", "origin/main"}}, 11, "REBASE_CONFLICT", "git rebase origin/main"},
+		{&landing.TestError{ExitCode: 3, Log: "l"}, 3, "TEST_FAILED", "tail -n 50 l"},
+		{&landing.TestError{ExitCode: 127, Err: errors.New("x")}, 127, "TEST_FAILED", ""},
+		{&landing.PushError{Remote: "r", Onto: "m"}, 5, "PUSH_REFUSED", "git push --dry-run r HEAD:refs/heads/m"},
+		{&landing.RemoteError{Remote: "r"}, 8, "REMOTE_UNREACHABLE", "git ls-remote r"},
+		{&landing.RemoteError{Remote: "r", Unknown: true}, 8, "OUTCOME_UNKNOWN", "git ls-remote r"},
+		{&landing.NotFoundError{What: "branch", Next: []string{"git", "branch"}}, 4, "BRANCH_NOT_FOUND", "git branch"},
 		{&lease.HeldError{Info: lease.Info{Key: "x"}}, 6, "TASK_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "section:x"}}, 6, "SECTION_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "job:x"}}, 6, "JOB_LOCKED", "again"},

@@ -189,7 +189,7 @@ func (s *shell) trap(_ string, args []string) string {
 // tasklock notes its own calls, and follows what it runs.
 func (s *shell) tasklock(_ string, args []string) string {
 	s.r.Calls = append(s.r.Calls, args)
-	if rest, ok := afterDashes(args); ok && slices.Contains(args, "run") {
+	if rest, ok := afterDashes(args); ok && (slices.Contains(args, "run") || slices.Contains(args, "land")) {
 		return s.call(rest)
 	}
 	return unknown

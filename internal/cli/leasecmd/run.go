@@ -24,6 +24,7 @@ type runOptions struct {
 	grace        session.DurationFlag
 	skip         bool
 	conflictCode int
+	saysLoss     bool // the command reports a loss itself, with exit code 7
 }
 
 func NewRun(s *session.Session) *cobra.Command {
@@ -103,23 +104,28 @@ func (o *runOptions) run(ctx context.Context, s *session.Session, keys, command 
 	if s.DryRun {
 		return o.dryRun(ctx, s, st, req, command)
 	}
+	return o.under(ctx, s, st, req, runner.Options{Command: command}, o.retry(ctx, s, req, command))
+}
+
+// under runs a command while the keys of a request are held. retry is the command
+// line that goes on waiting.
+func (o *runOptions) under(ctx context.Context, s *session.Session, st *store.Store, req lease.AcquireRequest, run runner.Options, retry []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	w := hold.NewWait(s, req.Wait)
 	req.Waiting = w.Update
-	res, err := runner.Run(ctx, st, runner.Options{
-		Acquire: req, Command: command, Dir: s.Dir, Env: s.LeaseEnviron(ctx),
-		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
-		Grace: o.grace.Value, Forward: true, Guardian: []string{self, session.GuardianVerb},
-		Holding: func(g lease.Grant) { w.End(true, len(g.TookOver) > 0) }, // the terminal is the command's from here on
-	})
+	run.Acquire, run.Dir, run.Env = req, s.Dir, s.LeaseEnviron(ctx)
+	run.Stdin, run.Stdout, run.Stderr = s.Stdin, s.Stdout, s.Stderr
+	run.Grace, run.Forward, run.Guardian = o.grace.Value, true, []string{self, session.GuardianVerb}
+	run.Holding = func(g lease.Grant) { w.End(true, len(g.TookOver) > 0) } // the terminal is the command's from here on
+	res, err := runner.Run(ctx, st, run)
 	w.End(false, false)
 	if reported(ctx, st, res.Grant, err) {
 		err = nil
 	}
-	return o.ended(s, res, session.Tried(w.Failed(err), o.retry(ctx, s, req, command)))
+	return o.ended(s, res, session.Tried(w.Failed(err), retry))
 }
 
 // retry is the command line that goes on waiting.
@@ -158,6 +164,7 @@ func (o *runOptions) ended(s *session.Session, res runner.Result, err error) err
 	case errors.As(err, &held) && o.conflictCode != int(problem.Locked):
 		s.Refuse(err)
 		return session.ExitError(problem.Exit(o.conflictCode))
+	case errors.Is(err, lease.ErrLost) && o.saysLoss && res.ExitCode == int(problem.Lost):
 	case err != nil && (res.ExitCode < 0 || errors.Is(err, lease.ErrLost) || errors.As(err, new(*runner.StartError)) || errors.As(err, new(*runner.SignalError))):
 		return err
 	case err != nil: // the command ended; something else went wrong beside it

@@ -214,6 +214,22 @@ func (s *Session) CommandLine(args ...string) string {
 	return term.QuotedLine(slices.Insert(words, end, global...))
 }
 
+// Switches are the flags of every command that were given to this one, for a further
+// command on the same store. The owner is not among them: under a lease it has another.
+func (s *Session) Switches() (words []string) {
+	for name, on := range map[string]bool{"--json": s.JSON, "--quiet": s.Quiet, "--no-color": s.NoColor, "--allow-unsafe-fs": s.UnsafeFS} {
+		if on {
+			words = append(words, name)
+		}
+	}
+	for name, value := range map[string]string{"--store": s.StoreURL, "--timeout": s.Timeout} {
+		if value != "" {
+			words = append(words, name, value)
+		}
+	}
+	return words
+}
+
 // aboutItself reports whether a command asks no store and names no owner.
 func aboutItself(args []string) bool {
 	return args[0] == "version" || args[len(args)-1] == "--help" || len(args) > 1 && args[0] == "config" && args[1] == "set"

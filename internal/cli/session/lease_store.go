@@ -19,7 +19,7 @@ import (
 // aboutKeys are the commands with keys as arguments. Hooks and guards are about
 // files.
 var aboutKeys = []string{
-	"acquire", "release", "heartbeat", "check", "wait", "run", "break", "update", "show",
+	"acquire", "release", "heartbeat", "check", "wait", "run", "land", "break", "update", "show",
 	"tasks claim", "tasks unclaim", "tasks complete", "tasks fail", "tasks block", "tasks unblock", "tasks update", "tasks show",
 }
 

@@ -257,6 +257,9 @@ func (s *Session) patience() time.Duration {
 	return s.settings.cfg.StoreTimeout()
 }
 
+// Shared reports whether other machines may use the store in use.
+func (s *Session) Shared() bool { return isShared(s.URL()) }
+
 // isShared reports whether other machines may use the store.
 func isShared(url string) bool {
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {

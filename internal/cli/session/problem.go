@@ -65,7 +65,7 @@ func (s *Session) asker(retry []string) problem.Caller {
 	url := cmp.Or(s.StoreURL, s.settings.url())
 	return problem.Caller{
 		Command: s.line.name, Owner: s.Identity().Owner, Store: config.WithoutPassword(url), Retry: retry,
-		Line: s.CommandLine, Longer: func(hold time.Duration) []string { return longer(retry, hold) }, Use: s.UseStore,
+		Line: s.CommandLine, Type: term.QuotedLine, Longer: func(hold time.Duration) []string { return longer(retry, hold) }, Use: s.UseStore,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/landing"
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/task"
@@ -40,12 +41,20 @@ func PrintListed(p *term.Printer, err error) {
 	const most = 10
 	var several *task.AmbiguousError
 	var busy *lease.BusyError
+	var conflict *landing.ConflictError
 	n := 0
 	switch {
 	case errors.As(err, &several):
 		n = len(several.Matches)
 		for _, t := range several.Matches[:min(n, most)] {
 			p.Line("  %s  %s  %s", t.ID, string(t.Status), term.Short(t.Title, 80))
+		}
+	case errors.As(err, &conflict):
+		n = len(conflict.Files)
+		for _, f := range conflict.Files[:min(n, most)] {
+			p.Line("  %s", f.File)
+			printCommits(p, "here", f.Ours)
+			printCommits(p, "there", f.Theirs)
 		}
 	case errors.As(err, &busy) && len(busy.Holders) > 1:
 		n = len(busy.Holders)
@@ -55,6 +64,13 @@ func PrintListed(p *term.Printer, err error) {
 	}
 	if n > most {
 		p.Line("  … and %d more", n-most)
+	}
+}
+
+// printCommits prints one line for each commit of a side.
+func printCommits(p *term.Printer, side string, commits []landing.Commit) {
+	for _, c := range commits {
+		p.Line("    %-5s %s %s (%s)", side, c.ID, term.Short(c.Subject, 80), term.Short(c.Author, 40))
 	}
 }
 
