@@ -221,3 +221,35 @@ func TestLookWhileRunsBegin(t *testing.T) {
 		}
 	})
 }
+
+// slow is a store that takes some time to read.
+type slow struct{ driver.Store }
+
+func (s slow) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.Read(ctx, q)
+}
+
+// A pod whose looks take long, because it has many jobs or the store is slow, looks
+// less often when there is always something new: otherwise it would do nothing else.
+func TestLongLooksAreFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		count := drivertest.NewCounted(memstore.New())
+		jobs := handled(2, "@yearly")
+		w := newWorldOn(t, store.New(slow{count}), jobs...)
+		stop := w.podFor(jobs, Options{}, func(context.Context, Fire) error { return nil })
+		time.Sleep(10 * time.Second)
+		read, err := count.Store.Read(t.Context(), driver.Query{Keys: []string{dueKind + jobs[0].Name}})
+		w.must(err)
+		count.Take()
+		for range 500 {
+			_, err := count.Store.Commit(t.Context(), driver.Batch{Writes: []driver.Write{{Key: read.Records[0].Key, Value: read.Records[0].Value}}})
+			w.must(err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		if c := count.Take(); c.Reads < 10 || c.Reads > 30 {
+			t.Errorf("in ten seconds %+v", c)
+		}
+		stop()
+	})
+}

@@ -57,8 +57,9 @@ func (p *pod) loop() error {
 		if p.restLeft() <= 0 {
 			p.offer(v.ready)
 		}
+		rest := min(max(breath, 10*time.Since(began)), time.Second) // a look at many jobs takes long
 		p.sleep(v)
-		p.pause(min(breath, v.sleep) - time.Since(began))
+		p.pause(min(rest, v.sleep) - time.Since(began))
 	}
 	return nil
 }
