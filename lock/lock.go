@@ -48,6 +48,12 @@ func New(st *store.Store, opt *Options) *Locker {
 type AcquireOptions struct {
 	// Also names more keys: the lease holds all of them, or there is no lease.
 	Also []string
+	// Slots is the size of the pools among the keys ("pool:tests"): it creates a
+	// pool, or must be the size that it has. The default needs a pool that exists.
+	Slots int
+	// Take is how many slots of a pool the lease holds. The default is one. [TakeAll]
+	// takes all of them: then nobody else has one.
+	Take int
 	// Reason tells others what the lock is for.
 	Reason string
 	// Wait is how long to wait for the keys. The default is 30 minutes.
@@ -103,6 +109,7 @@ func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) l
 	}
 	return lease.AcquireRequest{
 		Keys: append([]string{key}, opt.Also...), Owner: owner, TTL: l.opt.TTL, Wait: opt.Wait, Reason: opt.Reason,
+		Slots: opt.Slots, Take: opt.Take,
 	}
 }
 
@@ -114,7 +121,7 @@ func hold(ctx context.Context, st *store.Store, r lease.AcquireRequest) (*Lease,
 	return &Lease{held}, nil
 }
 
-// IsLocked reports whether somebody holds the key.
+// IsLocked reports whether somebody holds the key; of a pool, whether no slot is free.
 func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
 	c, err := lease.Check(ctx, l.st, lease.CheckRequest{Key: key})
 	return c.Locked, err
@@ -128,6 +135,10 @@ type Lease struct{ held *lease.Lease }
 // one, so whatever the lock protects can refuse an old holder. With several keys
 // it is the largest of theirs. For a write in the same store see [Lease.Fence].
 func (l *Lease) Token() int64 { return l.held.Token() }
+
+// Slots are the numbers of the slots that the lease holds, if it holds a pool: for
+// the name of a port or a database that belongs to the slot.
+func (l *Lease) Slots() []int { return l.held.Grant().Slots() }
 
 // Owner is the name under which the lease is held: that of the Locker, and a
 // part that is different for each lease.
@@ -160,7 +171,15 @@ func Fence(tx *store.Tx, key string, token int64) error { return lease.Fence(tx,
 // or somebody broke the lock.
 var ErrLost = lease.ErrLost
 
+// TakeAll is the [AcquireOptions.Take] of a lease that wants a pool for itself.
+const TakeAll = lease.TakeAll
+
 type (
+	// PoolSizeError says that the pool has another size than the caller named, that
+	// it has fewer slots than the caller takes, or that it does not exist.
+	PoolSizeError = lease.PoolSizeError
+	// PoolInfo is what a HeldError says about a pool: its size and who holds slots.
+	PoolInfo = lease.PoolInfo
 	// HeldError says who holds the key, on which machine and in which process,
 	// since when, until when, and for what reason.
 	HeldError = lease.HeldError

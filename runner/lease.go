@@ -13,6 +13,8 @@ type (
 	Process = host.Process
 	// HeldError says who blocks the keys.
 	HeldError = lease.HeldError
+	// PoolInfo is what a HeldError says about a pool.
+	PoolInfo = lease.PoolInfo
 	// Lock is a lock as others see it.
 	Lock = lease.Info
 	// State of a lock: held, expired, dead.

@@ -19,6 +19,8 @@ type (
 	TakenOver = lease.TakenOver
 	// HeldError says who holds the task.
 	HeldError = lease.HeldError
+	// PoolInfo is what a HeldError says about a pool.
+	PoolInfo = lease.PoolInfo
 	// Lock is a lock as others see it.
 	Lock = lease.Info
 	// State of a lock: held, expired, dead.

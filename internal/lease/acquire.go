@@ -49,6 +49,7 @@ type acquisition struct {
 	user      bool   // it works while it holds: see users.go
 	attached  bool   // the owner belongs to this call: no other can continue its ticket
 	call      string // the mark of this call on what it writes: see theirs
+	first     int    // the slot at which it begins to look for free ones: see slots.go
 	now       func() host.Moment
 
 	fresh  string      // the id of a lease without an earlier ticket
@@ -73,6 +74,7 @@ type attempt struct {
 	used   []string                     // by an earlier call of this request, see noteUse
 	wanted []string                     // keys that the owner does not hold yet
 	busy   []string                     // keys that it holds and others work under
+	weight int                          // how many more locks its pools mean than they are keys
 	lapsed lapses                       // tickets found lapsed
 	unseen bool                         // it joins a queue before it looks who is ahead
 	due    bool                         // the heartbeat of its ticket is
@@ -98,7 +100,7 @@ func newAcquisition(st *store.Store, r AcquireRequest, user bool) (a *acquisitio
 	if r.TTL == 0 && user {
 		r.TTL = times.Attached
 	}
-	a = &acquisition{req: r, ttl: r.TTL, ticketTTL: times.Ticket, user: user, call: NewID(), now: clocks, fresh: r.ID}
+	a = &acquisition{req: r, ttl: r.TTL, ticketTTL: times.Ticket, user: user, call: NewID(), first: drawSlot(), now: clocks, fresh: r.ID}
 	if !a.requested() {
 		a.fresh = NewID()
 	}
@@ -273,7 +275,7 @@ func (a *acquisition) needs() []string {
 		keys = append(keys, requestKind+a.lease())
 	}
 	for _, k := range a.keys {
-		keys = append(keys, recordOf(k), queueKind+k)
+		keys = append(keys, needKey(k)...)
 	}
 	keys = append(keys, nameKeys(a.req.Keys)...)
 	return append(keys, a.req.Need...)

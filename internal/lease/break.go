@@ -17,6 +17,7 @@ type BreakRequest struct {
 	ID     string // a repetition with this id has one effect; empty: there is none
 	Token  int64  // with one key: only if the lock is at this token, or was last
 	Lease  string // full name: only if this lease holds the keys, or held them last; empty: any
+	Owner  string // with a pool: the slots of this owner and its children; empty: the keys must be slots
 	DryRun bool
 }
 
@@ -88,6 +89,16 @@ func (r *breaking) some(ctx context.Context, st *store.Store) (ReleaseResult, er
 // named breaks the keys that names mean.
 func (r *breaking) named(tx *store.Tx, names []string, out *ReleaseResult) error {
 	keys, err := meant(tx, names)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if isPool(key) && r.Owner == "" {
+			p, err := peekPool(tx, key)
+			return cmp.Or(err, error(&WhichSlotError{Pool: p.Pool, Holders: p.Holders}))
+		}
+	}
+	keys, err = slotsOf(tx, keys, func(lk store.Entry[lockRecord]) bool { return descends(lk.Value.Owner, r.Owner) })
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type search struct {
 	seen  map[reached]bool
 
 	queues map[string]queueRecord // decoded once: they may be long
+	doomed map[string]bool        // see stuck.go; nil: not known yet
 }
 
 // reached is a ticket and the actor through which it was found; none: it is ahead
@@ -108,7 +109,12 @@ func (s *search) expand(at *step) (next []*step, found *DeadlockError, missing e
 	for i, key := range keys {
 		ahead, closing, err := s.edges(at, key, held[i])
 		if missing = cmp.Or(missing, err); closing && missing == nil {
-			if e := s.name(at, key); e != nil {
+			e := s.name(at, key)
+			if e == nil {
+				continue
+			}
+			certain, err := s.certain(at, e)
+			if missing = cmp.Or(missing, err); certain && missing == nil {
 				return nil, e, nil
 			}
 		}
@@ -133,41 +139,42 @@ func (s *search) edges(at *step, key string, held []leaseRecord) (next []*step, 
 		found, err := s.ticketsOf(l.actor())
 		missing = cmp.Or(missing, err)
 		for _, t := range found {
-			next = append(next, &step{ticket: t, key: key, through: l.actor(), prev: at})
+			if s.fresh(t, l.actor()) {
+				next = append(next, &step{ticket: t, key: key, through: l.actor(), prev: at})
+			}
 		}
 	}
-	ahead, closing, err := s.batchesAhead(at, key)
+	ahead, err := s.ahead(at.ticket, key, func(name string) bool { return s.seen[reached{name: name}] })
 	missing = cmp.Or(missing, err)
-	if !closing {
-		var more []store.Entry[leaseRecord]
-		more, closing, err = s.pathsAhead(at, key)
-		missing = cmp.Or(missing, err)
-		ahead = append(ahead, more...)
-	}
-	for _, t := range ahead {
-		next = append(next, &step{ticket: t, key: key, prev: at})
-	}
-	return next, closing, missing
-}
-
-// pathsAhead returns the tickets for overlapping paths ahead of at, and whether
-// the caller's own is among them.
-func (s *search) pathsAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
-	ahead, err := ticketsFor(s.tx, key, at.ticket.Value.Owner, leaseName(at.ticket.Key))
 	for _, t := range ahead {
 		switch {
 		case t.Key == leaseKind+s.me:
-			return out, true, err
+			return next, true, missing
 		case s.fresh(t, ""):
-			out = append(out, t)
+			next = append(next, &step{ticket: t, key: key, prev: at})
 		}
 	}
-	return out, false, err
+	return next, false, missing
+}
+
+// ahead returns the tickets that a ticket waits behind for a key: batches in the
+// queue, and tickets for overlapping paths.
+func (s *search) ahead(t store.Entry[leaseRecord], key string, known func(name string) bool) ([]store.Entry[leaseRecord], error) {
+	batches, err := s.batchesAhead(t, key, known)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := ticketsFor(s.tx, key, t.Value.Owner, leaseName(t.Key))
+	return append(batches, paths...), err
 }
 
 // inWay returns the leases that keep a ticket from the key: that of its holder,
 // or of others who work under what the ticket's owner may use.
 func (s *search) inWay(t store.Entry[leaseRecord], key string) (out []leaseRecord, err error) {
+	if isPool(key) {
+		ways, err := s.poolWays(t, key)
+		return slices.Concat(ways.held...), err
+	}
 	if err := s.tx.Want(needMeant([]string{key})...); err != nil {
 		return nil, err
 	}
@@ -184,17 +191,24 @@ func (s *search) inWay(t store.Entry[leaseRecord], key string) (out []leaseRecor
 		return nil, err
 	}
 	for _, lk := range locks {
-		found, err := s.keepers(t, key, lk)
+		found, err := s.inForce(t, key, lk)
 		if err != nil {
 			return nil, err
 		}
-		for _, ls := range found {
-			if stateOf(ls) == Held {
-				out = append(out, ls.Value)
-			}
-		}
+		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// inForce returns those of the keepers of a lock that are in force.
+func (s *search) inForce(t store.Entry[leaseRecord], key string, lk store.Entry[lockRecord]) (out []leaseRecord, err error) {
+	found, err := s.keepers(t, key, lk)
+	for _, ls := range found {
+		if stateOf(ls) == Held {
+			out = append(out, ls.Value)
+		}
+	}
+	return out, err
 }
 
 // keepers returns the leases that keep a ticket from one lock.
@@ -226,50 +240,46 @@ func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
 		if err != nil {
 			return nil, err
 		}
-		if descends(t.Value.actor(), actor) && s.fresh(t, actor) {
+		if t.Value.ticket() && descends(t.Value.actor(), actor) && stateOf(t) == Held {
 			out = append(out, t)
 		}
 	}
 	return out, nil
 }
 
-// batchesAhead returns the batch tickets before at in a queue that at cannot
-// overtake, and whether the caller's own is among them.
-func (s *search) batchesAhead(at *step, key string) (out []store.Entry[leaseRecord], mine bool, err error) {
+// batchesAhead returns the batch tickets before a ticket in a queue that it cannot
+// overtake, except those that are known.
+func (s *search) batchesAhead(t store.Entry[leaseRecord], key string, known func(name string) bool) (out []store.Entry[leaseRecord], err error) {
 	q, err := s.queue(key)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	place := slices.Index(q.Tickets, leaseName(at.ticket.Key))
+	place := slices.Index(q.Tickets, leaseName(t.Key))
 	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
-		return s.seen[reached{name: name}] || !slices.Contains(q.Batches, name)
+		return known(name) || !slices.Contains(q.Batches, name)
 	})
 	batches = batches[:min(len(batches), maxSearch)]
 	tickets, err := readLeases(s.tx, batches, getLease)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var keys []string
-	for _, t := range tickets {
-		keys = append(keys, lockKeys(t.Value.WaitsFor)...)
+	for _, b := range tickets {
+		keys = append(keys, needWaited(b.Value)...)
 	}
 	if err := s.tx.Want(keys...); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	for i, t := range tickets {
-		over, err := overtakes(s.tx, at.ticket.Value.Owner, t.Value)
+	for _, b := range tickets {
+		over, err := overtakes(s.tx, t.Value.Owner, b.Value)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		switch {
-		case over:
-		case batches[i] == s.me:
-			return out, true, nil
-		case s.fresh(t, ""):
-			out = append(out, t)
+		if !over {
+			out = append(out, b)
 		}
 	}
-	return out, false, nil
+	return out, nil
 }
 
 func (s *search) queue(key string) (queueRecord, error) {

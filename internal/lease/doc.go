@@ -32,6 +32,7 @@
 //	lease/<owner>/<id>   one for each acquisition, however many keys; rewritten by each heartbeat
 //	queue/<key>          the leases that wait for the key, in order
 //	event/<time>-<id>    what happened, for history
+//	pool/<name>          the size of a pool: see pool.go
 //	history/marks        how many events there were up to some revisions: see tidy.go
 //	name/<name>          the tasks that bear the name: see taskname.go
 //	request/<owner>/<id> what became of a request whose lease is gone

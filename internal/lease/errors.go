@@ -21,7 +21,11 @@ var ErrQueueFull = errors.New("queue full")
 // owner holds the key, or has waited for it longer than the caller.
 type HeldError struct {
 	Info         // of the blocking lock; without an owner if the key is free but others wait for it
-	Asked string // the requested key: another path, if Key overlaps it
+	Asked string // the requested key: another path, if Key overlaps it; a pool, if Key is one of its slots
+
+	// Pool is the pool that was asked for, if it was one. Then Key is the slot of one
+	// of its holders, or the pool itself if slots are free but others wait for them.
+	Pool *PoolInfo
 
 	Ahead    int           // how many wait for it before the caller
 	Position int           // place in the queue, 1 is next; 0: the caller is not queued
@@ -30,12 +34,37 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	switch {
+	case e.Pool != nil:
+		return e.full()
 	case e.Owner == "":
 		return fmt.Sprintf("%s: free, but %d waited for it first", e.Key, e.Ahead)
 	case e.Waited > 0:
 		return fmt.Sprintf("%s: still held by %s after %s, %s", e.Key, e.Owner, e.Waited.Round(time.Second), e.until())
 	}
 	return fmt.Sprintf("%s: held by %s %s", e.Key, e.Owner, e.until())
+}
+
+// PoolKey is the pool that was asked for, or "".
+func (e *HeldError) PoolKey() string {
+	if e.Pool == nil {
+		return ""
+	}
+	return e.Pool.Key
+}
+
+// full describes a pool that has too few free slots, or others that wait for them.
+func (e *HeldError) full() string {
+	s := fmt.Sprintf("%s: %d of %d used", e.Asked, e.Pool.Used, e.Pool.Size)
+	if e.Pool.All && len(e.Pool.Holders) > 0 {
+		s = fmt.Sprintf("%s: all of it held by %s", e.Asked, e.Pool.Holders[0].Owner)
+	}
+	if e.Waited > 0 {
+		s += fmt.Sprintf(" after %s", e.Waited.Round(time.Second))
+	}
+	if e.Ahead > 0 {
+		s += fmt.Sprintf(", %d waited for it first", e.Ahead)
+	}
+	return s
 }
 
 func (e *HeldError) until() string {

@@ -27,6 +27,11 @@ type Event struct {
 	Reason string    `json:"reason,omitempty"` // in the words of the caller
 }
 
+// about reports whether an event is about a key, or about a slot of a pool.
+func (e Event) about(key string) bool {
+	return slices.Contains(e.Keys, key) || isPool(key) && slices.ContainsFunc(e.Keys, func(k string) bool { return queueOf(k) == key })
+}
+
 const eventTime = "20060102T150405.000000000Z"
 
 // Log adds an event to the transaction. It also serves as the commit's
@@ -94,7 +99,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 			if err != nil {
 				return err
 			}
-			if ev.Event != "" && (r.Key == "" || slices.Contains(ev.Keys, r.Key) || slices.Contains(ev.Keys, key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+			if ev.Event != "" && (r.Key == "" || ev.about(r.Key) || ev.about(key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
 				out.Events = append(out.Events, ev)
 			}
 		}

@@ -1,10 +1,6 @@
 package lease
 
-import (
-	"slices"
-
-	"github.com/tasklock/tasklock/store"
-)
+import "github.com/tasklock/tasklock/store"
 
 // What is written for a holder depends on its grant.
 
@@ -38,7 +34,7 @@ func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) err
 	if token == 0 && latest == 0 && lease == "" {
 		return nil
 	}
-	last, err := past(tx, func(e Event) bool { return slices.Contains(e.Keys, key) })
+	last, err := past(tx, func(e Event) bool { return e.about(key) })
 	if err != nil {
 		return err
 	}

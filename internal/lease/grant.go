@@ -26,10 +26,21 @@ type Grant struct {
 // KeyGrant is one key of a grant.
 type KeyGrant struct {
 	Key       string `json:"key"`
-	Name      string `json:"name,omitempty"` // the requested name, if that is not the key
+	Name      string `json:"name,omitempty"` // the requested name, if that is not the key: of a slot, the pool
+	Slot      int    `json:"slot,omitempty"` // the number of a slot; 0: the key is none
 	Token     int64  `json:"token"`
 	Reentrant bool   `json:"reentrant"` // the owner, or a parent, held it before
 	Lease     string `json:"-"`         // that holds it
+}
+
+// Slots are the numbers of the slots in the grant, in the order of the pools.
+func (g Grant) Slots() (numbers []int) {
+	for _, k := range g.Keys {
+		if k.Slot > 0 {
+			numbers = append(numbers, k.Slot)
+		}
+	}
+	return numbers
 }
 
 // TakenOver names an owner that the grant replaced.

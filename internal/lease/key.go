@@ -36,7 +36,11 @@ const (
 	Section Kind = "section"
 	Job     Kind = "job"
 	Path    Kind = "path"
+	Pool    Kind = "pool" // see pool.go
 )
+
+// prefixes are the kinds with a prefix.
+var prefixes = []Kind{Section, Job, Path, Pool}
 
 // Key is the key of that kind with a name.
 func (k Kind) Key(name string) string {
@@ -48,7 +52,7 @@ func (k Kind) Key(name string) string {
 
 // KindOf returns the kind of a key and the name without its prefix.
 func KindOf(key string) (Kind, string) {
-	for _, k := range []Kind{Section, Job, Path} {
+	for _, k := range prefixes {
 		if name, ok := strings.CutPrefix(key, string(k)+":"); ok {
 			return k, name
 		}
@@ -85,7 +89,7 @@ func TimesOf(scheme string) Times {
 // Of is the time of plain holders of these keys: the longest, that of a task
 // without keys.
 func (t Times) Of(keys ...string) (longest time.Duration) {
-	times := map[Kind]time.Duration{Task: t.Task, Section: t.Section, Job: t.Job, Path: t.Path}
+	times := map[Kind]time.Duration{Task: t.Task, Section: t.Section, Job: t.Job, Path: t.Path, Pool: t.Task}
 	for _, key := range keys {
 		kind, _ := KindOf(key)
 		longest = max(longest, times[kind])
@@ -130,6 +134,11 @@ func CheckKey(key string) (string, error) {
 			return bad("must not have an empty part, '.' or '..' between slashes")
 		}
 	}
+	if kind == Pool {
+		if rule := checkSlot(key); rule != "" {
+			return bad(rule)
+		}
+	}
 	if kind == Path {
 		if _, err := ParseGlob(name); err != nil {
 			return "", err
@@ -144,7 +153,7 @@ func meantKind(key string) string {
 	prefix, name, ok := strings.Cut(key, ":")
 	kind := Kind(strings.ToLower(strings.TrimSpace(prefix)))
 	name = strings.TrimSpace(name)
-	if !ok || name == "" || !slices.Contains([]Kind{Section, Job, Path}, kind) {
+	if !ok || name == "" || !slices.Contains(prefixes, kind) {
 		return ""
 	}
 	return kind.Key(name)

@@ -65,6 +65,8 @@ type CheckResult struct {
 	Key    string `json:"key"`
 	Locked bool   `json:"locked"`
 	Lock   *Info  `json:"lock"`
+
+	Pool *PoolInfo `json:"pool,omitempty"` // if the key is one: Locked means that no slot is free
 }
 
 // Check reports whether a key is held. With Token, Latest, Lease or HeldBy, a key
@@ -90,6 +92,9 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 			return err
 		}
 		out = CheckResult{Key: key}
+		if isPool(key) {
+			return r.checkPool(tx, &out)
+		}
 		info, err := Look(tx, key)
 		if err == nil && !info.InForce() && !r.fences() {
 			info, err = lookAround(tx, key, r.HeldBy, info)
@@ -104,6 +109,38 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 		return r.heldAsAsked(tx, key, info)
 	})
 	return out, err
+}
+
+// checkPool is Check for a pool. The lock in the result is a slot that is held as
+// the request says.
+func (r CheckRequest) checkPool(tx *store.Tx, out *CheckResult) error {
+	p, err := peekPool(tx, out.Key)
+	if err != nil {
+		return err
+	}
+	out.Pool, out.Locked = &p, p.Full()
+	if !r.fences() && r.HeldBy == "" {
+		return nil
+	}
+	tx.Affirm()
+	for _, slot := range slotKeys(out.Key) {
+		lk, err := getLock(tx, slot)
+		if err != nil {
+			return err
+		}
+		info, err := Look(tx, slot)
+		if err != nil {
+			return err
+		}
+		if r.fences() && fenced(lk, slot, r.Token, r.Latest, r.Lease) == nil || !r.fences() && info.InForce() && holdsFor(info.Owner, r.HeldBy) {
+			out.Lock = info
+			return nil
+		}
+	}
+	if r.fences() {
+		return &LostError{Key: out.Key, Token: max(r.Token, r.Latest)}
+	}
+	return NotHeld(tx, out.Key, r.HeldBy)
 }
 
 func (r CheckRequest) fences() bool { return r.Token != 0 || r.Latest != 0 || r.Lease != "" }
@@ -145,7 +182,7 @@ func Peek(tx *store.Tx, key string) (*Info, error) {
 // reading reads a record by its name.
 type reading[T any] func(tx *store.Tx, name string) (store.Entry[T], error)
 
-func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf reading[leaseRecord], queueOf reading[queueRecord]) (*Info, error) {
+func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf reading[leaseRecord], queueAt reading[queueRecord]) (*Info, error) {
 	lk, err := lockOf(tx, key)
 	if err != nil || !lk.Exists() {
 		return nil, err
@@ -154,7 +191,7 @@ func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf readin
 	if err != nil {
 		return nil, err
 	}
-	q, err := queueOf(tx, key)
+	q, err := queueAt(tx, queueOf(key))
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +201,11 @@ func infoBy(tx *store.Tx, key string, lockOf reading[lockRecord], leaseOf readin
 
 // ShowResult is everything about one key.
 type ShowResult struct {
-	Key     string   `json:"key"`
-	Lock    *Info    `json:"lock"`
-	Users   []User   `json:"users,omitempty"` // who works under the lock, besides its holder
-	Waiters []Waiter `json:"waiters"`
+	Key     string    `json:"key"`
+	Lock    *Info     `json:"lock"`
+	Pool    *PoolInfo `json:"pool,omitempty"`  // if the key is one
+	Users   []User    `json:"users,omitempty"` // who works under the lock, besides its holder
+	Waiters []Waiter  `json:"waiters"`
 }
 
 // User is a lease that relies on the lock.
@@ -182,6 +220,7 @@ type Waiter struct {
 	State    State     `json:"state"`
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
+	Take     int       `json:"take,omitempty"` // of a pool: how many slots; -1: all
 }
 
 // Show returns the lock on a key and who waits for it, or [ErrNotFound].
@@ -197,19 +236,21 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 			return err
 		}
 		out = ShowResult{Key: key, Waiters: []Waiter{}}
+		if isPool(key) {
+			p, err := peekPool(tx, key)
+			if err != nil {
+				return err
+			}
+			if out.Pool = &p; p.Size > 0 {
+				out.Waiters, err = waitersFor(tx, key)
+				return err
+			}
+		}
 		if out.Lock, err = Look(tx, key); err != nil {
 			return err
 		}
-		q, err := getQueue(tx, key)
-		if err != nil {
+		if out.Waiters, err = waitersFor(tx, key); err != nil {
 			return err
-		}
-		tickets, err := readLeases(tx, q.Value.Tickets, getLease)
-		if err != nil {
-			return err
-		}
-		for i, t := range tickets {
-			out.Waiters = append(out.Waiters, newWaiter(q.Value.Tickets[i], t))
 		}
 		if out.Lock == nil && len(out.Waiters) == 0 {
 			return ErrNotFound
@@ -217,6 +258,24 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 		out.Users, err = showUsers(tx, key)
 		return err
 	})
+	return out, err
+}
+
+// waitersFor returns who waits for a key, or for a slot of a pool.
+func waitersFor(tx *store.Tx, key string) ([]Waiter, error) {
+	out := []Waiter{}
+	q, err := getQueue(tx, queueOf(key))
+	if err != nil {
+		return out, err
+	}
+	tickets, err := readLeases(tx, q.Value.Tickets, getLease)
+	for i, t := range tickets {
+		w := newWaiter(q.Value.Tickets[i], t)
+		if isPool(queueOf(key)) {
+			w.Take = t.Value.Takes.of(queueOf(key))
+		}
+		out = append(out, w)
+	}
 	return out, err
 }
 
@@ -292,7 +351,7 @@ func eachLock(tx *store.Tx, visit func(store.Entry[lockRecord], store.Entry[leas
 		}
 		ls, _ := keptBy(leases[lk.Value.Lease], func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
 		ls.Key = leaseKind + lk.Value.Lease
-		if err := visit(lk, ls, queues[lk.Value.Key].Value); err != nil {
+		if err := visit(lk, ls, queues[queueOf(lk.Value.Key)].Value); err != nil {
 			return err
 		}
 	}

@@ -237,11 +237,15 @@ func Prefixed(prefix string, names []string) []string {
 	return out
 }
 
-// someKeys calls fn with as many keys as a lease can have at a time, sections
-// last because others may lie within them; once if there are none.
+// someKeys calls fn with as many keys as one commit can guard, sections last
+// because others may lie within them; once if there are none. A pool may mean many
+// slots.
 func someKeys(keys []string, fn func(keys []string) error) error {
-	if len(keys) <= MaxKeys {
-		return fn(keys)
+	weight := func(key string) int {
+		if isPool(key) {
+			return MaxKeys / 2
+		}
+		return 1
 	}
 	isSection := func(key string) int {
 		if kind, _ := KindOf(key); kind == Section {
@@ -249,13 +253,23 @@ func someKeys(keys []string, fn func(keys []string) error) error {
 		}
 		return 0
 	}
-	keys = slices.SortedStableFunc(slices.Values(keys), func(a, b string) int { return isSection(a) - isSection(b) })
-	for some := range slices.Chunk(keys, MaxKeys) {
-		if err := fn(some); err != nil {
+	all := 0
+	for _, key := range keys {
+		all += weight(key)
+	}
+	if all > MaxKeys {
+		keys = slices.SortedStableFunc(slices.Values(keys), func(a, b string) int { return isSection(a) - isSection(b) })
+	}
+	for first, sum := 0, 0; ; {
+		next := first
+		for sum = 0; next < len(keys) && sum+weight(keys[next]) <= MaxKeys; next++ {
+			sum += weight(keys[next])
+		}
+		if err := fn(keys[first:next]); err != nil || next == len(keys) {
 			return err
 		}
+		first = next
 	}
-	return nil
 }
 
 // anyway is for leases that end whether they are over or not.

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -175,13 +176,19 @@ func leaseKeys(names []string) []string {
 // overtakes reports whether owner need not wait behind the ticket: it has one of
 // the keys that the ticket waits for, so the ticket could never be first.
 func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
-	if len(t.WaitsFor) < 2 && !slices.ContainsFunc(t.WaitsFor, isPath) {
+	if len(t.WaitsFor) < 2 && !slices.ContainsFunc(t.WaitsFor, isPath) && !slices.ContainsFunc(t.WaitsFor, isPool) {
 		return false, nil // it waits for the same key
 	}
-	if err := tx.Want(lockKeys(t.WaitsFor)...); err != nil {
+	if err := tx.Want(needWaited(t)...); err != nil {
 		return false, err
 	}
 	for _, k := range t.WaitsFor {
+		if isPool(k) {
+			if over, err := passesTicket(tx, owner, k, t.Takes.of(k)); err != nil || over {
+				return over, err
+			}
+			continue
+		}
 		lk, err := peekLock(tx, k)
 		if err != nil {
 			return false, err
@@ -203,6 +210,18 @@ func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
 	return false, nil
 }
 
+// needWaited names the records that show who has what a ticket waits for.
+func needWaited(t leaseRecord) (keys []string) {
+	for _, k := range t.WaitsFor {
+		if isPool(k) {
+			keys = append(keys, needPool(k)...)
+		} else {
+			keys = append(keys, recordOf(k))
+		}
+	}
+	return keys
+}
+
 // join puts the request's ticket at the end of the queues of all keys that it does
 // not hold, in one commit, and says whether its heartbeat is due. The ticket ends with a process.
 // A batch queues for its free keys too; otherwise it would starve.
@@ -216,6 +235,7 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 	joined := false
 	l.WaitsFor, l.Auto = slices.Concat(a.wanted, a.busy), Without(a.busy, a.asked)
 	for _, key := range a.wanted {
+		l.Takes = l.Takes.with(key, a.takes(key))
 		place, wrote, err := a.joinQueue(tx, key)
 		if err != nil {
 			return err
@@ -229,7 +249,7 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 			}
 		}
 	}
-	if !joined && own.Exists() && own.Value.Process == p && !a.theirs(own.Value) && slices.Equal(own.Value.WaitsFor, l.WaitsFor) {
+	if !joined && own.Exists() && own.Value.Process == p && !a.theirs(own.Value) && slices.Equal(own.Value.WaitsFor, l.WaitsFor) && maps.Equal(own.Value.Takes, l.Takes) {
 		a.due = own.Age >= a.ticketTTL/3
 		return nil
 	}
@@ -262,7 +282,7 @@ func (a *acquisition) joinQueue(tx *store.Tx, key string) (place int, wrote bool
 	}
 	name, rec := a.lease(), q.Value
 	i := slices.Index(rec.Tickets, name)
-	known := len(a.keys) == 1 || slices.Contains(rec.Batches, name)
+	known := len(a.keys) == 1 && a.takes(key) == 1 || slices.Contains(rec.Batches, name)
 	if _, lapsed := rec.Lapsed[name]; i >= 0 && !lapsed && known && !rec.sweeps(tx.Now(), a.lapsed) {
 		return rec.liveBefore(i) + 1, false, nil
 	}

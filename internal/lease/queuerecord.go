@@ -20,7 +20,7 @@ type lapses map[string]time.Time
 type queueRecord struct {
 	Tickets []string `json:"tickets"` // lease names
 	Lapsed  lapses   `json:"lapsed,omitempty"`
-	Batches []string `json:"batches,omitempty"` // tickets that wait for other keys besides
+	Batches []string `json:"batches,omitempty"` // tickets that wait for other keys besides, or for several slots
 }
 
 // full reports whether the queue has no room for another waiter: the record is

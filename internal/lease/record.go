@@ -34,6 +34,7 @@ type leaseRecord struct {
 	Owner        string    `json:"owner"`
 	Keys         []string  `json:"keys,omitempty"`
 	WaitsFor     []string  `json:"waitsFor,omitempty"` // a ticket, not a holder
+	Takes        takes     `json:"takes,omitempty"`    // of a ticket: how many slots of a pool
 	TTL          float64   `json:"ttlSeconds"`
 	MaxHold      float64   `json:"maxHoldSeconds,omitempty"`
 	Since        time.Time `json:"since"`

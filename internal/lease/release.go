@@ -85,6 +85,9 @@ func (r *release) run(ctx context.Context, st *store.Store) (all ReleaseResult, 
 			if err != nil {
 				return err
 			}
+			if keys, err = slotsOf(tx, keys, r.mine); err != nil {
+				return err
+			}
 			return r.keys(tx, keys, &out)
 		})
 		all.add(out)
@@ -191,6 +194,12 @@ func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 		}
 	}
 	return nil
+}
+
+// mine reports whether a slot is meant by the name of its pool: not one that a child
+// of the owner holds.
+func (r *release) mine(lk store.Entry[lockRecord]) bool {
+	return lk.Value.Owner == r.Owner && fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease) == nil
 }
 
 // may says whether the caller may release that lock.

@@ -101,6 +101,9 @@ func (r *renewal) once(ctx context.Context, st *store.Store, names []string, don
 		if err != nil {
 			return err
 		}
+		if keys, err = slotsOf(tx, keys, r.meansSlot); err != nil {
+			return err
+		}
 		if err := r.held.fence(tx); err != nil {
 			return err
 		}
@@ -229,6 +232,11 @@ func (r *renewal) leasesOfOwner(tx *store.Tx) (names []string, err error) {
 		}
 	}
 	return names, err
+}
+
+// meansSlot reports whether a slot is meant by the name of its pool.
+func (r *renewal) meansSlot(lk store.Entry[lockRecord]) bool {
+	return Related(lk.Value.Owner, r.Owner) && fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease) == nil
 }
 
 // may says whether the caller may renew that lock.

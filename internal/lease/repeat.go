@@ -45,7 +45,7 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	}
 	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
 	switch {
-	case done.Value.Broke != nil || slices.ContainsFunc(Without(before, a.keys), a.asks):
+	case done.Value.Broke != nil || slices.ContainsFunc(before, func(k string) bool { return !slices.Contains(a.keys, queueOf(k)) && a.asks(k) }):
 		return false, usedBefore(a.id)
 	case done.Exists() && done.Value.Used == nil:
 		return false, a.over(a.keys[0], done.Value.Ended)

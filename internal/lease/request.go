@@ -39,6 +39,13 @@ type AcquireRequest struct {
 	Label    string // the person or agent behind the owner, for people
 	Reason   string
 
+	// Slots is the size of the pools among the keys: it creates a pool, or must be
+	// the size that it has. 0: the pool must exist.
+	Slots int
+	// Take is how many slots of each pool among the keys the owner has after the
+	// grant; 0: one; [TakeAll]: all, and nobody else has one.
+	Take int
+
 	DryRun bool // say what would happen, change nothing
 
 	// Force takes the keys from their holders, and passes every waiter: see
@@ -83,6 +90,6 @@ func (a *acquisition) check() error {
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}
 	}
-	return errors.Join(checkID(a.fresh), a.checkTTL(), r.checkForce(),
+	return errors.Join(checkID(a.fresh), a.checkTTL(), r.checkForce(), r.checkPools(),
 		checkText("reason", r.Reason), checkText("worktree", r.Worktree), checkText("session", r.Session), checkText("label", r.Label))
 }

@@ -26,7 +26,11 @@ func (a *acquisition) take(tx *store.Tx) (*Grant, error) {
 	}
 	g := &Grant{LeaseID: a.lease(), Owner: a.req.Owner, AcquiredAt: tx.Now().UTC(), TookOver: []TakenOver{}}
 	for _, key := range a.keys {
-		if err := a.takeKey(tx, g, key, repeated); err != nil {
+		take := a.takeKey
+		if isPool(key) {
+			take = a.takeSlots
+		}
+		if err := take(tx, g, key, repeated); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +81,7 @@ func (a *acquisition) begin(tx *store.Tx) error {
 	if err := tx.Want(a.needs()...); err != nil {
 		return err
 	}
-	locks, err := getLocks(tx, a.keys)
+	locks, err := getLocks(tx, slices.DeleteFunc(slices.Clone(a.keys), isPool))
 	if err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func (a *acquisition) useAgain(tx *store.Tx, g *Grant, lk store.Entry[lockRecord
 	if a.used != nil && !slices.Contains(a.used, lease) {
 		return a.over(key, "not held any more")
 	}
-	g.Keys = append(g.Keys, KeyGrant{Key: key, Name: a.names[key], Token: lk.Rev, Reentrant: lease != a.lease(), Lease: lease})
+	g.Keys = append(g.Keys, KeyGrant{Key: key, Name: a.names[key], Slot: max(slotOf(key), 0), Token: lk.Rev, Reentrant: lease != a.lease(), Lease: lease})
 	if !slices.Contains(a.renewed, lease) {
 		a.renewed = append(a.renewed, lease)
 	}

@@ -26,7 +26,7 @@ func Locks(tx *store.Tx) (map[string]*Info, error) {
 func NeedLook(keys ...string) driver.Query {
 	q := driver.Query{}
 	for _, k := range keys {
-		q.Keys = append(q.Keys, recordOf(k), queueKind+k)
+		q.Keys = append(q.Keys, recordOf(k), queueKind+queueOf(k))
 	}
 	return q
 }

@@ -30,6 +30,9 @@ func (a *acquisition) using(tx *store.Tx) (keys []string, err error) {
 		return nil, nil
 	}
 	for _, key := range a.asked {
+		if isPool(key) {
+			continue // its slots are in asked too
+		}
 		lk, err := getLock(tx, key)
 		if err != nil {
 			return nil, err
@@ -95,7 +98,7 @@ func (a *acquisition) besides(tx *store.Tx, key string, lk store.Entry[lockRecor
 	if !a.user {
 		return nil, nil, nil
 	}
-	asked := slices.Contains(a.asked, key)
+	asked := slices.Contains(a.asked, queueOf(key))
 	if blockers, victims, err = a.usersOf(tx, key, lk, asked); err != nil || !asked {
 		return blockers, victims, err
 	}

@@ -67,7 +67,7 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 // may return early.
 func Await(ctx context.Context, st *store.Store, keys []string, atMost time.Duration, guards ...driver.Guard) error {
 	watched := []blocker{{guards: guards, ends: atMost}}
-	if len(keys) > 0 {
+	if keys = withSlots(keys); len(keys) > 0 {
 		err := st.View(ctx, NeedLook(keys...), func(tx *store.Tx) error {
 			watched = watched[:1]
 			if err := WantLook(tx, keys...); err != nil {

@@ -1,7 +1,9 @@
 package problem
 
 import (
+	"cmp"
 	"os"
+	"strconv"
 	"syscall"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -15,12 +17,15 @@ func Interrupted(s os.Signal) Problem {
 
 // Held returns the facts about the blocking lock.
 func Held(h *lease.HeldError) map[string]any {
-	kind, name := lease.KindOf(h.Key)
+	kind, name := lease.KindOf(cmp.Or(h.PoolKey(), h.Key))
 	d := map[string]any{string(kind) + "Id": name, "key": h.Key, "lockedBy": h.Owner, "ahead": h.Ahead, "position": h.Position}
 	put := func(name string, v any, known bool) {
 		if known {
 			d[name] = v
 		}
+	}
+	if p := h.Pool; p != nil {
+		d["used"], d["size"], d["all"], d["holders"] = p.Used, p.Size, p.All, p.Holders
 	}
 	put("asked", h.Asked, h.Asked != "" && h.Asked != h.Key)
 	put("lockedAt", h.AcquiredAt, !h.AcquiredAt.IsZero())
@@ -44,6 +49,8 @@ func lockedCode(key string) string {
 		return "JOB_LOCKED"
 	case lease.Path:
 		return "PATH_LOCKED"
+	case lease.Pool:
+		return "POOL_FULL"
 	}
 	return "TASK_LOCKED"
 }
@@ -54,6 +61,27 @@ func deadlock(e *lease.DeadlockError) map[string]any {
 		chain = append(chain, map[string]string{"owner": l.Owner, "waitsFor": l.Key})
 	}
 	return map[string]any{"cycle": chain}
+}
+
+// poolSize is the problem of a request that the size of a pool does not allow.
+func poolSize(e *lease.PoolSizeError, c Caller) Problem {
+	p := Problem{
+		Exit: State, Code: "POOL_SIZE", Next: c.Line("pools", "show", e.Pool),
+		Details: map[string]any{"pool": e.Pool, "size": e.Size, "setBy": e.By, "slots": e.Slots, "take": e.Take},
+	}
+	if e.Size == 0 {
+		p.Code, p.Next = "POOL_UNKNOWN", c.Line("pools", "set", e.Pool, strconv.Itoa(max(e.Take, 1)))
+	}
+	return p
+}
+
+// whichSlot is the problem of a break that must name a slot.
+func whichSlot(e *lease.WhichSlotError, c Caller) Problem {
+	p := Problem{Exit: Usage, Code: "WHICH_SLOT", Next: c.Line("pools", "show", e.Pool), Details: map[string]any{"pool": e.Pool, "holders": e.Holders}}
+	if len(e.Holders) > 0 {
+		p.Next = c.Line("break", e.Holders[0].Key, "--reason", "TEXT")
+	}
+	return p
 }
 
 func busy(e *lease.BusyError) map[string]any {

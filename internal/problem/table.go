@@ -169,6 +169,14 @@ var table = []row{
 	as(func(e *lease.BusyError, c Caller) Problem {
 		return Problem{Exit: Locked, Code: "TASK_LOCKED", Details: busy(e), Next: c.afterBusy(e)}
 	}),
+	as(poolSize),
+	as(whichSlot),
+	as(func(e *lease.PoolBusyError, c Caller) Problem {
+		return Problem{
+			Exit: State, Code: "POOL_IN_USE", Next: c.Line("pools", "show", e.Pool),
+			Details: map[string]any{"pool": e.Pool, "holders": e.Holders, "waiters": e.Waiters},
+		}
+	}),
 	as(func(e *lease.AmbiguousError, c Caller) Problem {
 		return several(c, e.Name, e.IDs, func(id string) map[string]any { return map[string]any{"id": id} })
 	}),
