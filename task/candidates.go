@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -15,6 +16,12 @@ import (
 type entry struct {
 	key string
 	indexRecord
+}
+
+// candidate is a task that may be next, as far as it was read.
+type candidate struct {
+	Task
+	entry string // of the index, if that is all that was read: see glance
 }
 
 // page is what one look reads of a section's part of the index.
@@ -53,6 +60,85 @@ func (r *selection) read(tx *store.Tx, section string) (p page, err error) {
 	}
 	p.ranked = slices.DeleteFunc(p.ranked, func(e entry) bool { return isApart(e.key) })
 	return p, err
+}
+
+// listed returns the candidates of a page in order or, if there are none, what the next
+// look has to read.
+func (r *selection) listed(tx *store.Tx, section string, p page) (out []candidate, more pages, err error) {
+	if out, err = r.glance(tx, section, p); len(out) > 0 || err != nil {
+		return out, r.pages, err
+	}
+	free, more, err := r.free(tx, p)
+	for _, t := range free {
+		out = append(out, candidate{Task: t})
+	}
+	return out, more, err
+}
+
+// glance returns the tasks of a page as the index lists them: for a claim, whose
+// transaction decides about the task anyway. So a claim reads one task and not all that
+// might be next. It returns none if the first one listed may not be the first one free:
+// a claim may have ended without a commit, or a claim was refused.
+func (r *selection) glance(tx *store.Tx, section string, p page) (out []candidate, err error) {
+	if !r.Claim || r.close || r.Label != "" || p.due || r.open[section] {
+		return nil, nil
+	}
+	if inForce, err := r.inForce(tx, p.claimed); err != nil || !inForce {
+		return nil, err
+	}
+	for _, e := range r.untaken(p.ranked) {
+		out = append(out, candidate{Task{ID: e.ID, Section: section, Priority: priority(e.key)}, e.key})
+	}
+	return out, nil
+}
+
+// inForce reports whether all of these claims are. Those that were due have been
+// renewed.
+func (r *selection) inForce(tx *store.Tx, claims []entry) (bool, error) {
+	var leases []string
+	var renewed []entry
+	for _, e := range claims {
+		if leases = append(leases, lease.NeedLease(e.Lease)); isDue(e.key, tx.Now()) {
+			renewed = append(renewed, e)
+		}
+		if e.Lease == "" {
+			return false, nil
+		}
+	}
+	if err := tx.Want(leases...); err != nil {
+		return false, err
+	}
+	for _, e := range claims {
+		if held, err := lease.Holds(tx, e.Lease, e.ID); err != nil || !held {
+			return false, err
+		}
+	}
+	r.wrong = append(r.wrong, renewed...)
+	return true, nil
+}
+
+// errRaced: another worker has just claimed the task.
+var errRaced = errors.New("claimed by another worker")
+
+// asListed makes sure that the index still lists the task, and that nobody holds it:
+// what a close look would have seen.
+func (c candidate) asListed(then func(*store.Tx, string) (string, error)) func(*store.Tx, string) (string, error) {
+	return func(tx *store.Tx, id string) (string, error) {
+		e, err := store.Get[indexRecord](tx, c.entry)
+		if err != nil {
+			return "", err
+		}
+		if !e.Exists() {
+			return "", errRaced
+		}
+		switch lk, err := holder(tx, id); {
+		case err != nil:
+			return "", err
+		case lk != nil:
+			return "", &lease.HeldError{Info: *lk}
+		}
+		return then(tx, id)
+	}
 }
 
 // free returns the tasks of a page that nobody holds: the first ones in order, and all

@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,6 +86,13 @@ func (t Task) openKey() string {
 func place(key string) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, readyKind), "/")
 	return rest
+}
+
+// priority of a task, by its entry at its rank.
+func priority(key string) int {
+	digits, _, _ := strings.Cut(place(key), "-")
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 // isApart reports whether an entry is that of a task in progress, and isDue whether

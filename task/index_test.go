@@ -180,6 +180,29 @@ func TestTaskThatAnOlderTasklockMoved(t *testing.T) {
 	})
 }
 
+// A claimer without a rival takes the tasks in their order, also where the first ones
+// listed are not free: held by hand, by another or by itself, or listed by mistake.
+func TestLoneClaimerKeepsTheOrder(t *testing.T) {
+	near(t, func(w *world) {
+		w.mem.asleep = true
+		w.add(many(30, func(i int) task.New {
+			return task.New{ID: fmt.Sprintf("n%02d", i), Title: fmt.Sprintf("task %02d", i)}
+		})...)
+		w.acquire("B", "n00")
+		w.acquire("A", "n01")
+		n := w.show("n02").Task
+		n.Status = task.Completed
+		w.rewrite("task/n02", n)
+		for i := 3; i < 30; i++ {
+			w.nextIs("A", fmt.Sprintf("n%02d", i))
+			if left := w.entriesOf("n02"); len(left) > 0 {
+				t.Errorf("the index lists a completed task: %q", left)
+			}
+		}
+		w.nextIs("A", "")
+	})
+}
+
 // A tasklock that knows no place but the rank leaves entries that are not where they
 // belong. Each of them is found, and the claim that meets it moves it.
 func TestIndexOfAnOlderTasklock(t *testing.T) {

@@ -59,6 +59,8 @@ type selection struct {
 	lease *lease.Lease // what HoldNext took
 
 	pages                 // how much one look reads
+	close bool            // look at tasks and locks, not only at the index: see glance
+	raced bool            // another worker was faster
 	open  map[string]bool // exclusive sections that the last look found free
 	taken map[string]bool // keys that others hold, have just acquired, or wait for
 	holds []driver.Guard  // of those that others hold
@@ -87,16 +89,10 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 		if err != nil {
 			return NextResult{}, err
 		}
-		for i, t := range found {
-			if r.taken[sectionLock(t.Section)] {
-				continue
-			}
-			out, err := r.pick(ctx, st, t)
-			if out != nil || err != nil {
-				r.tidy(ctx, st, out)
-				return value(out), err
-			}
-			spreadOut(found[i+1:])
+		out, err := r.pickOne(ctx, st, found)
+		if out != nil || err != nil {
+			r.tidy(ctx, st, out)
+			return value(out), err
 		}
 		if len(found) > 0 { // all were taken meanwhile: there may be others
 			continue
@@ -117,13 +113,32 @@ func (r *selection) next(ctx context.Context, st *store.Store) (NextResult, erro
 			return NextResult{}, err
 		}
 		clear(r.taken)
-		r.pages, r.holds, r.wrong = pages{candidates, claims}, nil, nil
+		r.pages, r.holds, r.wrong, r.close, r.raced = pages{candidates, claims}, nil, nil, false, false
 	}
 }
 
-// spreadOut shuffles candidates of equal rank after another worker was faster:
-// otherwise those who race would meet again at each of the next.
-func spreadOut(rest []Task) {
+// pickOne picks the first candidate that is still free. Once another worker was
+// faster, it tries those of equal rank in any order: otherwise workers that race would
+// meet again at each of the next.
+func (r *selection) pickOne(ctx context.Context, st *store.Store, found []candidate) (*NextResult, error) {
+	for i, c := range found {
+		if r.raced {
+			spreadOut(found[i:])
+			c = found[i]
+		}
+		if r.taken[sectionLock(c.Section)] {
+			continue
+		}
+		out, err := r.pick(ctx, st, c)
+		if out != nil || err != nil || r.close && c.entry != "" {
+			return out, err
+		}
+	}
+	return nil, nil
+}
+
+// spreadOut shuffles the first candidates, as far as they have equal rank.
+func spreadOut(rest []candidate) {
 	n := 0
 	for n < len(rest) && rest[n].Section == rest[0].Section && rest[n].Priority == rest[0].Priority {
 		n++
@@ -147,35 +162,41 @@ func (r *selection) again(ctx context.Context, st *store.Store) (*NextResult, er
 	for _, key := range keys {
 		if kind, _ := lease.KindOf(key); kind == lease.Task {
 			r.first = nil // it is in the commit that granted this
-			return r.claim(ctx, st, key, "")
+			return r.claim(ctx, st, candidate{Task: Task{ID: key}})
 		}
 	}
 	return nil, nil
 }
 
 // pick claims a candidate. It returns nothing if that is not possible now.
-func (r *selection) pick(ctx context.Context, st *store.Store, t Task) (*NextResult, error) {
+func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*NextResult, error) {
 	switch {
 	case !r.Claim:
-		return &NextResult{Task: t}, nil
+		return &NextResult{Task: t.Task}, nil
 	case r.hold && r.open[t.Section] && !r.WithSection:
 		return nil, &SectionError{Section: t.Section}
 	}
-	out, err := r.claim(ctx, st, t.ID, t.Section)
+	out, err := r.claim(ctx, st, t)
 	if r.first.refused() {
 		return nil, err
 	}
 	var held *lease.HeldError
 	var state *StateError
 	var invalid *lease.InvalidError
+	refused := errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lease.ErrNotFound)
 	switch {
+	case errors.Is(err, errRaced):
+		r.raced, r.taken[t.ID] = true, true
+	case t.entry != "" && (refused || errors.As(err, &held)):
+		r.close = true // the index alone does not say why
 	case errors.As(err, &held):
+		r.raced = true
 		taken := cmp.Or(held.Asked, held.Key)
 		if r.taken[taken] = true; taken != sectionLock(t.Section) { // it may be held under another name
 			r.taken[t.ID] = true
 		}
-	case errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lease.ErrNotFound):
-		r.taken[t.ID] = true
+	case refused:
+		r.raced, r.taken[t.ID] = true, true
 	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
 		return r.again(ctx, st)
 	default:
@@ -184,16 +205,19 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t Task) (*NextRes
 	return nil, nil
 }
 
-func (r *selection) claim(ctx context.Context, st *store.Store, id, section string) (*NextResult, error) {
+func (r *selection) claim(ctx context.Context, st *store.Store, t candidate) (*NextResult, error) {
 	a := r.Acquire
 	a.Wait, a.Exact = 0, true
-	a.Keys, a.Need = []string{id}, []string{taskKind + id}
-	if section != "" {
-		a.Need = append(a.Need, sectionKind+section)
-		a.Need = append(a.Need, lease.NeedLook(sectionLock(section)).Keys...)
+	a.Keys, a.Need = []string{t.ID}, []string{taskKind + t.ID}
+	if t.Section != "" {
+		a.Need = append(a.Need, sectionKind+t.Section)
+		a.Need = append(a.Need, lease.NeedLook(sectionLock(t.Section)).Keys...)
 	}
 	var claimed []Task
 	a.OuterKey, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
+	if t.entry != "" {
+		a.OuterKey, a.Need = t.asListed(a.OuterKey), append(a.Need, t.entry)
+	}
 	if r.first != nil {
 		a.First, a.Need = r.first.do, append(a.Need, r.first.need()...)
 	}
@@ -206,7 +230,7 @@ func (r *selection) claim(ctx context.Context, st *store.Store, id, section stri
 
 // look returns the tasks that may be claimed now, in order, and what blocks the
 // rest; more is how much the next look has to read if there may be others.
-func (r *selection) look(ctx context.Context, st *store.Store) (found []Task, none *NothingReadyError, more pages, err error) {
+func (r *selection) look(ctx context.Context, st *store.Store) (found []candidate, none *NothingReadyError, more pages, err error) {
 	need := driver.Query{Ranges: append(r.ranges(r.Section), driver.Range{Prefix: sectionKind})}
 	if r.first != nil {
 		need.Keys = r.first.need()
@@ -238,7 +262,7 @@ func (r *selection) look(ctx context.Context, st *store.Store) (found []Task, no
 			}
 			page, err := r.read(tx, s.Name)
 			looked += len(page.ranked) + len(page.claimed)
-			free, further, missed := r.free(tx, page)
+			free, further, missed := r.listed(tx, s.Name, page)
 			if missing = cmp.Or(missing, err, missed); missing != nil {
 				continue
 			}
@@ -246,7 +270,9 @@ func (r *selection) look(ctx context.Context, st *store.Store) (found []Task, no
 				break // its other tasks come before those of the sections after it
 			}
 		}
-		missing = cmp.Or(missing, withTexts(tx, pointersTo(found[:min(len(found), 1)])...))
+		if len(found) > 0 && !r.Claim {
+			missing = cmp.Or(missing, withTexts(tx, &found[0].Task))
+		}
 		none.guards = append(none.guards, r.holds...)
 		if len(found) == 0 && missing == nil {
 			none.Closed, missing = r.openings(tx, closed)

@@ -35,6 +35,12 @@ func NeedLook(keys ...string) driver.Query {
 // lease has a key.
 func NeedLease(name string) string { return leaseKind + name }
 
+// Holds reports whether a lease is in force and has the key. It guards nothing.
+func Holds(tx *store.Tx, name, key string) (bool, error) {
+	ls, err := peekLease(tx, name)
+	return stateOf(ls) == Held && slices.Contains(ls.Value.Keys, key), err
+}
+
 // WantLook reads what Look of these keys needs in a few reads for all of them,
 // instead of some for each.
 func WantLook(tx *store.Tx, keys ...string) error { return wantInfo(tx, keys, getLock) }
