@@ -129,7 +129,6 @@ func Run(ctx context.Context, r Request) (Result, error) {
 	}
 	defer func() { _ = gate.Unlock() }()
 	l := &landing{Request: r, work: w}
-	defer l.removeBench()
 	for {
 		l.result.Attempts++
 		again, err := l.attempt(ctx)
@@ -183,7 +182,7 @@ func (l *landing) attempt(ctx context.Context) (again bool, err error) {
 	}
 	l.result.To, l.result.Commits = l.head, l.state.Commits
 	if l.Onto != l.state.Branch {
-		l.result.Local, _ = l.git.Run(context.WithoutCancel(ctx), "rev-parse", "--verify", "--quiet", "refs/heads/"+l.Onto)
+		l.result.Local = l.tipOf(context.WithoutCancel(ctx), l.Onto)
 	}
 	return false, l.finish(ctx)
 }

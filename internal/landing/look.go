@@ -54,18 +54,18 @@ type work struct {
 	git    git.Caller
 	top    string // of the worktree
 	gitDir string // git's folder of this worktree
+	common string // git's folder of all worktrees
 }
 
 // open finds the worktree and the names in a Place.
 func open(ctx context.Context, p Place) (work, error) {
 	w := work{Place: p, git: caller(p.Dir, p.Environ)}
-	var err error
-	if w.top, err = w.git.Run(ctx, "rev-parse", "--show-toplevel"); err != nil {
-		return w, &repo.OutsideError{Path: p.Dir, Why: "is in no worktree of git: " + err.Error()}
+	out, err := w.git.Run(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) != 3 {
+		return w, &repo.OutsideError{Path: p.Dir, Why: fmt.Sprintf("is in no worktree of git: %v", err)}
 	}
-	if w.gitDir, err = w.git.Run(ctx, "rev-parse", "--absolute-git-dir"); err != nil {
-		return w, fmt.Errorf("%s: %w", w.top, err)
-	}
+	w.top, w.gitDir, w.common = lines[0], lines[1], lines[2]
 	w.git.Env = append(w.git.Env, batchSSH(ctx, w.git)...)
 	w.Remote = cmp.Or(w.Remote, "origin")
 	known, err := w.git.Run(ctx, "remote")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/git"
@@ -20,10 +19,12 @@ var alone = []string{
 	"rebase.stat=false", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
 }
 
-// bench is where the rebase runs.
+// bench is the worktree where the rebase runs.
 func (w *work) bench() git.Caller {
 	g := w.git
-	g.Dir, g.With = w.file("landing"), append(alone, g.With...)
+	g.Dir = w.file("landing/tree")
+	g.With = append(alone, g.With...)
+	g.Env = append(g.Env[:len(g.Env):len(g.Env)], "GIT_DIR="+w.file("landing/git"), "GIT_WORK_TREE="+g.Dir)
 	return g
 }
 
@@ -56,10 +57,10 @@ func (l *landing) rebase(ctx context.Context) error {
 
 // replay rebases the branch on the tip, beside the user's files.
 func (l *landing) replay(ctx context.Context) (head string, err error) {
+	defer func() { _ = l.removeBench() }()
 	if err := l.makeBench(ctx); err != nil {
 		return "", err
 	}
-	defer l.removeBench()
 	g := l.bench()
 	if _, err := g.Run(ctx, "rebase", "--quiet", "--no-fork-point", "--empty=drop", "--merge", l.tip); err != nil {
 		if ctx.Err() != nil {
@@ -70,37 +71,26 @@ func (l *landing) replay(ctx context.Context) (head string, err error) {
 	return g.Run(ctx, "rev-parse", "--verify", "HEAD^{commit}")
 }
 
-// makeBench makes a worktree with the branch's commit and without files.
+// makeBench makes a worktree with the branch's commit and without files. It shares
+// objects, branches and settings with the repository, which does not know of it: a
+// worktree of "git worktree add" that is killed half-made breaks every fetch.
 func (l *landing) makeBench(ctx context.Context) error {
-	l.removeBench() // of a landing that was killed
-	hookless := l.git
-	hookless.With = append(alone, hookless.With...)
-	if _, err := hookless.Run(ctx, "worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout", l.file("landing"), l.state.Head); err != nil {
+	if err := l.removeBench(); err != nil {
 		return err
 	}
-	g := l.bench()
-	own, err := g.Run(ctx, "rev-parse", "--absolute-git-dir")
-	if err != nil {
-		return err
+	for name, text := range map[string]string{
+		"git/commondir": l.common, "git/HEAD": l.state.Head, "git/info/sparse-checkout": "/.tasklock-nothing", "tree/.keep": "",
+	} {
+		if err := host.WriteFile(l.file("landing/"+name), []byte(text+"\n"), 0o644); err != nil {
+			return err
+		}
 	}
-	if err := host.WriteFile(filepath.Join(own, "info", "sparse-checkout"), []byte("/.tasklock-nothing\n"), 0o644); err != nil {
-		return err
-	}
-	_, err = g.Run(ctx, "read-tree", "-m", "-u", "HEAD")
+	_, err := l.bench().Run(ctx, "read-tree", "-m", "-u", "HEAD")
 	return err
 }
 
 // removeBench removes the worktree of the rebase, if there is one.
-func (l *landing) removeBench() {
-	if _, err := os.Lstat(l.file("landing")); err != nil {
-		return
-	}
-	ctx := context.Background()
-	if _, err := l.git.Run(ctx, "worktree", "remove", "--force", "--force", l.file("landing")); err != nil {
-		_ = os.RemoveAll(l.file("landing"))
-		_, _ = l.git.Run(ctx, "worktree", "prune")
-	}
-}
+func (l *landing) removeBench() error { return os.RemoveAll(l.file("landing")) }
 
 // conflict says which files conflict, and who touched them; if none does, what git said.
 func (l *landing) conflict(ctx context.Context, why error) error {

@@ -155,7 +155,7 @@ func (l *landing) back(ctx context.Context) (saved string, err error) {
 		}
 		return saved, err
 	}
-	return saved, l.restore(ctx, n)
+	return saved, again(func() error { return l.restore(ctx, n) })
 }
 
 // restore undoes a move, also one that was cut short.
@@ -218,20 +218,37 @@ func (l *landing) finish(ctx context.Context) error {
 	if err := l.writeNote(n); err != nil {
 		return err
 	}
-	if err := l.attach(ctx, n); err != nil {
+	if err := again(func() error { return l.attach(ctx, n) }); err != nil { // the note stays: the next landing tries again
 		l.note("the commits have landed, but %s did not move: %v; HEAD is detached at %s", n.Branch, err, n.New)
+		return nil
 	}
 	return l.dropNote()
+}
+
+// again repeats a step that fails: a signal to our process group reaches git too.
+func again(step func() error) (err error) {
+	for range 3 {
+		if err = step(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // attach moves the branch from the old commit to the new one, where HEAD and the
 // files are.
 func (w *work) attach(ctx context.Context, n note) error {
-	if _, err := w.git.Run(ctx, "update-ref", "-m", "tasklock land", "refs/heads/"+n.Branch, n.New, n.Old); err != nil {
+	if _, err := w.git.Run(ctx, "update-ref", "-m", "tasklock land", "refs/heads/"+n.Branch, n.New, n.Old); err != nil && w.tipOf(ctx, n.Branch) != n.New {
 		return err
 	}
 	_, err := w.git.Run(ctx, "symbolic-ref", "-m", "tasklock land", "HEAD", "refs/heads/"+n.Branch)
 	return err
+}
+
+// tipOf is the commit of a local branch, empty if there is none.
+func (w *work) tipOf(ctx context.Context, branch string) string {
+	commit, _ := w.git.Run(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
+	return commit
 }
 
 // recover finishes or undoes what a landing that was killed in this worktree left
@@ -244,9 +261,9 @@ func (l *landing) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.file(noteFile), err)
 	}
-	l.breakLocks(ctx, n, written)
+	l.breakLocks(n, written)
 	commit, branch := l.where(ctx)
-	tip, _ := l.git.Run(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+n.Branch)
+	tip := l.tipOf(ctx, n.Branch)
 	switch away := branch == "" && commit == n.New; {
 	case away && tip == n.New: // between the two steps of attach
 		_, err = l.git.Run(ctx, "symbolic-ref", "-m", "tasklock land", "HEAD", "refs/heads/"+n.Branch)
@@ -303,18 +320,14 @@ const lockTime = time.Minute
 
 // breakLocks removes the lock files of a git that was killed with its landing: they
 // appeared right after the note, and stay.
-func (w *work) breakLocks(ctx context.Context, n note, written time.Time) {
-	shared, err := w.git.Run(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir")
-	if err != nil {
-		return
-	}
+func (w *work) breakLocks(n note, written time.Time) {
 	ofNote := func(path string) bool {
 		fi, err := os.Stat(path)
 		return err == nil && !fi.ModTime().Before(written.Add(-time.Second)) && fi.ModTime().Sub(written) < lockTime
 	}
 	left := slices.DeleteFunc([]string{
 		filepath.Join(w.gitDir, "index.lock"), filepath.Join(w.gitDir, "HEAD.lock"),
-		filepath.Join(shared, "refs", "heads", filepath.FromSlash(n.Branch)+".lock"),
+		filepath.Join(w.common, "refs", "heads", filepath.FromSlash(n.Branch)+".lock"),
 	}, func(path string) bool { return !ofNote(path) })
 	if len(left) == 0 {
 		return
