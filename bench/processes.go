@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -24,7 +25,8 @@ type tally struct {
 }
 
 // processes races eight processes on one database, each with its own key:
-// what they share is the file.
+// what they share is the file. Stock SQLite writes the rows that a pair of ours
+// writes, and looks at none before.
 func (b *bench) processes() {
 	b.section(fmt.Sprintf("SQLite, %d processes", processCount))
 	stock := b.race("stock")
@@ -34,7 +36,7 @@ func (b *bench) processes() {
 	b.row("errors such as BUSY", fmt.Sprint(ours.faults), "none", ours.faults == 0)
 	b.row("p99 of a pair", ours.p99.Round(time.Millisecond/10).String(), "<= 100ms", ours.p99 <= 100*time.Millisecond)
 	b.row("slowest process / fastest", fmt.Sprintf("%.2f", ours.fair), ">= 0.5", ours.fair >= 0.5)
-	b.row("total / stock, four rows a pair to its one", fmt.Sprintf("%.2f", ours.rate/stock.rate), ">= 0.8", ours.rate >= 0.8*stock.rate)
+	b.row("total / stock, equal rows", fmt.Sprintf("%.2f", ours.rate/stock.rate), ">= 0.8", ours.rate >= 0.8*stock.rate)
 }
 
 type outcome struct {
@@ -48,13 +50,15 @@ func (o outcome) String() string {
 }
 
 func (b *bench) race(kind string) outcome {
-	path := filepath.Join(b.fresh("processes-"+kind), "tasklock.db")
+	dir := b.fresh("processes-" + kind)
+	path := filepath.Join(dir, "tasklock.db")
 	self, err := os.Executable()
 	check(err)
 	if kind == "pairs" {
 		check(open(path).Close())
 	} else {
 		stockOpen(path).Close()
+		check(os.WriteFile(path+".sql", []byte(sqlOf(batchesOfAPair(dir))), 0o600))
 	}
 	var cmds []*exec.Cmd
 	var outs []*json.Decoder
@@ -93,7 +97,7 @@ func worker(kind string, args []string) {
 	case "stock":
 		conn := stockOpen(args[0])
 		defer conn.Close()
-		measure(func() error { return stockPair(conn, args[1]) })
+		measure(stockPair(conn, args[0]+".sql", args[1]))
 	case "claims":
 		claimWorker(args[0], args[1])
 	case "wait":
@@ -138,18 +142,39 @@ func stockOpen(path string) *sqlite.Conn {
 	check(err)
 	conn.SetBusyTimeout(10 * time.Second)
 	check(sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=FULL", nil))
-	check(sqlitex.ExecuteTransient(conn, "CREATE TABLE IF NOT EXISTS record (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID", nil))
+	check(sqlitex.ExecuteTransient(conn, `CREATE TABLE IF NOT EXISTS record (key TEXT PRIMARY KEY NOT NULL, rev INTEGER NOT NULL, wall INTEGER NOT NULL,
+		awake INTEGER NOT NULL, domain TEXT NOT NULL, value TEXT NOT NULL) STRICT, WITHOUT ROWID`, nil))
 	return conn
 }
 
-func stockPair(conn *sqlite.Conn, key string) error {
-	for _, q := range []string{
-		"BEGIN IMMEDIATE", "INSERT INTO record VALUES ('" + key + "', '{}')", "COMMIT",
-		"BEGIN IMMEDIATE", "DELETE FROM record WHERE key = '" + key + "'", "COMMIT",
-	} {
-		if err := sqlitex.Execute(conn, q, nil); err != nil {
-			return err
+// stockPair carries out the statements of a pair, on a key and with events of its own.
+func stockPair(conn *sqlite.Conn, statements, key string) func() error {
+	text, err := os.ReadFile(statements)
+	check(err)
+	own := strings.NewReplacer("lock/key", "lock/"+key, "lease/me/", "lease/"+key+"/", "event/", "event/"+key+"/")
+	sql := strings.Split(strings.TrimSpace(own.Replace(string(text))), "\n")
+	number := 0
+	return func() error {
+		number++
+		for _, q := range sql {
+			if err := execute(conn, q, number); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
+}
+
+func execute(conn *sqlite.Conn, sql string, number int) error {
+	stmt, err := conn.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	if stmt.BindParamCount() > 0 {
+		stmt.BindInt64(1, int64(number))
+	}
+	if _, err := stmt.Step(); err != nil {
+		return err
+	}
+	return stmt.Reset()
 }
