@@ -90,3 +90,22 @@ func TestMemoryEndsWithForeignChange(t *testing.T) {
 	}
 	commit(t, s, []driver.Guard{{Key: "lock/a"}}, driver.Write{Key: "lock/a", Value: []byte(`{"n":2}`)})
 }
+
+// A waiter that was woken knows what has changed: its commit needs no further look.
+func TestMemoryAfterAWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasklock.db")
+	s, other := openAt(t, path), openAt(t, path)
+	rev := commit(t, other, nil, driver.Write{Key: "lock/a", Value: []byte(`{}`)})
+	q := driver.Query{Keys: []string{"lock/a", "queue/a"}}
+	if _, err := s.Read(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, other, nil, driver.Write{Key: "lock/a"})
+	if err := s.Wait(t.Context(), []driver.Guard{{Key: "lock/a", Rev: rev}}); err != nil {
+		t.Fatal(err)
+	}
+	q.Since, q.Guarded = 1, true
+	if snap, err := s.Read(t.Context(), q); err != nil || !snap.Old || len(snap.Records) > 0 {
+		t.Errorf("after the wait: %v, %v", snap, err)
+	}
+}

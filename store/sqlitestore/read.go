@@ -224,27 +224,49 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 	return local.Holding(s.holding).Wait(ctx, s.life, s.wake, guards)
 }
 
-// holding reports whether all guards hold, and at which revision.
+// holding reports whether all guards hold, and at which revision. It notes
+// what is gone: a waiter that it wakes need not look again before it commits.
 func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool, rev int64, err error) {
 	if err := s.same(); err != nil {
 		return false, 0, err
 	}
 	n := s.last.read()
 	err = s.conns.read(ctx, func(c conn) error {
-		return c.snapshot(func() (err error) {
-			st, err := c.state(state{})
-			if err == nil {
-				err = s.behind(n, st)
-			}
-			if err != nil {
-				return err
-			}
-			rev = st.rev
-			holds, err = holdAll(guards, st.kinds, c.recordRev)
+		r := reading{ctx: ctx, store: s, note: n, conn: c}
+		err := c.snapshot(func() (err error) {
+			holds, err = r.hold(guards)
 			return err
 		})
+		rev = r.snap.Rev
+		return err
 	})
 	return holds, rev, err
+}
+
+func (r *reading) hold(guards []driver.Guard) (bool, error) {
+	if err := r.begin(); err != nil {
+		return false, err
+	}
+	var kinds map[string]int64
+	if slices.ContainsFunc(guards, driver.Guard.IsKind) {
+		st, err := r.conn.state(state{})
+		if err != nil {
+			return false, err
+		}
+		kinds = st.kinds
+	}
+	seen := make(map[string]sighting, len(guards))
+	holds, err := holdAll(guards, kinds, func(key string) (int64, error) {
+		rev, err := r.conn.recordRev(key)
+		if rev == 0 && err == nil {
+			seen[key] = sighting{}
+		}
+		return rev, err
+	})
+	if err == nil && !r.store.conns.frozen {
+		r.store.memory.note(seen, r.snap.Rev, r.version)
+	}
+	return holds, err
 }
 
 // holdAll checks guards in the transaction that is open.
