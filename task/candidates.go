@@ -18,6 +18,15 @@ type entry struct {
 	indexRecord
 }
 
+// newEntry reads a record of the index. The key says it all, except of a claim.
+func newEntry(tx *store.Tx, rec driver.Record) (entry, error) {
+	if !isApart(rec.Key) {
+		return entry{rec.Key, indexRecord{ID: taskAt(rec.Key)}}, nil
+	}
+	e, err := store.Decode[indexRecord](tx, rec)
+	return entry{rec.Key, e.Value}, err
+}
+
 // candidate is a task that may be next, as far as it was read.
 type candidate struct {
 	Task
@@ -43,11 +52,11 @@ func (r *selection) read(tx *store.Tx, section string) (p page, err error) {
 		recs, missing := tx.ScanWritten(rg.Prefix, rg.Limit)
 		err = cmp.Or(err, missing)
 		for _, rec := range recs {
-			e, err := store.Decode[indexRecord](tx, rec)
+			e, err := newEntry(tx, rec)
 			if err != nil {
 				return p, err
 			}
-			parts[i] = append(parts[i], entry{rec.Key, e.Value})
+			parts[i] = append(parts[i], e)
 		}
 	}
 	p.more, p.ranked, p.claimed = r.pages, parts[0], parts[1]

@@ -18,14 +18,21 @@ func OuterKey(tx *store.Tx, key string) (string, error) {
 		return "", nil
 	}
 	t, err := getTask(tx, key)
-	if err != nil || t.Value.Section == "" {
+	if err != nil {
 		return "", err
 	}
-	s, err := getSection(tx, t.Value.Section)
+	return t.Value.outerKey(tx)
+}
+
+func (t Task) outerKey(tx *store.Tx) (string, error) {
+	if t.Section == "" {
+		return "", nil
+	}
+	s, err := getSection(tx, t.Section)
 	if err != nil || s.Value.Shared {
 		return "", err
 	}
-	return sectionLock(t.Value.Section), nil
+	return sectionLock(t.Section), nil
 }
 
 func sectionLock(section string) string { return lease.Section.Key(section) }
@@ -88,7 +95,7 @@ func claimHooks(ids []string, claimed *[]Task, owner, worktree string) (
 		if err := claimable(tx, t); err != nil {
 			return "", err
 		}
-		return OuterKey(tx, key)
+		return t.outerKey(tx)
 	}
 	then = func(tx *store.Tx, g *lease.Grant) error {
 		*claimed = nil

@@ -88,11 +88,17 @@ func place(key string) string {
 	return rest
 }
 
-// priority of a task, by its entry at its rank.
+// priority and taskAt are what the key of an entry says about the task at that rank.
 func priority(key string) int {
 	digits, _, _ := strings.Cut(place(key), "-")
 	n, _ := strconv.Atoi(digits)
 	return n
+}
+
+func taskAt(key string) (id string) {
+	_, rest, _ := strings.Cut(place(key), "-")
+	_, id, _ = strings.Cut(rest, "-")
+	return id
 }
 
 // isApart reports whether an entry is that of a task in progress, and isDue whether

@@ -81,10 +81,11 @@ func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 	if err := wantChange(tx, found); err != nil {
 		return out, err
 	}
-	for _, t := range found {
-		t, err := mustTask(tx, t.ID) // as the one before left it
-		if err != nil {
-			return out, err
+	for i, t := range found {
+		if i > 0 { // as the one before left it
+			if t, err = mustTask(tx, t.ID); err != nil {
+				return out, err
+			}
 		}
 		if out.Repeated = r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb; !out.Repeated {
 			if t, err = r.one(tx, t); err != nil {
