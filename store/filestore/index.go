@@ -2,6 +2,8 @@ package filestore
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -143,7 +145,10 @@ func lineSeed(kind, life string, p place) uint32 {
 
 func appendLine(b []byte, seed uint32, key string) []byte {
 	text := toLine.Replace(key)
-	return fmt.Appendf(b, "%08x %s\n", crc32.Update(seed, castagnoli(), []byte(text)), text)
+	start := len(b) + 9
+	b = append(append(b, "........ "...), text...)
+	hex.Encode(b[start-9:], binary.BigEndian.AppendUint32(nil, crc32.Update(seed, castagnoli(), b[start:])))
+	return append(b, '\n')
 }
 
 // keyOf returns the key of a line.

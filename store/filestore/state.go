@@ -2,6 +2,8 @@ package filestore
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,12 +54,19 @@ func (st state) lived(life string) []string {
 	return lives[max(0, len(lives)-maxLives):]
 }
 
+// encodeState returns the line. The text after its checksum is what json.Marshal
+// makes of st.
 func encodeState(st state) ([]byte, error) {
-	text, err := json.Marshal(st)
+	lives, err := json.Marshal(st.Lives)
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli()), text), nil
+	b := fmt.Appendf(make([]byte, 0, 512), `%08x {"format":%d,"generation":%d,"revision":%d,"end":%d,"applied":%d,"kinds":`,
+		0, st.Format, st.Generation, st.Revision, st.End, st.Applied)
+	b = local.AppendRevisions(b, st.Kinds)
+	b = fmt.Appendf(b, `,"spares":%d,"lives":%s}`, st.Spares, lives)
+	hex.Encode(b, binary.BigEndian.AppendUint32(nil, crc32.Checksum(b[9:], castagnoli())))
+	return append(b, '\n'), nil
 }
 
 func decodeState(data []byte) (state, error) {

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -140,11 +139,7 @@ func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
 	if len(t.wrote) == 0 {
 		return t.conn.rollback()
 	}
-	kinds, err := json.Marshal(t.state.kinds)
-	if err != nil {
-		return err
-	}
-	if err := t.put("", string(kinds)); err != nil {
+	if err := t.put("", string(local.AppendRevisions(nil, t.state.kinds))); err != nil {
 		return err
 	}
 	fault.Point("sqlite.commit")

@@ -1,0 +1,34 @@
+package local
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// AppendRevisions appends what json.Marshal makes of the map. Every commit writes
+// such a map, and reflection took longer than the rest of that.
+func AppendRevisions(b []byte, revs map[string]int64) []byte {
+	b = append(b, '{')
+	for i, key := range slices.Sorted(maps.Keys(revs)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, key), ':')
+		b = strconv.AppendInt(b, revs[key], 10)
+	}
+	return append(b, '}')
+}
+
+func appendText(b []byte, s string) []byte {
+	plain := func(r rune) bool {
+		return r == '/' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		text, _ := json.Marshal(s) // of a string there is no error
+		return append(b, text...)
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
