@@ -10,7 +10,7 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// The writers of past records keep them few. After about one commit in twenty-five
+// The writers of past records keep them few. After about one commit in forty
 // the writer makes another that deletes some old ones. It is separate from the
 // commit before it: it delays no contended grant, and when it fails another one
 // comes. It is small, because somebody waits for it.
@@ -23,8 +23,8 @@ import (
 const (
 	keepEvents = 10_000         // events that history keeps
 	keepTokens = 24 * time.Hour // receipts of requests
-	tidyEvery  = 25             // events, or receipts, for one commit that deletes old ones
-	tidyStep   = 2 * tidyEvery  // events that it looks at
+	tidyEvery  = 40             // events, or receipts, for one commit that deletes old ones
+	tidyStep   = 60             // events that it looks at
 	tidyLong   = 4 * tidyStep   // and if there are many old ones
 	markEvents = 100            // events of a mark
 	tidyMost   = 2000           // events that a search of all of them deletes
@@ -81,7 +81,7 @@ func drawn(rev int64, n int) bool {
 func tidyEvents(ctx context.Context, st *store.Store, m mark) error {
 	var likely []driver.Range
 	if m.Rev >= keepEvents { // else there are hardly any that are too old
-		likely = []driver.Range{{Prefix: eventKind, Limit: max(tidyStep, 2*m.Events)}}
+		likely = []driver.Range{{Prefix: eventKind, Limit: atOnce(m.Events)}}
 	}
 	return updateMarks(ctx, st, likely, func(tx *store.Tx, ms *marks) error {
 		if len(ms.Marks) == 0 && !ms.Whole {
@@ -162,6 +162,9 @@ func (ms *marks) add(m mark) {
 	}
 }
 
+// atOnce is how many events to look at after so many were written.
+func atOnce(written int) int { return max(tidyStep, written+written/2) }
+
 // drop deletes some of the oldest events up to Below, more than were written. They
 // are the first by their time, unless the clocks of writers differ: if it finds
 // fewer than there should be, it searches all events, which is expensive and rare.
@@ -169,7 +172,7 @@ func (ms *marks) drop(tx *store.Tx, written int) error {
 	if ms.Below == 0 {
 		return nil
 	}
-	limit := min(max(tidyStep, 2*written, min(ms.Step, tidyLong)), tidyMost)
+	limit := min(max(atOnce(written), min(ms.Step, tidyLong)), tidyMost)
 	recs, err := tx.Scan(eventKind, limit)
 	if err != nil {
 		return err
