@@ -179,7 +179,7 @@ func (t *tx) one(p *driver.Pending) error {
 	if p.Err = p.Ctx.Err(); p.Err != nil {
 		return nil
 	}
-	holds, err := holdAll(p.Batch.Guards, t.state.kinds, t.rev)
+	holds, err := holdAll(p.Batch.Guards, t.state.kinds, t.look)
 	if err != nil {
 		return err
 	}
@@ -208,20 +208,18 @@ func (t *tx) one(p *driver.Pending) error {
 	return nil
 }
 
-// rev returns the revision of a record, 0 if there is none.
-func (t *tx) rev(key string) (int64, error) {
+// look returns a record as of the batches so far.
+func (t *tx) look(key string) (s sighting, err error) {
 	s, ok := t.seen[key]
 	if !ok {
 		if s, ok = t.store.memory.exact(key, t.version); !ok {
-			rev, err := t.conn.recordRev(key)
-			if err != nil {
-				return 0, err
+			if s, err = t.conn.record(key); err != nil {
+				return s, err
 			}
-			s = sighting{rev: rev}
 		}
 		t.seen[key] = s
 	}
-	return s.rev, nil
+	return s, nil
 }
 
 func (t *tx) put(key, value string) error {

@@ -75,21 +75,18 @@ func (c conn) pragma(sql string) (string, error) {
 
 // revision returns the store's revision.
 func (c conn) revision() (int64, error) {
-	rev, ok, err := c.revOf(sqlRevision, "")
+	rev, ok, err := c.number(sqlRevision)
 	if err == nil && !ok {
 		err = errNoState
 	}
 	return rev, err
 }
 
-// revOf returns the number that a query about key finds, if it finds one.
-func (c conn) revOf(sql, key string) (n int64, ok bool, err error) {
+// number returns the number that a query finds, if it finds one.
+func (c conn) number(sql string) (n int64, ok bool, err error) {
 	stmt, err := c.Prepare(sql)
 	if err != nil {
 		return 0, false, err
-	}
-	if key != "" {
-		stmt.BindText(1, key)
 	}
 	if ok, err = stmt.Step(); err != nil || !ok {
 		return 0, false, err
@@ -98,16 +95,24 @@ func (c conn) revOf(sql, key string) (n int64, ok bool, err error) {
 	return n, true, stmt.Reset()
 }
 
-// recordRev returns the revision of a record, 0 if there is none.
-func (c conn) recordRev(key string) (int64, error) {
-	rev, _, err := c.revOf(sqlRev, key)
-	return rev, err
+// record returns a record, without a revision if there is none.
+func (c conn) record(key string) (s sighting, err error) {
+	stmt, err := c.Prepare(sqlRecord)
+	if err != nil {
+		return s, err
+	}
+	stmt.BindText(1, key)
+	if row, err := stmt.Step(); err != nil || !row {
+		return s, err
+	}
+	s = sightingOf(stmt)
+	return s, stmt.Reset()
 }
 
 // version returns another number whenever another connection has committed
 // something since the last call.
 func (c conn) version() (int64, error) {
-	n, _, err := c.revOf("PRAGMA data_version", "")
+	n, _, err := c.number("PRAGMA data_version")
 	return n, err
 }
 

@@ -27,9 +27,9 @@ type memory struct {
 type sighting struct {
 	rev     int64       // 0: there is none
 	written local.Stamp // with value
-	value   []byte      // nil: there is none, or only its revision was looked at
-	at      int64       // revision of the store
-	version int64       // of the writer's connection, which saw the record; 0: another one saw it
+	value   []byte
+	at      int64 // revision of the store
+	version int64 // of the writer's connection, which saw the record; 0: another one saw it
 	when    time.Time
 }
 
@@ -45,6 +45,9 @@ func (m *memory) note(seen map[string]sighting, at, version int64) {
 	if m.seen == nil || len(m.seen)+len(seen) > maxMemory {
 		m.seen = make(map[string]sighting)
 	}
+	if len(seen) > maxMemory {
+		return
+	}
 	now := time.Now()
 	for key, s := range seen {
 		old := m.seen[key]
@@ -52,11 +55,8 @@ func (m *memory) note(seen map[string]sighting, at, version int64) {
 			continue
 		}
 		s.at, s.version, s.when = at, version, now
-		if old.rev == s.rev && s.rev > 0 { // the same, as far as that goes
-			s.version = max(version, old.version)
-			if s.value == nil {
-				s.value, s.written = old.value, old.written
-			}
+		if version == 0 && s.same(old) {
+			s.version = old.version
 		}
 		m.seen[key] = s
 	}
@@ -94,7 +94,7 @@ func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
 		switch {
 		case !ok && slices.Contains(q.New, key):
 			continue
-		case !ok || s.at < q.Since || s.rev > 0 && s.value == nil || time.Since(s.when) > memoryTime:
+		case !ok || s.at < q.Since || time.Since(s.when) > memoryTime:
 			return driver.Snapshot{}, false
 		}
 		if snap.Rev == 0 || s.at < snap.Rev {
@@ -105,6 +105,12 @@ func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
 		}
 	}
 	return snap, snap.Rev > 0
+}
+
+// same compares records, not revisions alone: a person may edit a value and leave
+// its revision.
+func (s sighting) same(o sighting) bool {
+	return s.rev == o.rev && s.written == o.written && bytes.Equal(s.value, o.value)
 }
 
 func (s sighting) record(key string, now local.Stamp) driver.Record {

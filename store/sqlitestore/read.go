@@ -49,7 +49,8 @@ type reading struct {
 	now   local.Stamp
 	snap  driver.Snapshot
 
-	version int64 // of the writer's connection; 0: this is another
+	version int64               // of the writer's connection; 0: this is another
+	seen    map[string]sighting // what was looked at so far
 }
 
 func (r *reading) query(q driver.Query) error {
@@ -103,39 +104,41 @@ func (r *reading) begin() (err error) {
 // keys adds the records of the keys, and notes what it sees.
 func (r *reading) keys(keys []string) error {
 	r.snap.Records = make([]driver.Record, 0, len(keys))
-	seen := make(map[string]sighting, min(len(keys), maxMemory))
 	for _, key := range keys {
 		if key == "" {
 			continue // not a record
 		}
-		if s, ok := r.store.memory.exact(key, r.version); ok && (s.rev == 0 || s.value != nil) {
-			if s.rev > 0 {
-				r.snap.Records = append(r.snap.Records, s.record(key, r.now))
-			}
-			seen[key] = s
-			continue
-		}
-		stmt, err := r.conn.Prepare(sqlRecord)
+		s, err := r.one(key)
 		if err != nil {
 			return err
 		}
-		stmt.BindText(1, key)
-		found := sighting{}
-		err = r.rows(stmt, func(_ string, s sighting) {
-			found = s
+		if s.rev > 0 {
 			r.snap.Records = append(r.snap.Records, s.record(key, r.now))
-		})
-		if err != nil {
-			return err
-		}
-		if len(seen) < maxMemory {
-			seen[key] = found
 		}
 	}
-	if !r.store.conns.frozen {
-		r.store.memory.note(seen, r.snap.Rev, r.version)
-	}
+	r.remember()
 	return nil
+}
+
+// one returns a record.
+func (r *reading) one(key string) (s sighting, err error) {
+	s, ok := r.store.memory.exact(key, r.version)
+	if !ok {
+		if s, err = r.conn.record(key); err != nil {
+			return s, err
+		}
+	}
+	if r.seen == nil {
+		r.seen = make(map[string]sighting)
+	}
+	r.seen[key] = s
+	return s, nil
+}
+
+func (r *reading) remember() {
+	if !r.store.conns.frozen {
+		r.store.memory.note(r.seen, r.snap.Rev, r.version)
+	}
 }
 
 func (r *reading) scan(rg driver.Range) error {
@@ -187,11 +190,16 @@ func (r *reading) rows(stmt *sqlite.Stmt, fn func(key string, s sighting)) error
 			_ = stmt.Reset()
 			return r.ctx.Err()
 		}
-		s := sighting{rev: stmt.ColumnInt64(1), value: make([]byte, stmt.ColumnLen(5))}
-		s.written = local.Stamp{Wall: stmt.ColumnInt64(2), Awake: stmt.ColumnInt64(3), Domain: stmt.ColumnText(4)}
-		stmt.ColumnBytes(5, s.value)
-		fn(stmt.ColumnText(0), s)
+		fn(stmt.ColumnText(0), sightingOf(stmt))
 	}
+}
+
+// sightingOf returns the record in a row.
+func sightingOf(stmt *sqlite.Stmt) sighting {
+	s := sighting{rev: stmt.ColumnInt64(1), value: make([]byte, stmt.ColumnLen(5))}
+	s.written = local.Stamp{Wall: stmt.ColumnInt64(2), Awake: stmt.ColumnInt64(3), Domain: stmt.ColumnText(4)}
+	stmt.ColumnBytes(5, s.value)
+	return s
 }
 
 // limit translates ours to SQLite's, where negative means all.
@@ -225,7 +233,7 @@ func (s *Store) Wait(ctx context.Context, guards []driver.Guard) error {
 }
 
 // holding reports whether all guards hold, and at which revision. It notes
-// what is gone: a waiter that it wakes need not look again before it commits.
+// what it sees: a waiter that it wakes need not look again before it commits.
 func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool, rev int64, err error) {
 	if err := s.same(); err != nil {
 		return false, 0, err
@@ -255,22 +263,15 @@ func (r *reading) hold(guards []driver.Guard) (bool, error) {
 		}
 		kinds = st.kinds
 	}
-	seen := make(map[string]sighting, len(guards))
-	holds, err := holdAll(guards, kinds, func(key string) (int64, error) {
-		rev, err := r.conn.recordRev(key)
-		if rev == 0 && err == nil {
-			seen[key] = sighting{}
-		}
-		return rev, err
-	})
-	if err == nil && !r.store.conns.frozen {
-		r.store.memory.note(seen, r.snap.Rev, r.version)
+	holds, err := holdAll(guards, kinds, r.one)
+	if err == nil {
+		r.remember()
 	}
 	return holds, err
 }
 
 // holdAll checks guards in the transaction that is open.
-func holdAll(guards []driver.Guard, kinds map[string]int64, revOf func(key string) (int64, error)) (bool, error) {
+func holdAll(guards []driver.Guard, kinds map[string]int64, look func(key string) (sighting, error)) (bool, error) {
 	for _, g := range guards {
 		if g.IsKind() {
 			if kinds[g.Key] > g.Rev {
@@ -278,8 +279,8 @@ func holdAll(guards []driver.Guard, kinds map[string]int64, revOf func(key strin
 			}
 			continue
 		}
-		rev, err := revOf(g.Key)
-		if err != nil || rev != g.Rev {
+		s, err := look(g.Key)
+		if err != nil || s.rev != g.Rev {
 			return false, err
 		}
 	}

@@ -45,7 +45,6 @@ const (
 	sqlRevision = `SELECT rev FROM record WHERE key = ''`
 	sqlState    = `SELECT rev, value FROM record WHERE key = ''`
 	sqlRecord   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key = ?1`
-	sqlRev      = `SELECT rev FROM record WHERE key = ?1`
 
 	// Not a bare ?3: the planner looks at that, so SQLite would prepare the statement
 	// again for each other value.

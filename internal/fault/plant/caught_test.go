@@ -15,7 +15,7 @@ import (
 )
 
 // fewest is how many bugs there were when somebody last counted. It may only grow.
-const fewest = 35
+const fewest = 36
 
 // A catch is a bug and a test that fails because of it.
 type catch struct {
@@ -48,6 +48,7 @@ var caught = map[string][]catch{
 	},
 	"store/sqlitestore": {
 		{bug: "deferred_transaction", test: "^TestConformance$/(one_winner|write_skew)", env: jitter, tries: 10},
+		{bug: "memory_unproven", test: "^TestMemoryTellsTheTruth$"},
 	},
 	"store/filestore": {
 		{bug: "journal_emptied_early", test: "^TestPowerLoss$", tries: 10},
