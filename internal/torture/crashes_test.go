@@ -18,9 +18,9 @@ import (
 	"github.com/tasklock/tasklock/store/pgstore"
 )
 
-// slowSync keeps every sync of the server's log waiting, so that others see
-// commits long before these last.
-var slowSync = []string{"commit_delay = 20000", "commit_siblings = 0"}
+// slowSync keeps every sync of the server's log waiting, and nobody else writes the
+// log meanwhile, so that others see commits long before these last.
+var slowSync = []string{"commit_delay = 100000", "commit_siblings = 0", "wal_writer_delay = 10s"}
 
 // TestCrashes: a PostgreSQL server crashes under sixteen workers again and again:
 // as a whole, or because one of its processes is killed. Others have seen commits

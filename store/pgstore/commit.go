@@ -16,7 +16,8 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// maxTold is how much NOTIFY carries. A longer list means "anything".
+// maxTold is how much NOTIFY carries. In place of a longer list of keys it says
+// nothing, which means "anything".
 const maxTold = 7000
 
 // Commit implements driver.Store.
@@ -106,24 +107,23 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	if len(calls) == 0 {
 		return nil
 	}
-	begin := "BEGIN;"
-	if !c.plain { // a warning may say that the commit is on no standby
-		begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;"
-	}
 	commit, durable, err := s.prepareCommits(ctx, c)
 	if err != nil {
 		return err
 	}
 	follows := durable != "" && !raised(group)
 	var sql strings.Builder
-	sql.WriteString(begin)
+	sql.WriteString(c.begin())
 	for _, call := range calls {
 		sql.WriteString(commit)
 		call.write(&sql, follows)
 	}
 	sql.WriteString("COMMIT;")
-	if follows {
-		sql.WriteString(begin + durable + ";COMMIT")
+	switch {
+	case follows && c.plain: // the rest of the message is a transaction
+		sql.WriteString(durable)
+	case follows:
+		sql.WriteString(c.begin() + durable + ";COMMIT")
 	}
 	rows, err := c.exec(ctx, sql.String())
 	if err == nil {
@@ -134,6 +134,16 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 		err = &undurableError{s.where, err}
 	}
 	return err
+}
+
+// begin begins a transaction.
+func (c *conn) begin() string {
+	if c.plain {
+		return "BEGIN;"
+	}
+	// A warning may say that the commit is on no standby. A pooler gives the session
+	// to others, so what is set ends with the transaction.
+	return "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning; " + strings.ReplaceAll(planOnce, "SET ", "SET LOCAL ") + ";"
 }
 
 // prepareCommits returns how a call of commit begins, and the durable statement. On a
@@ -183,17 +193,17 @@ func (s *Store) answers(calls []*call, rows [][]string, follows bool) error {
 
 // plan divides a group into calls. The server decides the batches of one call
 // together, so none may touch what an earlier one of the call writes; such a batch
-// opens the next call.
+// opens the next call. So does a batch with a floor, which is that of a call.
 func plan(group []*driver.Pending) []*call {
 	var calls []*call
-	now := &call{wrote: map[string]bool{}}
+	now := newCall()
 	for _, p := range group {
 		if p.Err = p.Ctx.Err(); p.Err != nil {
 			continue
 		}
-		if now.touches(p.Batch) {
+		if len(now.batches) > 0 && (now.touches(p.Batch) || now.floor != p.Batch.Floor || now.floor > 0) {
 			calls = append(calls, now)
-			now = &call{wrote: map[string]bool{}}
+			now = newCall()
 		}
 		now.add(p)
 	}
@@ -207,25 +217,23 @@ func plan(group []*driver.Pending) []*call {
 type call struct {
 	batches []*driver.Pending
 	wrote   map[string]bool // keys and kinds
-	told    []string        // keys
 	view    *view           // of the answer
 
-	floors                    []int64
-	guards, kinds             guards
-	writes, deletes, changing []int // batch of each
-	writeKeys, deleteKeys     []string
-	values                    [][]byte
-	changed                   []string
+	floor              int64
+	guards             guards
+	kinds              bool  // some guards are of kinds
+	writes, deletes    []int // batch of each
+	writeKeys, delKeys []string
+	values             [][]byte
+	changing           map[string]int // by kind: the last batch that changes it
 }
+
+func newCall() *call { return &call{wrote: map[string]bool{}, changing: map[string]int{}} }
 
 type guards struct {
 	batch []int
 	key   []string
 	rev   []int64
-}
-
-func (g *guards) add(batch int, guard driver.Guard) {
-	g.batch, g.key, g.rev = append(g.batch, batch), append(g.key, guard.Key), append(g.rev, guard.Rev)
 }
 
 func (c *call) touches(b driver.Batch) bool {
@@ -244,70 +252,85 @@ func (c *call) touches(b driver.Batch) bool {
 
 func (c *call) add(p *driver.Pending) {
 	c.batches = append(c.batches, p)
+	c.floor = p.Batch.Floor
 	n := len(c.batches)
-	c.floors = append(c.floors, p.Batch.Floor)
 	for _, g := range p.Batch.Guards {
+		rev := g.Rev
 		if g.IsKind() {
-			c.kinds.add(n, g)
-		} else {
-			c.guards.add(n, g)
+			rev = -1 - rev
 		}
+		c.guards.batch, c.guards.key, c.guards.rev = append(c.guards.batch, n), append(c.guards.key, g.Key), append(c.guards.rev, rev)
 	}
-	kinds := map[string]bool{}
 	for _, w := range p.Batch.Writes {
 		if w.Value == nil {
-			c.deletes, c.deleteKeys = append(c.deletes, n), append(c.deleteKeys, w.Key)
+			c.deletes, c.delKeys = append(c.deletes, n), append(c.delKeys, w.Key)
 		} else {
 			c.writes, c.writeKeys, c.values = append(c.writes, n), append(c.writeKeys, w.Key), append(c.values, w.Value)
 		}
-		if kind := driver.Kind(w.Key); !kinds[kind] {
-			kinds[kind], c.wrote[kind] = true, true
-			c.changing, c.changed = append(c.changing, n), append(c.changed, jsonText(kind))
-		}
-		c.wrote[w.Key] = true
-		c.told = append(c.told, w.Key)
+		kind := driver.Kind(w.Key)
+		c.wrote[w.Key], c.wrote[kind], c.changing[kind] = true, true, n
 	}
+}
+
+// there has the records that the guards want to exist, as commit compares them. It
+// is NULL if that does not decide: a guard is of a kind, or two do not agree.
+func (g *guards) there() []byte {
+	at := make([]int, len(g.key))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortFunc(at, func(i, j int) int { return strings.Compare(g.key[i], g.key[j]) })
+	var out []string
+	for n, i := range at {
+		again := n > 0 && g.key[at[n-1]] == g.key[i]
+		switch {
+		case g.rev[i] < 0 || again && g.rev[at[n-1]] != g.rev[i]:
+			return nil
+		case g.rev[i] > 0 && !again:
+			out = append(out, strconv.FormatInt(g.rev[i], 10)+g.key[i])
+		}
+	}
+	return textArray(out)
 }
 
 // write appends the arguments of the call as SQL. Each has its type, so that no
 // other function of that name can fit better. A floor of -1 promises that the
 // durable statement follows.
 func (c *call) write(sql *strings.Builder, follows bool) {
+	floor, n := c.floor, len(c.batches)
 	if follows {
-		for i := range c.floors {
-			c.floors[i] = -1
-		}
+		floor = -1
 	}
-	sql.WriteByte('(')
+	var changing []int
+	var changed []string
+	for kind, batch := range c.changing {
+		changing, changed = append(changing, batch), append(changed, ","+jsonText(kind)+":")
+	}
+	fmt.Fprintf(sql, "(%d::pg_catalog.int4,%d::pg_catalog.int8", n, floor)
 	for i, arg := range [][]byte{
-		numberArray(c.floors),
-		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev),
-		numberArray(c.kinds.batch), textArray(c.kinds.key), numberArray(c.kinds.rev),
-		numberArray(append(c.writes, len(c.batches)+1)), textArray(append(c.writeKeys, "")),
-		valueArray(append(c.values, []byte("{}"))),
-		numberArray(c.deletes), textArray(c.deleteKeys),
-		numberArray(c.changing), textArray(c.changed),
-		tell(c.told),
+		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev), c.guards.there(),
+		numberArray(append(c.writes, n)), textArray(append(c.writeKeys, "")), valueArray(append(c.values, []byte("{}"))),
+		numberArray(c.deletes), textArray(c.delKeys),
+		numberArray(changing), textArray(changed),
 	} {
-		if i > 0 {
-			sql.WriteByte(',')
+		sql.WriteByte(',')
+		if arg == nil {
+			sql.WriteString("NULL")
+		} else {
+			writeLiteral(sql, arg)
 		}
-		writeLiteral(sql, arg)
-		sql.WriteString("::" + commitTypes[i])
+		sql.WriteString("::" + commitTypes[2+i])
 	}
 	sql.WriteString(");")
 }
 
 // commitTypes are those of the arguments of commit.
 var commitTypes = []string{
-	longs,
-	ints, texts, longs,
-	ints, texts, longs,
-	ints, texts,
-	texts,
+	"pg_catalog.int4", "pg_catalog.int8",
+	ints, texts, longs, texts,
+	ints, texts, texts,
 	ints, texts,
 	ints, texts,
-	"pg_catalog.text",
 }
 
 const (
@@ -326,25 +349,27 @@ func (c *call) answer(text string) error {
 		}
 		numbers = append(numbers, n)
 	}
-	if len(numbers) < len(c.batches) {
-		return fmt.Errorf("the server gave %d revisions for %d commits", len(numbers), len(c.batches))
+	if len(numbers) < 5 {
+		return fmt.Errorf("the server gave %q for revisions", text)
 	}
+	rev, bad := numbers[0], numbers[5:]
 	for i, p := range c.batches {
-		if p.Rev = numbers[i]; p.Rev == 0 {
-			p.Err = driver.ErrConflict
+		if slices.Contains(bad, int64(i+1)) {
+			p.Rev, p.Err = 0, driver.ErrConflict
+			continue
 		}
+		rev++
+		p.Rev = rev
 	}
-	if rest := numbers[len(c.batches):]; len(rest) == 4 { // an older schema gives less
-		c.view = &view{rev: rest[0], now: time.UnixMicro(rest[1]).UTC(), life: rest[2], line: rest[3]}
+	if rev != numbers[1] && len(bad) < len(c.batches) {
+		return fmt.Errorf("the server gave %q for the revisions of %d commits", text, len(c.batches))
 	}
+	c.view = &view{rev: numbers[1], now: time.UnixMicro(numbers[2]).UTC(), life: numbers[3], line: numbers[4]}
 	return nil
 }
 
 // remember notes what the batches of an acknowledged call have shown.
 func (c *call) remember(m *memory) {
-	if c.view == nil {
-		return
-	}
 	m.heard(*c.view)
 	for _, p := range c.batches {
 		if p.Rev > 0 {
@@ -356,22 +381,6 @@ func (c *call) remember(m *memory) {
 // granted reports whether a batch was applied.
 func (c *call) granted() bool {
 	return slices.ContainsFunc(c.batches, func(p *driver.Pending) bool { return p.Rev > 0 })
-}
-
-// tell is what listeners get: the keys, or nothing if there are too many.
-func tell(keys []string) []byte {
-	size := 2
-	for _, k := range keys {
-		size += 6*len(k) + 3 // every byte escaped, at worst
-	}
-	if size > 6*maxTold {
-		return nil
-	}
-	b, err := json.Marshal(keys)
-	if err != nil || len(b) > maxTold {
-		return nil
-	}
-	return b
 }
 
 func jsonText(s string) string {

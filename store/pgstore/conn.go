@@ -26,10 +26,10 @@ const (
 // it: most commands ask once and end.
 const prepareAfter = 2
 
-// planOnce keeps the server from planning a prepared statement again each time
-// for the number of keys, and from keeping plans that are good only while the
-// table is small.
-const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off"
+// planOnce keeps the server from planning a prepared statement, and those of the
+// function commit, again each time for the number of keys, and from keeping plans
+// that are good only while the table is small.
+const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 
 // A conn is one connection. It is used by one call at a time.
 type conn struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,9 +110,9 @@ func through(t testing.TB, s *pgtest.Server) (*proxy.Proxy, string) {
 	return p, pgtest.URL(p.Addr(), "postgres", "postgres", place[bytes.LastIndexByte([]byte(place), '=')+1:])
 }
 
-func isCommit(b []byte) bool {
-	return bytes.Contains(b, []byte("SELECT ")) && bytes.Contains(b, []byte(".commit('")) || bytes.Contains(b, []byte("EXECUTE tasklock_commit('"))
-}
+func isCommit(b []byte) bool { return commitCall.Match(b) }
+
+var commitCall = regexp.MustCompile(`SELECT \S+\.commit\(\d|EXECUTE tasklock_commit\(\d`)
 
 // The connection is cut after the server has committed and before it can say
 // so: exactly one effect, and the caller gets the true answer.

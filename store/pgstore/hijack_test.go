@@ -40,7 +40,7 @@ BEGIN
   EXECUTE format('CREATE FUNCTION public.jsonb_build_object(text, integer) RETURNS jsonb LANGUAGE plpgsql AS $f$ BEGIN ' || note || ' RETURN pg_catalog.jsonb_build_object($1, $2); END $f$', 'jsonb_build_object');
   EXECUTE format('CREATE FUNCTION public.bad_add(integer[], integer) RETURNS integer[] LANGUAGE plpgsql AS $f$ BEGIN ' || note || ' RETURN pg_catalog.array_append($1, $2); END $f$', 'array_agg');
   CREATE AGGREGATE public.array_agg(integer) (SFUNC = public.bad_add, STYPE = integer[]);
-  EXECUTE format('CREATE FUNCTION public.commit(' || rtrim(repeat('text,', 15), ',') || ') RETURNS bigint[] LANGUAGE plpgsql AS $f$ BEGIN ' || note || $$ RETURN '{1,1}'; END $f$ $$, 'commit');
+  EXECUTE format('CREATE FUNCTION public.commit(' || rtrim(repeat('text,', 13), ',') || ') RETURNS bigint[] LANGUAGE plpgsql AS $f$ BEGIN ' || note || $$ RETURN '{1,1}'; END $f$ $$, 'commit');
 END $do$;
 `
 

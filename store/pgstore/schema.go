@@ -30,17 +30,24 @@ import (
 // It is in the same table because every commit writes it and every read reads
 // it: that saves each of them a statement.
 //
-// commit carries out independent batches: guards gb, gk, gr (batch, key,
-// revision), guards of kinds kb, kk, kr, writes wb, wk, wv of which the last is
-// the row of the store, deletions db, dk, and for each batch the kinds it changes
-// cb, ck. It answers with the revision of each batch, 0 if its guards do not
-// hold, and then the store's revision, the time of the writes in microseconds, the
-// server's life and its timeline. Commits take turns by an advisory lock, so that a
-// refused commit leaves nothing to sync; what it reads after it has the lock is
-// final.
+// commit carries out n independent batches. The i-th of those that are granted gets
+// the revision base + i. It gets guards gb, gk, gr (batch, key, revision; of a kind
+// -1 - revision), writes wb, wk, wv of which the last is the row of the store,
+// deletions db, dk, and for each kind that changes the last batch that changes it
+// and the kind as JSON with a comma before it and a colon after it: cb, ck. there
+// has all records that the guards want to exist, revision and key, sorted by key. If
+// exactly these exist, which is one comparison, every guard holds; otherwise, or if
+// there is NULL, commit looks at each guard. It answers with base, the store's
+// revision, the time of the writes in microseconds, the server's life, its timeline,
+// and the batches whose guards do not hold. Commits take turns by an advisory lock,
+// so that a refused commit leaves nothing to sync; what it reads after it has the
+// lock is final.
 //
-// If every floor is negative, the caller promises a durable statement in a second
-// transaction of the same message, and gives no floor. Then the commit does not
+// Each expression and each statement of it costs some microseconds in every
+// transaction, and what it skips costs nothing: so the usual commit runs few.
+//
+// Revisions are at least floor. If floor is negative, the caller promises a durable
+// statement in a second transaction of the same message. Then the commit does not
 // wait for the server's log while it has the turn: others may see it some
 // milliseconds before it lasts, the caller gets its answer when it does. A crash
 // can take back what others have seen, and no revision may be given out twice. So
@@ -56,9 +63,9 @@ import (
 // client knows that nothing was written.
 //
 // It is a function on the server, so a commit is one statement in one message:
-// the server can finish what it has begun without the client. It plans once, with
-// plans that stay right when the table grows: planning each call would take
-// longer than all the rest.
+// the server can finish what it has begun without the client. Sessions have it plan
+// once, with plans that stay right when the table grows (planOnce): planning each
+// call would take longer than all the rest.
 //
 // Listeners share the other advisory lock; commits notify only while one does.
 var steps = []string{
@@ -102,6 +109,91 @@ DROP TABLE IF EXISTS @.life;
 CREATE UNLOGGED TABLE @.life (one boolean PRIMARY KEY CHECK (one), id bigint NOT NULL);
 DROP SEQUENCE IF EXISTS @.synced;
 CREATE SEQUENCE @.synced;
+INSERT INTO @.life VALUES (true, @chance);
+UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '';
+DROP FUNCTION IF EXISTS @.commit(bigint[], integer[], text[], bigint[], integer[], text[], bigint[],
+  integer[], text[], text[], integer[], text[], integer[], text[], text);
+CREATE OR REPLACE FUNCTION @.commit(
+  n integer, floor bigint, gb integer[], gk text[], gr bigint[], there text[],
+  wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[]
+) RETURNS bigint[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@patience' AS $$
+DECLARE
+  base bigint;
+  state jsonb;
+  moment timestamptz;
+  alive bigint;
+  era bigint := @timeline; -- fails on a standby
+  fine boolean;
+  bad integer[];
+  place integer[];
+  changed text := '';
+  clock bigint;
+  lifted bigint;
+  done text;
+BEGIN
+  fine := pg_advisory_xact_lock(@turn) IS NOT NULL;
+  SELECT s.rev, s.value, clock_timestamp(), (SELECT l.id FROM @.life l WHERE l.one),
+      there = ARRAY(SELECT t.rev || t.key FROM @.record t WHERE t.key = ANY (gk) ORDER BY t.key)
+    INTO STRICT base, state, moment, alive, fine FROM @.record s WHERE s.key = '';
+  IF fine IS NOT TRUE THEN -- look at each guard
+    SELECT array_agg(DISTINCT g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r) WHERE CASE
+      WHEN g.r >= 0 THEN g.r <> coalesce((SELECT t.rev FROM @.record t WHERE t.key = g.k), 0)
+      ELSE -1 - g.r < (state -> 'kinds' ->> g.k)::bigint END;
+  END IF;
+  IF bad IS NOT NULL THEN -- the others stay, and close ranks
+    SELECT array_agg(CASE WHEN i = ANY (bad) THEN 0 ELSE i - (SELECT count(*) FROM unnest(bad) b WHERE b < i) END ORDER BY i)
+      INTO place FROM generate_series(1, n) i;
+    n := n - cardinality(bad);
+    IF n = 0 THEN
+      RETURN ARRAY[base, base, (date_part('epoch', moment) * 1000000)::bigint, coalesce(alive, 0), era] || bad; -- nothing to write, nothing to sync
+    END IF;
+    SELECT array_agg(c.b), array_agg(c.k) INTO cb, ck FROM (
+      SELECT max(place[w.b]) AS b, ',' || to_json(substring(w.k FROM '^[^/]*/')) || ':' AS k
+      FROM unnest(wb || db, wk || dk) w(b, k) WHERE w.k > '' GROUP BY 2) c WHERE c.b > 0;
+    SELECT array_agg(CASE w.k WHEN '' THEN n ELSE place[w.b] END ORDER BY w.i), array_agg(w.k ORDER BY w.i), array_agg(w.v ORDER BY w.i)
+      INTO wb, wk, wv FROM unnest(wb, wk, wv) WITH ORDINALITY w(b, k, v, i) WHERE w.k = '' OR place[w.b] > 0;
+    dk := ARRAY(SELECT d.k FROM unnest(db, dk) d(b, k) WHERE place[d.b] > 0);
+  END IF;
+  fine := coalesce(alive = (state ->> 'life')::bigint AND era = (state ->> 'line')::bigint, false);
+  IF NOT fine THEN
+    IF era <> (state ->> 'line')::bigint THEN -- another server's history: stay above all it may have had
+      clock := least(4503599627370496, greatest(0, (extract(epoch FROM moment) - 1767225600) * 2000000))::bigint;
+      lifted := greatest(base + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
+      base := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE base + greatest(1, (9007199254740991 - base) / 2) END;
+    END IF;
+    IF alive IS DISTINCT FROM (state ->> 'life')::bigint OR alive IS NULL THEN -- the server has crashed: stay above all it may have shown
+      base := least(base + 1048576, greatest(base, 9007199254740990));
+    END IF;
+    alive := @chance;
+    DELETE FROM @.life l WHERE l.one;
+    INSERT INTO @.life VALUES (true, alive);
+    state := state || jsonb_build_object('line', era, 'life', alive);
+    done := set_config('tasklock.leapt', 'yes', true);
+  END IF;
+  base := greatest(base, floor - 1);
+  FOR i IN 1 .. cardinality(ck) LOOP
+    changed := changed || ck[i] || base + cb[i];
+  END LOOP;
+  wv[cardinality(wv)] := jsonb_set(state, '{kinds}', (state -> 'kinds') || ('{' || substr(changed, 2) || '}')::jsonb);
+  IF dk <> '{}' THEN
+    DELETE FROM @.record t WHERE t.key = ANY (dk);
+  END IF;
+  INSERT INTO @.record SELECT w.k, base + w.b, moment, w.v::json FROM unnest(wb, wk, wv) w(b, k, v)
+    ON CONFLICT (key) DO UPDATE SET rev = excluded.rev, time = excluded.time, value = excluded.value;
+  IF NOT pg_try_advisory_xact_lock(@listen) THEN
+    done := to_json(wk[:cardinality(wk) - 1] || dk);
+    PERFORM pg_notify(@text, CASE WHEN octet_length(done) <= @told THEN done ELSE '' END);
+  END IF;
+  IF floor < 0 THEN
+    done := set_config('tasklock.unsynced', 'yes', false);
+  END IF;
+  IF floor < 0 AND current_setting('tasklock.leapt', true) IS DISTINCT FROM 'yes' AND NOT pg_relation_is_publishable('@.life') THEN
+    done := set_config('synchronous_commit', 'off', true);
+  ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
+    done := set_config('synchronous_commit', 'on', true);
+  END IF;
+  RETURN ARRAY[base, base + n, (date_part('epoch', moment) * 1000000)::bigint, alive, era] || bad;
+END $$;
 DO $do$
 DECLARE
   r record;
@@ -111,99 +203,14 @@ BEGIN
     WHERE c.oid = '@.record'::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
   LOOP
     EXECUTE format('GRANT %s ON %s TO %s', r.what, '@.life', r.who);
+    IF r.what = 'INSERT' THEN
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', '@.commit', r.who);
+    END IF;
     IF r.what IN ('SELECT', 'UPDATE') THEN
       EXECUTE format('GRANT %s ON SEQUENCE %s TO %s', r.what, '@.synced', r.who);
     END IF;
   END LOOP;
 END $do$;
-INSERT INTO @.life VALUES (true, @chance);
-UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '';
-CREATE OR REPLACE FUNCTION @.commit(
-  floors bigint[], gb integer[], gk text[], gr bigint[], kb integer[], kk text[], kr bigint[],
-  wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[], told text
-) RETURNS bigint[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '@patience' AS $$
-DECLARE
-  last bigint;
-  first bigint;
-  state jsonb;
-  bad integer[];
-  revs bigint[] := floors;
-  changed text := '';
-  era integer := @timeline;
-  alive bigint;
-  leap boolean := false;
-  moment timestamptz;
-  clock bigint;
-  lifted bigint;
-BEGIN
-  PERFORM pg_advisory_xact_lock(@turn);
-  moment := clock_timestamp();
-  SELECT r.rev, r.value, (SELECT l.id FROM @.life l WHERE l.one) INTO STRICT last, state, alive FROM @.record r WHERE r.key = '';
-  IF gb <> '{}' THEN
-    SELECT array_agg(g.b) INTO bad FROM unnest(gb, gk, gr) g(b, k, r)
-      WHERE g.r <> coalesce((SELECT r.rev FROM @.record r WHERE r.key = g.k), 0);
-  END IF;
-  IF kb <> '{}' THEN
-    SELECT bad || array_agg(g.b) INTO bad FROM unnest(kb, kk, kr) g(b, k, r)
-      WHERE g.r < (state -> 'kinds' ->> g.k)::bigint;
-  END IF;
-  IF era <> (state ->> 'line')::integer THEN -- another server's history: stay above all it may have had
-    clock := least(4503599627370496, greatest(0, (extract(epoch FROM moment) - 1767225600) * 2000000))::bigint;
-    lifted := greatest(last + 4294967296, clock) + floor(random() * 268435456)::bigint; -- driver.Lift
-    last := CASE WHEN lifted < 9007199254740991 THEN lifted ELSE last + greatest(1, (9007199254740991 - last) / 2) END;
-    leap := true;
-  END IF;
-  IF alive IS DISTINCT FROM (state ->> 'life')::bigint OR alive IS NULL THEN -- the server has crashed: stay above all it may have shown
-    last := least(last + 1048576, greatest(last, 9007199254740990));
-    leap := true;
-  END IF;
-  first := last;
-  FOR i IN 1 .. cardinality(floors) LOOP
-    IF i = ANY (bad) THEN
-      revs[i] := 0;
-    ELSE
-      last := greatest(last + 1, floors[i]);
-      revs[i] := last;
-    END IF;
-  END LOOP;
-  revs := revs || last;
-  IF last = first THEN
-    RETURN revs || (extract(epoch FROM moment) * 1000000)::bigint || coalesce(alive, 0) || era::bigint; -- nothing to write, nothing to sync
-  END IF;
-  FOR i IN 1 .. cardinality(cb) LOOP
-    IF revs[cb[i]] > 0 THEN
-      changed := changed || ',' || ck[i] || ':' || revs[cb[i]];
-    END IF;
-  END LOOP;
-  IF leap THEN
-    alive := @chance;
-    DELETE FROM @.life l WHERE l.one;
-    INSERT INTO @.life VALUES (true, alive);
-    PERFORM set_config('tasklock.leapt', 'yes', true);
-  END IF;
-  wv[cardinality(wv)] := jsonb_set(state, '{kinds}', (state -> 'kinds') || ('{' || substr(changed, 2) || '}')::jsonb)
-    || jsonb_build_object('line', era, 'life', alive);
-  IF db <> '{}' THEN
-    DELETE FROM @.record r USING unnest(db, dk) d(b, k) WHERE r.key = d.k AND revs[d.b] > 0;
-  END IF;
-  INSERT INTO @.record SELECT w.k, revs[w.b], moment, w.v::json
-    FROM unnest(wb, wk, wv) w(b, k, v) WHERE revs[w.b] > 0
-    ON CONFLICT (key) DO UPDATE SET rev = excluded.rev, time = excluded.time, value = excluded.value;
-  IF NOT pg_try_advisory_xact_lock(@listen) THEN
-    PERFORM pg_notify(@text, told);
-  END IF;
-  IF 0 > ALL (floors) THEN
-    PERFORM set_config('tasklock.unsynced', 'yes', false);
-  END IF;
-  IF 0 > ALL (floors) AND coalesce(current_setting('tasklock.leapt', true), '') <> 'yes' AND NOT pg_relation_is_publishable('@.life') THEN
-    PERFORM set_config('synchronous_commit', 'off', true);
-  ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  RETURN revs || (extract(epoch FROM moment) * 1000000)::bigint || alive || era::bigint;
-END $$;
 `,
 }
 
@@ -230,7 +237,7 @@ FROM @.record WHERE key = ''`
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
 	sql := strings.Join(steps[from:], "")
-	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
+	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@told", fmt.Sprint(maxTold), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
 }
 
