@@ -169,6 +169,15 @@ func Peek[T any](tx *Tx, key string) (Entry[T], error) {
 	return e, err
 }
 
+// Hint is Peek of a record that only helps to choose others, which the transaction
+// then guards: it is right whatever the hint says, even if that is old.
+func Hint[T any](tx *Tx, key string) (Entry[T], error) {
+	peeked := len(tx.peeked)
+	e, err := Peek[T](tx, key)
+	tx.peeked = tx.peeked[:peeked]
+	return e, err
+}
+
 // proven reports whether the guards cover everything that the transaction read: then
 // a commit shows that all of it is still true.
 func (tx *Tx) proven() bool {

@@ -92,17 +92,31 @@ func (r *breaking) named(tx *store.Tx, names []string, out *ReleaseResult) error
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		if isPool(key) && r.Owner == "" {
-			p, err := peekPool(tx, key)
-			return cmp.Or(err, error(&WhichSlotError{Pool: p.Pool, Holders: p.Holders}))
-		}
+	if err := r.namesSlots(tx, keys); err != nil {
+		return err
 	}
 	keys, err = slotsOf(tx, keys, func(lk store.Entry[lockRecord]) bool { return descends(lk.Value.Owner, r.Owner) })
 	if err != nil {
 		return err
 	}
 	return r.keys(tx, keys, out)
+}
+
+// namesSlots refuses the name of a pool without an owner: it says nothing about who
+// is meant. An older tasklock may have locked the name itself.
+func (r *breaking) namesSlots(tx *store.Tx, keys []string) error {
+	for _, key := range keys {
+		if !isPool(key) || r.Owner != "" {
+			continue
+		}
+		lk, err := getLock(tx, key)
+		if err != nil || lk.Exists() {
+			return err
+		}
+		p, err := peekPool(tx, key)
+		return cmp.Or(err, error(&WhichSlotError{Pool: p.Pool, Holders: p.Holders}))
+	}
+	return nil
 }
 
 func (r *breaking) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {

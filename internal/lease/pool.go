@@ -99,6 +99,16 @@ func slotOf(key string) int {
 	return n
 }
 
+// SlotOf returns the pool and the number of a slot's key, 0 for that of all; ok is
+// false if the key is not a slot. A lock on a key of the kind [Pool] that is not a
+// slot was written by an older tasklock, to which that was a plain key.
+func SlotOf(key string) (pool string, slot int, ok bool) {
+	if slot = slotOf(key); slot < 0 {
+		return "", 0, false
+	}
+	return queueOf(key), slot, true
+}
+
 // slotKeys are the keys that a pool can have, by their numbers: also those above
 // its size, which was larger before.
 func slotKeys(pool string) []string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ type judge struct {
 	locks    map[string]simlock
 	leases   map[string]simlease
 	queues   map[string][]string
+	pools    map[string]int   // sizes, by key
+	shared   map[string]int64 // largest token of a slot, by pool
+	alone    map[string]int64 // largest token of all, by pool
 	tokens   map[string]int64 // largest ever, by key
 	register map[string]int64 // token of the last fenced write, by key
 	broken   map[string]int64 // largest token that was broken, by key
@@ -44,7 +48,8 @@ type simlease struct {
 	WaitsFor []string
 	Using    []string
 	Auto     []string // released, and kept for their users
-	TTL      float64  `json:"ttlSeconds"`
+	Takes    map[string]int
+	TTL      float64 `json:"ttlSeconds"`
 	at       time.Time
 }
 
@@ -53,6 +58,7 @@ func (l simlease) over() bool { return time.Since(l.at).Seconds() > l.TTL }
 func newJudge() *judge {
 	return &judge{
 		locks: map[string]simlock{}, leases: map[string]simlease{}, queues: map[string][]string{},
+		pools: map[string]int{}, shared: map[string]int64{}, alone: map[string]int64{},
 		tokens: map[string]int64{}, register: map[string]int64{}, broken: map[string]int64{}, held: map[*lease.Lease]bool{},
 	}
 }
@@ -103,6 +109,11 @@ func (j *judge) committed(c *simclient, b driver.Batch, rev int64) {
 	}
 	for _, w := range b.Writes {
 		j.take(w, rev)
+	}
+	for _, w := range b.Writes {
+		if key, ok := strings.CutPrefix(w.Key, "lock/pool:"); ok && w.Value != nil {
+			j.slotTaken("pool:"+key, rev)
+		}
 	}
 	j.consistent()
 }
@@ -162,12 +173,16 @@ func (j *judge) used(key string) bool {
 // inTurn judges whether a grant passed a ticket that was ahead and alive. One
 // that waits for a key of the grantee may be passed.
 func (j *judge) inTurn(key string, l simlock) {
-	for _, name := range j.queues[key] {
+	queue, _, _ := strings.Cut(key, "#") // all slots of a pool have one
+	for _, name := range j.queues[queue] {
 		if name == l.Lease {
 			return
 		}
 		t, known := j.leases[name]
 		if !known || t.over() || len(t.WaitsFor) == 0 || t.Owner == l.Owner {
+			continue
+		}
+		if slices.ContainsFunc(t.WaitsFor, func(k string) bool { return j.needs(t, k, l.Owner) }) {
 			continue
 		}
 		if !slices.ContainsFunc(t.WaitsFor, func(k string) bool {
@@ -177,6 +192,66 @@ func (j *judge) inTurn(key string, l simlock) {
 			j.fault("%s got %s before %s, who was ahead", l.Lease, key, name)
 		}
 	}
+}
+
+// slots are the slots of a pool that exist, by their keys, and that of all.
+func (j *judge) slots(pool string) (slots map[string]simlock, all *simlock) {
+	slots = map[string]simlock{}
+	for key, l := range j.locks {
+		switch of, slot, _ := strings.Cut(key, "#"); {
+		case of != pool:
+		case slot == "all":
+			all = &l
+		default:
+			slots[key] = l
+		}
+	}
+	return slots, all
+}
+
+// needs reports whether a ticket cannot be served before an owner that has slots of
+// the pool.
+func (j *judge) needs(t simlease, pool, owner string) bool {
+	slots, all := j.slots(pool)
+	mine, take := 0, max(1, t.Takes[pool])
+	for _, l := range slots {
+		if descends(owner, l.Owner) {
+			mine++
+		}
+	}
+	return mine > 0 && (t.Takes[pool] < 0 || mine+take > j.pools[pool]) || all != nil && descends(owner, all.Owner)
+}
+
+// slotTaken judges a pool after a grant of one of its slots, or of all.
+func (j *judge) slotTaken(key string, rev int64) {
+	pool, number, _ := strings.Cut(key, "#")
+	slots, all := j.slots(pool)
+	size := j.pools[pool]
+	if len(slots) > size {
+		j.fault("%d slots of %s are used after a grant of %s, and its size is %d", len(slots), pool, key, size)
+	}
+	if number == "all" {
+		for slot, l := range slots {
+			if !descends(all.Owner, l.Owner) {
+				j.fault("%s has all of %s, and %s is held by %s", all.Owner, pool, slot, l.Owner)
+			}
+		}
+		if len(slots) != size || rev <= j.shared[pool] && j.shared[pool] != rev {
+			j.fault("%s has all %d slots of %s at token %d after %d, and %d exist", all.Owner, size, pool, rev, j.shared[pool], len(slots))
+		}
+		j.alone[pool] = rev
+		return
+	}
+	if n, _ := strconv.Atoi(number); n > size {
+		j.fault("%s was granted, and the size of the pool is %d", key, size)
+	}
+	if l := j.locks[key]; all != nil && !descends(l.Owner, all.Owner) {
+		j.fault("%s got %s while %s has all of it", l.Owner, key, all.Owner)
+	}
+	if rev < j.alone[pool] {
+		j.fault("token %d of %s after an exclusive %d", rev, key, j.alone[pool])
+	}
+	j.shared[pool] = max(j.shared[pool], rev)
 }
 
 // registerWritten judges a write that a holder made behind a fence.
@@ -196,6 +271,10 @@ func (j *judge) take(w driver.Write, rev int64) {
 		delete(map[string]map[string]simlock{"lock": j.locks}[kind], name)
 		delete(map[string]map[string]simlease{"lease": j.leases}[kind], name)
 		delete(map[string]map[string][]string{"queue": j.queues}[kind], name)
+	case kind == "pool":
+		var p struct{ Size int }
+		j.decode(w.Value, &p)
+		j.pools["pool:"+name] = p.Size
 	case kind == "lock":
 		l := simlock{rev: rev}
 		j.decode(w.Value, &l)
@@ -246,6 +325,14 @@ func (j *judge) trust() {
 				overlap = fmt.Sprintf("%s and %s both work under %s", l.Owner(), other.Owner(), k.Key)
 			}
 			by[k.Key] = l
+		}
+	}
+	for key, l := range by { // and under a pool alone
+		pool, alone := strings.CutSuffix(key, "#all")
+		for other, o := range by {
+			if of, _, _ := strings.Cut(other, "#"); alone && of == pool && !descends(l.Owner(), o.Owner()) && !descends(o.Owner(), l.Owner()) {
+				overlap = fmt.Sprintf("%s works under %s and %s under %s", l.Owner(), key, o.Owner(), other)
+			}
 		}
 	}
 	j.mu.Unlock()

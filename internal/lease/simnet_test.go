@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/memstore"
 )
@@ -24,6 +25,7 @@ type simnet struct {
 	mem   *memstore.Store
 	judge *judge
 	calm  bool // no faults any more
+	pools bool // the clients share a pool too
 
 	mu    sync.Mutex
 	calls []*simcall
@@ -266,5 +268,28 @@ func (c *simclient) keys() []string {
 
 func (c *simclient) request() lease.AcquireRequest {
 	waits := []time.Duration{0, 0, 2 * time.Second, 20 * time.Second, time.Minute}
-	return lease.AcquireRequest{Owner: c.owner, Keys: c.keys(), TTL: simTTL, Wait: waits[c.n(len(waits))]}
+	r := lease.AcquireRequest{Owner: c.owner, Keys: c.keys(), TTL: simTTL, Wait: waits[c.n(len(waits))]}
+	if c.net.pools && c.chance(0.8) {
+		if r.Keys = []string{"pool:p"}; c.chance(0.2) {
+			r.Keys = append(r.Keys, fmt.Sprintf("k%d", c.n(simKeys)))
+		}
+		r.Take = []int{0, 0, 0, 2, 3, lease.TakeAll}[c.n(6)]
+	}
+	return r
+}
+
+// begin makes the pool, before anything can go wrong.
+func (n *simnet) begin(ctx context.Context) {
+	root := &simclient{net: n}
+	_, err := lease.SetPool(ctx, store.New(n.mem), lease.SetPoolRequest{Name: "p", Slots: 2, By: "boss"})
+	if err != nil {
+		n.judge.fault("%v", err)
+	}
+	snap, err := n.mem.Read(ctx, driver.Query{Keys: []string{"pool/p"}})
+	for _, rec := range snap.Records {
+		n.judge.committed(root, driver.Batch{Writes: []driver.Write{{Key: rec.Key, Value: rec.Value}}}, rec.Rev)
+	}
+	if err != nil || len(snap.Records) == 0 {
+		n.judge.fault("no pool: %v", err)
+	}
 }

@@ -21,6 +21,7 @@ import (
 
 const (
 	simKeys    = 3
+	simSlots   = 4
 	simClients = 5
 	simSteps   = 600             // of the net, while there are faults
 	simLimit   = 2 * time.Hour   // by when all must be over, in simulated time
@@ -32,7 +33,13 @@ const (
 // bad network, one world for each seed, and lets a judge watch. It runs as many
 // seeds as fit into its time, a few seconds in the short form; TASKLOCK_SEEDS=n
 // runs n, from TASKLOCK_SEED on. The long form begins with another seed each time.
-func TestSimulate(t *testing.T) {
+func TestSimulate(t *testing.T) { simulateSeeds(t, false) }
+
+// TestSimulatePools is TestSimulate of workers that share a pool, whose size
+// changes.
+func TestSimulatePools(t *testing.T) { simulateSeeds(t, true) }
+
+func simulateSeeds(t *testing.T, pools bool) {
 	first, count := long.Seeds(t)
 	budget := simBudget
 	if testing.Short() {
@@ -48,7 +55,7 @@ func TestSimulate(t *testing.T) {
 			told = time.Now()
 			t.Logf("%d seeds in %v", seed-first, told.Sub(start).Round(time.Second))
 		}
-		j := simulate(t, seed)
+		j := simulate(t, seed, pools)
 		commits, grants = commits+j.commits, grants+j.grants
 		if j.guilty() {
 			t.Fatalf("seed %d (TASKLOCK_SEED=%d TASKLOCK_SEEDS=1):\n%s\nlast commits:\n%s", seed, seed,
@@ -63,8 +70,8 @@ func TestSimulate(t *testing.T) {
 
 // The same seed gives the same world: what failed once can be looked at again.
 func TestSimulationIsDeterministic(t *testing.T) {
-	for seed := range uint64(5) {
-		one, two := simulate(t, seed), simulate(t, seed)
+	for seed := range uint64(10) {
+		one, two := simulate(t, seed, seed >= 5), simulate(t, seed, seed >= 5)
 		if one.print() != two.print() {
 			for i := range min(len(one.trace), len(two.trace)) {
 				if one.trace[i] != two.trace[i] {
@@ -76,14 +83,17 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 }
 
-func simulate(t *testing.T, seed uint64) *judge {
+func simulate(t *testing.T, seed uint64, pools bool) *judge {
 	j := newJudge()
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
-		net := &simnet{rand: rand.New(rand.NewPCG(seed, 0)), mem: memstore.New(), judge: j}
+		net := &simnet{rand: rand.New(rand.NewPCG(seed, 0)), mem: memstore.New(), judge: j, pools: pools}
 		ctx, cancel := context.WithCancel(t.Context())
 		var workers sync.WaitGroup
 		quiet, done := make(chan struct{}), make(chan struct{})
+		if pools {
+			net.begin(ctx)
+		}
 		for i := range simClients {
 			c := &simclient{
 				id: i, owner: fmt.Sprintf("team/w%d", i), net: net,
@@ -140,15 +150,24 @@ func (c *simclient) work(ctx context.Context, quiet chan struct{}) {
 	if c.wire.crashed() {
 		c.connect()
 	}
+	if c.net.pools {
+		c.final(ctx, lease.AcquireRequest{Keys: []string{"pool:p"}})
+		c.final(ctx, lease.AcquireRequest{Keys: []string{"pool:p"}, Take: lease.TakeAll})
+	}
 	for k := range simKeys {
-		key := []string{fmt.Sprintf("k%d", k)}
-		st := store.New(c.wire)
-		if _, err := lease.Acquire(ctx, st, lease.AcquireRequest{Owner: c.owner, Keys: key, TTL: simTTL, Wait: time.Hour}); err != nil {
-			c.judge().fault("client %d was not served in the end: %v", c.id, err)
-		}
-		if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: c.owner, Keys: key}); err != nil {
-			c.judge().fault("client %d could not release in the end: %v", c.id, err)
-		}
+		c.final(ctx, lease.AcquireRequest{Keys: []string{fmt.Sprintf("k%d", k)}})
+	}
+}
+
+// final gets what nobody keeps any more.
+func (c *simclient) final(ctx context.Context, r lease.AcquireRequest) {
+	r.Owner, r.TTL, r.Wait = c.owner, simTTL, time.Hour
+	st := store.New(c.wire)
+	if _, err := lease.Acquire(ctx, st, r); err != nil {
+		c.judge().fault("client %d was not served in the end: %v", c.id, err)
+	}
+	if _, err := lease.Release(ctx, st, lease.ReleaseRequest{Owner: c.owner, Keys: r.Keys}); err != nil {
+		c.judge().fault("client %d could not release in the end: %v", c.id, err)
 	}
 }
 
@@ -162,6 +181,8 @@ func (c *simclient) act(ctx context.Context) {
 		c.hold(ctx, st)
 	case n < 80:
 		c.plain(ctx, st)
+	case n < 82 && c.net.pools:
+		c.resize(ctx, st)
 	case n < 85:
 		_, err := lease.Cleanup(ctx, st, lease.CleanupRequest{By: c.owner})
 		c.expect(err)
@@ -177,10 +198,11 @@ func (c *simclient) expect(err error) {
 	var held *lease.HeldError
 	var cycle *lease.DeadlockError
 	var owner *lease.OwnerError
+	var size *lease.PoolSizeError
 	switch {
 	case err == nil, errors.Is(err, lease.ErrLost), errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnreachable),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		errors.As(err, &held), errors.As(err, &cycle), errors.As(err, &owner):
+		errors.As(err, &held), errors.As(err, &cycle), errors.As(err, &owner), errors.As(err, &size):
 	default:
 		c.judge().fault("client %d: unexpected %v", c.id, err)
 	}
@@ -259,10 +281,20 @@ func (c *simclient) plain(ctx context.Context, st *store.Store) {
 	}
 }
 
+// resize gives the pool another size.
+func (c *simclient) resize(ctx context.Context, st *store.Store) {
+	_, err := lease.SetPool(ctx, st, lease.SetPoolRequest{Name: "p", Slots: 1 + c.n(simSlots), By: c.owner})
+	c.expect(err)
+}
+
 // breakOne is someone with more rights.
 func (c *simclient) breakOne(ctx context.Context) {
 	root := &simclient{id: 100 + c.id, owner: "root", root: true, net: c.net, rand: rand.New(rand.NewPCG(uint64(c.n(1<<30)), 0))}
 	root.connect()
-	_, err := lease.Break(ctx, store.New(root.wire), lease.BreakRequest{By: "root", Keys: []string{fmt.Sprintf("k%d", c.n(simKeys))}})
+	key := fmt.Sprintf("k%d", c.n(simKeys))
+	if c.net.pools {
+		key = fmt.Sprintf("pool:p#%d", 1+c.n(simSlots))
+	}
+	_, err := lease.Break(ctx, store.New(root.wire), lease.BreakRequest{By: "root", Keys: []string{key}})
 	c.expect(err)
 }

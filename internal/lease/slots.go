@@ -95,8 +95,9 @@ type pool struct {
 	users []blocker                 // others who use slots that the owner may use
 	info  PoolInfo
 
-	mine []int // slots that the owner may use
-	free []int // slots that it may take
+	mine  []int // slots that the owner may use
+	limit int   // slots above this one stay empty
+	free  []int // slots that it may take
 }
 
 // takeSlots adds slots of a pool to the grant, or notes what blocks them.
@@ -163,18 +164,29 @@ func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
 	if a.weight += p.take - 1; a.weight+len(a.keys) > MaxKeys {
 		return nil, &InvalidError{What: fmt.Sprintf("%d keys", a.weight+len(a.keys)), Rule: fmt.Sprintf("a lease has at most %d keys, and each slot is one", MaxKeys)}
 	}
-	for i, slot := range slotKeys(key) {
-		read := peekLock
-		if i == allSlots {
-			read = getLock
-		}
-		lk, err := read(tx, slot)
+	if err := p.read(tx, hintLock); err != nil {
+		return nil, err
+	}
+	_, err = getLock(tx, slotKey(key, allSlots))
+	return p, err
+}
+
+// read reads the locks on the slots.
+func (p *pool) read(tx *store.Tx, lockOf reading[lockRecord]) error {
+	p.locks = nil
+	for _, slot := range slotKeys(p.key) {
+		lk, err := lockOf(tx, slot)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.locks = append(p.locks, lk)
 	}
-	return p, nil
+	return nil
+}
+
+// hintLock reads a lock for a grant that will guard those that it takes.
+func hintLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
+	return store.Hint[lockRecord](tx, recordOf(key))
 }
 
 func (p *pool) size() int { return p.rec.Value.Size }
@@ -211,13 +223,12 @@ func (p *pool) plenty(a *acquisition) bool {
 // below it stay empty. So no grant makes the used slots more than the size, even if
 // it does not see other grants at the same time.
 func (p *pool) freeSlots(first int) (free []int) {
-	limit := p.size()
-	for !p.all && limit > 0 && limit+p.heldAbove(limit) > p.size() {
-		limit--
+	for p.limit = p.size(); !p.all && p.limit > 0 && p.limit+p.heldAbove(p.limit) > p.size(); {
+		p.limit--
 	}
 	var over []int
-	for i := range limit {
-		switch slot := 1 + (first+i)%limit; {
+	for i := range p.limit {
+		switch slot := 1 + (first+i)%p.limit; {
 		case !p.locks[slot].Exists():
 			free = append(free, slot)
 		case p.over(slot):
@@ -240,8 +251,12 @@ func (p *pool) heldAbove(slot int) (n int) {
 // over reports that the lease of a slot is known to be over.
 func (p *pool) over(slot int) bool { return p.state[slot] != "" && p.state[slot] != Held }
 
-// judgeSlots looks at the leases of all slots.
+// judgeSlots looks at the leases of all slots. What it finds may be a refusal, so it
+// is not content with hints.
 func (a *acquisition) judgeSlots(tx *store.Tx, p *pool) error {
+	if err := p.read(tx, peekLock); err != nil {
+		return err
+	}
 	if err := wantHolders(tx, p.locks); err != nil {
 		return err
 	}
@@ -332,10 +347,10 @@ func (a *acquisition) useSlots(tx *store.Tx, g *Grant, p *pool, slots []int) err
 }
 
 // takeFresh adds slots that nobody holds, and ends the leases that are over and
-// still count: those of the slots, of all, and of slots above the size.
+// still count: those of the slots, of all, and of slots that stay empty.
 func (a *acquisition) takeFresh(tx *store.Tx, g *Grant, p *pool, slots []int) error {
 	for i, lk := range p.locks {
-		if p.over(i) && (i == allSlots || i > p.size() || slices.Contains(slots, i)) {
+		if p.over(i) && (i == allSlots || i > p.limit || slices.Contains(slots, i)) {
 			a.victims = append(a.victims, victim{lease: lk.Value.Lease, key: lk.Value.Key, owner: lk.Value.Owner, why: p.state[i]})
 		}
 	}
