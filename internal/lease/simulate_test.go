@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,11 +212,13 @@ func (c *simclient) expect(err error) {
 // hold works under a lease that is kept, looks at it before every step, and
 // writes behind its fence. Sometimes it wants more while it holds.
 func (c *simclient) hold(ctx context.Context, st *store.Store) {
-	l, err := lease.HoldOn(ctx, st, c.request(), c.clocks)
+	r := c.request()
+	l, err := lease.HoldOn(ctx, st, r, c.clocks)
 	c.expect(err)
 	if err != nil {
 		return
 	}
+	c.whole(r, l.Grant())
 	c.judge().working(l, true)
 	for range c.n(5) {
 		c.sleep([]time.Duration{time.Second, simTTL, 3 * simTTL}[c.n(3)])
@@ -236,6 +239,14 @@ func (c *simclient) hold(ctx context.Context, st *store.Store) {
 	}
 	c.judge().working(l, false)
 	c.expect(l.Release(ctx))
+}
+
+// whole requires that a grant has all that was asked for.
+func (c *simclient) whole(r lease.AcquireRequest, g lease.Grant) {
+	all := slices.ContainsFunc(g.Keys, func(k lease.KeyGrant) bool { return k.Key == "pool:p#all" })
+	if slices.Contains(r.Keys, "pool:p") && (len(g.Slots()) < max(1, r.Take) || r.Take == lease.TakeAll && !all) {
+		c.judge().fault("client %d wants %d slots and got %v", c.id, r.Take, g.Keys)
+	}
 }
 
 func (c *simclient) write(ctx context.Context, st *store.Store, key string, token int64) error {
@@ -264,6 +275,7 @@ func (c *simclient) plain(ctx context.Context, st *store.Store) {
 	if err != nil {
 		return
 	}
+	c.whole(r, g)
 	for range c.n(4) {
 		c.sleep([]time.Duration{time.Second, simTTL, 2 * simTTL}[c.n(3)])
 		k := g.Keys[c.n(len(g.Keys))]
