@@ -109,3 +109,27 @@ func TestMemoryAfterAWait(t *testing.T) {
 		t.Errorf("after the wait: %v, %v", snap, err)
 	}
 }
+
+// However much a process writes and reads at once, it remembers little, and nothing
+// that it has overwritten.
+func TestMemoryIsBounded(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "tasklock.db"))
+	first := commit(t, s, nil, driver.Write{Key: "lock/0", Value: []byte(`{}`)})
+	var writes []driver.Write
+	var keys []string
+	for i := range driver.MaxWrites {
+		keys = append(keys, fmt.Sprint("lock/", i))
+		writes = append(writes, driver.Write{Key: keys[i], Value: []byte(`{}`)})
+	}
+	commit(t, s, nil, writes...)
+	if n := len(s.memory.seen); n > maxMemory {
+		t.Errorf("after a commit: %d records", n)
+	}
+	_, err := s.Commit(t.Context(), driver.Batch{Guards: []driver.Guard{{Key: "lock/0", Rev: first}}, Writes: writes[:1]})
+	if !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("an overwritten record counts: %v", err)
+	}
+	if _, err := s.Read(t.Context(), driver.Query{Keys: keys}); err != nil || len(s.memory.seen) > maxMemory {
+		t.Errorf("after a read: %d records, %v", len(s.memory.seen), err)
+	}
+}
