@@ -214,6 +214,7 @@ func (a *attempt) commit(ctx context.Context, fn func(*Tx) error) (*Tx, int64, e
 		switch {
 		case err == nil:
 			return tx, rev, nil
+		case errors.Is(err, driver.ErrConflict) && a.guessed: // it lost to old data, not to somebody who is there now
 		case errors.Is(err, driver.ErrConflict):
 			conflicts++
 			if err := s.pause(ctx, time.Millisecond, conflicts); err != nil {
