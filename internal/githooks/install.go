@@ -49,6 +49,7 @@ func Remove(ctx context.Context, dir string, dry bool) (Changes, error) {
 	out, err := eachHook(ctx, dir, dry, place.remove)
 	if err == nil && !dry {
 		_, _ = git.Run(ctx, dir, "config", "--local", "--unset", noteKey)
+		dropRequirements(ctx, dir)
 	}
 	return out, err
 }

@@ -17,13 +17,21 @@ import (
 	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/guard"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/problem"
 	"github.com/tasklock/tasklock/internal/repo"
 )
 
+// guardOptions say which pushes need a key.
+type guardOptions struct {
+	require  string
+	branches []string
+}
+
 func NewGuard(s *session.Session) *cobra.Command {
+	o := &guardOptions{}
 	install := &cobra.Command{
-		Use:   "install",
+		Use:   "install [--require [KEY] --branch BRANCH]",
 		Short: "Make git refuse commits and pushes to paths of others",
 		Long: `Make git refuse commits and pushes that touch paths of other owners.
 
@@ -33,15 +41,31 @@ program that manages the hooks (husky: .husky/pre-commit; lefthook: lefthook.yml
 else next to the hook, which then runs after the guard. "guard install" is
 idempotent; "guard remove" restores everything.
 
-If the guard cannot decide, it lets git go on, unless hooks.strict is configured. A
-person can pass it with --no-verify.`,
-		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return changeHooks(ctx, s, true) }),
+With --require, pre-push also refuses pushes to a branch by those who do not hold its
+key: by default that of tasklock land, land:REMOTE/BRANCH. So nobody lands out of turn.
+
+If the guard cannot decide, it lets git go on, unless hooks.strict is configured; a
+push that needs a key is refused. A person can pass the guard with --no-verify.`,
+		Example: `  tasklock guard install
+  tasklock guard install --require --branch main`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case o.require == "" && len(o.branches) > 0:
+				return session.Usagef("--branch goes with --require")
+			case o.require == "" || len(args) > 1:
+				return session.NoArgs(nil, args)
+			}
+			return nil
+		},
+		RunE: s.Run(func(ctx context.Context, args []string) error { return o.install(ctx, s, args) }),
 	}
+	install.Flags().StringVar(&o.require, "require", "", "refuse pushes to --branch without this `KEY` (default land:REMOTE/BRANCH)")
+	install.Flags().Lookup("require").NoOptDefVal = byLand
+	install.Flags().StringArrayVar(&o.branches, "branch", nil, "a `BRANCH` that needs the key (default main; may be repeated)")
 	remove := &cobra.Command{
 		Use: "remove", Short: "Take the guard out of git's hooks, and restore them",
 		Args: session.NoArgs,
-		RunE: s.Run(func(ctx context.Context, _ []string) error { return changeHooks(ctx, s, false) }),
+		RunE: s.Run(func(ctx context.Context, _ []string) error { return changeHooks(ctx, s, false, nil) }),
 	}
 	check := &cobra.Command{
 		Use:   "check",
@@ -67,6 +91,32 @@ Exit codes:
 		RunE: s.Run(func(ctx context.Context, args []string) error { return guardRun(ctx, s, args[0], args[1:]) }),
 	}
 	return session.Group("guard", "Make git hooks enforce path locks", install, check, remove, run)
+}
+
+// byLand is the value of --require without a key.
+const byLand = "land"
+
+// install installs the guard, with the requirements.
+func (o *guardOptions) install(ctx context.Context, s *session.Session, args []string) error {
+	var needs []githooks.Requirement
+	key := o.require
+	if len(args) > 0 {
+		key = args[0]
+	}
+	if key != "" && len(o.branches) == 0 {
+		o.branches = []string{"main"}
+	}
+	for _, branch := range o.branches {
+		r := githooks.Requirement{Branch: branch, Key: key}
+		if key == byLand {
+			r.Key = ""
+		}
+		if _, err := lease.CheckKey(r.KeyFor("origin")); err != nil {
+			return err
+		}
+		needs = append(needs, r)
+	}
+	return changeHooks(ctx, s, true, needs)
 }
 
 // guardTime bounds what a guard asks git and the store.
@@ -135,7 +185,16 @@ func printTouched(p *term.Printer, files []guard.TouchedFile) {
 func guardRun(ctx context.Context, s *session.Session, hook string, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTime)
 	defer cancel()
-	files, err := guardedFiles(ctx, s, hook, args)
+	refs, err := pushedRefs(s, hook)
+	if hook == "pre-push" {
+		if refused := requireKeys(ctx, s, args, refs, err); refused != nil {
+			return refused
+		}
+	}
+	var files []string
+	if err == nil {
+		files, err = guardedFiles(ctx, s, hook, args, refs)
+	}
 	var touched []guard.TouchedFile
 	if err == nil && len(files) > 0 {
 		touched, err = touchedBy(ctx, s, files)
@@ -167,26 +226,85 @@ func guardRun(ctx context.Context, s *session.Session, hook string, args []strin
 	return session.ExitError(problem.Error)
 }
 
+// pushedRefs is what git says on the input of a pre-push hook.
+func pushedRefs(s *session.Session, hook string) (string, error) {
+	if hook != "pre-push" {
+		return "", nil
+	}
+	refs, err := io.ReadAll(io.LimitReader(s.Stdin, maxRefs+1))
+	if err == nil && len(refs) > maxRefs {
+		err = fmt.Errorf("more than %d bytes of input", maxRefs)
+	}
+	return string(refs), err
+}
+
 // guardedFiles are those that a commit or a push would change.
-func guardedFiles(ctx context.Context, s *session.Session, hook string, args []string) ([]string, error) {
+func guardedFiles(ctx context.Context, s *session.Session, hook string, args []string, refs string) ([]string, error) {
 	if hook == "pre-commit" {
 		return git.Staged(ctx, s.Dir)
 	}
-	refs, err := io.ReadAll(io.LimitReader(s.Stdin, maxRefs+1))
+	return git.Pushed(ctx, s.Dir, args, refs)
+}
+
+// requireKeys refuses a push to a branch whose key the caller does not hold. What it
+// cannot find out is refused too: who asks for nothing is not held up by this.
+func requireKeys(ctx context.Context, s *session.Session, args []string, refs string, unread error) error {
+	needs := githooks.Required(ctx, s.Dir, args, refs)
+	if unread != nil && len(githooks.Requirements(ctx, s.Dir)) > 0 {
+		return unread
+	}
+	for _, need := range needs {
+		err := holdsKey(ctx, s, need.Key)
+		if err == nil {
+			continue
+		}
+		p := &term.Printer{W: s.Stderr, Colour: s.Colour(s.Stderr), Now: s.Now()}
+		p.Line("%spushes to %s need the lock %s: %s.", term.Red.Of("Error: "), need.Branch, need.Key, s.Problem(err).Message)
+		p.Line("Next: %s", landLine(s, need, args))
+		_ = p.Flush()
+		return session.ExitError(problem.Error)
+	}
+	return nil
+}
+
+// holdsKey is nil if the caller holds a key: in the store of the lease that it runs
+// under, if that has the key, else in the one of this folder.
+func holdsKey(ctx context.Context, s *session.Session, key string) error {
+	s, err := s.About(ctx, key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if len(refs) > maxRefs {
-		return nil, fmt.Errorf("more than %d bytes of input", maxRefs)
+	st, err := s.Store(ctx, false)
+	if err != nil {
+		return err
 	}
-	return git.Pushed(ctx, s.Dir, args, string(refs))
+	for _, owner := range s.Names() {
+		if _, err = lease.Check(ctx, st, lease.CheckRequest{Key: key, HeldBy: owner}); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// landLine is the command that pushes in turn.
+func landLine(s *session.Session, need githooks.Requirement, args []string) string {
+	words := []string{"land", "--onto", need.Branch}
+	remote := "origin"
+	if len(args) > 1 && args[0] != args[1] && args[0] != remote {
+		remote = args[0]
+		words = append(words, "--remote", remote)
+	}
+	if need.Key != "land:"+remote+"/"+need.Branch {
+		words = append(words, "--key", need.Key)
+	}
+	return s.CommandLine(append(words, "--", "TEST")...)
 }
 
 // maxRefs bounds what git says on the input of a pre-push hook.
 const maxRefs = 1 << 20
 
 // changeHooks installs or removes the guard.
-func changeHooks(ctx context.Context, s *session.Session, install bool) error {
+func changeHooks(ctx context.Context, s *session.Session, install bool, needs []githooks.Requirement) error {
 	change := githooks.Remove
 	if install {
 		change = githooks.Install
@@ -198,15 +316,26 @@ func changeHooks(ctx context.Context, s *session.Session, install bool) error {
 	if err != nil {
 		return err
 	}
+	for _, r := range needs {
+		if s.DryRun {
+			break
+		}
+		if err := githooks.Require(ctx, s.Dir, r); err != nil {
+			return err
+		}
+	}
 	changes := done.Hooks
 	var dead []githooks.State
 	if install && !s.DryRun {
 		all, _ := githooks.States(ctx, s.Dir, s.Env)
 		dead = githooks.Dead(all)
 	}
-	return s.Answer(map[string]any{"hooks": changes, "notLive": dead}, func(p *term.Printer) {
+	return s.Answer(map[string]any{"hooks": changes, "notLive": dead, "require": needs}, func(p *term.Printer) {
 		for _, c := range changes {
 			guardLine(p, c)
+		}
+		for _, r := range needs {
+			p.Line("Pushes from this clone to %s %s the lock %s.", r.Branch, p.Did("need", "would need"), r.KeyFor("REMOTE"))
 		}
 		if names := toCommit(s, changes); install && len(names) > 0 {
 			p.Line("Commit what is new, so that other clones and worktrees have it: git add %s", term.QuotedLine(names))

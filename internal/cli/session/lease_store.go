@@ -48,6 +48,24 @@ func (s *Session) leaseStore() string {
 	return ""
 }
 
+// About is this command for a question about a key: if the lease that it runs under
+// has the key, it asks the store of that lease.
+func (s *Session) About(ctx context.Context, key string) (*Session, error) {
+	there := s.Env(config.LeaseEnv)
+	if there == "" || s.StoreURL != "" || !s.LeaseEnv().has([]string{key}) {
+		return s, nil
+	}
+	asks := s.At(s.Dir)
+	cfg, err := asks.Config()
+	if err != nil {
+		return nil, err
+	}
+	if own, _ := cfg.Store(); own == "" || s.Everywhere(ctx, own) != there {
+		err = cfg.UseLease(there)
+	}
+	return asks, err
+}
+
 // useLease makes the configuration name the store of the lease, unless it already
 // does: its own name for it may have a password.
 func (s *Session) useLease(ctx context.Context, c *config.Config, there string) error {
