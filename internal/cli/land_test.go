@@ -190,8 +190,10 @@ func (f *field) together(land func(dir, subject string) (rejected int, landed bo
 	want := []string{"base"}
 	conflicts := 0
 	for c := range clones {
+		f.git(".", "clone", "-q", "remote.git", fmt.Sprintf("clone%d", c))
+	}
+	for c := range clones {
 		dir := fmt.Sprintf("clone%d", c)
-		f.git(".", "clone", "-q", "remote.git", dir)
 		wg.Go(func() {
 			for n := range commits {
 				subject := fmt.Sprintf("%d.%d", c, n)
@@ -449,4 +451,44 @@ func TestLandInterrupted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLandFences: a landing that has lost its lock during the test pushes nothing, and one
+// during whose test somebody pushed replaces nothing, and tests again.
+func TestLandFences(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
+	t.Run("lost", func(t *testing.T) {
+		f := newField(t)
+		head := f.ready()
+		cmd := f.command("mine", os.Args[0], "land", "--", "sh", "-c", `$TASKLOCK break land:origin/main --reason test`)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 7 {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if slices.Contains(f.subjects(), "mine") {
+			t.Errorf("a landing without its lock pushed:\n%s", out)
+		}
+		f.settled(head)
+		f.clean()
+	})
+	t.Run("moved", func(t *testing.T) {
+		f := newField(t)
+		head := f.ready()
+		f.write("push.sh", `git rev-parse HEAD >>../tested
+cd ../seed && [ ! -e late ] && touch late && git add late && git commit -q -m late && git push -q origin main
+true`)
+		if out, err := f.command("mine", os.Args[0], "land", "--", "sh", "../push.sh").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if got := f.subjects(); !slices.Equal(got, []string{"base", "theirs", "late", "mine"}) {
+			t.Errorf("the remote has %q", got)
+		}
+		tested, _ := os.ReadFile(f.path("tested"))
+		if last := f.git("remote.git", "rev-parse", "main"); !strings.HasSuffix(string(tested), last+"\n") {
+			t.Errorf("%s landed, tested were\n%s", last, tested)
+		}
+		f.settled(head)
+		f.clean()
+	})
 }
