@@ -321,6 +321,12 @@ func All[T any](tx *Tx, prefix string) ([]Entry[T], error) {
 // been written or deleted since the snapshot: for rules about absence.
 func (tx *Tx) GuardKind(kind string) { tx.guards[kind] = tx.snap.Rev }
 
+// GuardsKind reports whether the commit depends on that.
+func (tx *Tx) GuardsKind(kind string) bool {
+	_, ok := tx.guards[kind]
+	return ok
+}
+
 // Put writes a record. value must encode to a JSON object.
 func (tx *Tx) Put(key string, value any) error { return tx.PutTTL(key, value, 0) }
 

@@ -43,6 +43,9 @@ type AddResult struct {
 	Sections []string `json:"sections,omitempty"`
 }
 
+// many tasks have more names than one commit can guard.
+const many = driver.MaxGuards / 5
+
 // Add adds tasks.
 func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) {
 	if len(r.Tasks) == 0 || len(r.Tasks) > maxBatch {
@@ -54,10 +57,14 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 		}
 	}
 	var out AddResult
+	tried := false // to commit, and others were faster
 	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: []string{taskCounter}}, func(tx *store.Tx) error {
 		out = AddResult{}
 		if err := prefetch(tx, r.Tasks); err != nil {
 			return err
+		}
+		if len(r.Tasks) > many && !tried {
+			lease.GuardLocks(tx)
 		}
 		for _, n := range r.Tasks {
 			t, made, err := add(tx, n, r.By, out.Tasks)
@@ -69,6 +76,7 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 				out.Sections = append(out.Sections, n.Section)
 			}
 		}
+		tried = true
 		return logAll(tx, "add", idsOf(out.Tasks), r.By, "", Pending, "")
 	})
 	if err != nil {

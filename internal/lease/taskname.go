@@ -19,7 +19,8 @@ import (
 // task looks at those locks too. Nobody can acquire such a lock later: a plain
 // grant guards the absence of the name's record, and naming a task guards the lock
 // on the name. A commit that names more tasks than it can guard notes that there
-// may be a lock: a guard on all locks would fail again and again while others work.
+// may be a lock, unless it guards all locks: that would fail again and again while
+// others work, see [GuardLocks].
 
 const (
 	nameKind = "name/"
@@ -255,7 +256,7 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 		if name == id || there.Value.has(name) >= 0 {
 			continue
 		}
-		if tx.Room() < roomToName {
+		if tx.Room() < roomToName && !tx.GuardsKind(lockKind) {
 			older[name] = ""
 			continue
 		}
@@ -269,6 +270,11 @@ func olderLocks(tx *store.Tx, id string, fresh []string) (map[string]string, err
 	}
 	return older, mayBear(tx, id, older, fresh)
 }
+
+// GuardLocks makes a commit that names many tasks depend on all locks, so that it knows
+// which of the names are locked: otherwise each claim of these tasks has to look. It is
+// for a first attempt, because any grant of others makes it fail.
+func GuardLocks(tx *store.Tx) { tx.GuardKind(lockKind) }
 
 // roomToName is how many guards must be left for one more on the lock of a name.
 const roomToName = 20
