@@ -173,12 +173,19 @@ func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error)
 
 // commit runs fn until a run is committed or has nothing to commit.
 func (a *attempt) commit(ctx context.Context, fn func(*Tx) error) (*Tx, int64, error) {
-	s := a.s
+	good := false
 	defer func() { // fn may panic
 		if a.done != nil {
-			a.done()
+			a.done(good)
 		}
 	}()
+	tx, rev, err := a.tryCommit(ctx, fn)
+	good = err == nil
+	return tx, rev, err
+}
+
+func (a *attempt) tryCommit(ctx context.Context, fn func(*Tx) error) (*Tx, int64, error) {
+	s := a.s
 	for conflicts := 0; ; a.guess = false {
 		tx, err := a.run(ctx, fn)
 		switch {
@@ -245,10 +252,10 @@ type attempt struct {
 	older     bool // the last run was on records that were converted on the way
 	sent      bool // a commit without receipt may have been applied
 	failures  int
-	conflicts int       // of affirmed
-	began     time.Time // [Tx.Began], once there was a run
-	answered  time.Time // when the store last answered, or when it began
-	done      func()    // ends its turn, if it has one
+	conflicts int             // of affirmed
+	began     time.Time       // [Tx.Began], once there was a run
+	answered  time.Time       // when the store last answered, or when it began
+	done      func(good bool) // ends its turn, if it has one
 }
 
 // run reads what is needed and runs fn until fn asks for nothing that was not

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// maxTurn bounds how long an attempt waits for its turn: turns save work, they do
-// not make anything safe.
+// maxTurn is how long an attempt waits for its turn while no other attempt succeeds
+// in its own: turns save work, they do not make anything safe, and a store that does
+// not answer must not be asked by one caller at a time.
 const maxTurn = 10 * time.Second
 
 // turns let the transactions of one process that rewrite the same record go one
@@ -22,6 +23,7 @@ type turns struct {
 type turn struct {
 	free chan struct{} // has an element unless somebody has the turn; its waiters are first come first served
 	in   int           // who has it, and who wait
+	good int           // those who had it and succeeded
 }
 
 // busy reports whether somebody has the turn for that record.
@@ -31,38 +33,63 @@ func (t *turns) busy(key string) bool {
 	return t.taking[key] != nil
 }
 
-// take waits for the turn, for some time. The caller ends it with done.
-func (t *turns) take(ctx context.Context, key string) (done func()) {
-	t.mu.Lock()
-	if t.taking == nil {
-		t.taking = map[string]*turn{}
-	}
-	at := t.taking[key]
-	if at == nil {
-		at = &turn{free: make(chan struct{}, 1)}
-		at.free <- struct{}{}
-		t.taking[key] = at
-	}
-	at.in++
-	t.mu.Unlock()
-
-	limit := time.NewTimer(maxTurn)
-	defer limit.Stop()
-	mine := false
-	select {
-	case <-at.free:
-		mine = true
-	case <-ctx.Done():
-	case <-limit.C:
-	}
-	return func() {
+// take waits for the turn, as long as the others go on. The caller ends it with done,
+// and says whether it succeeded.
+func (t *turns) take(ctx context.Context, key string) (done func(good bool)) {
+	at, good := t.join(key)
+	mine := at.wait(ctx, func() bool { // one of the others succeeded meanwhile
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		before := good
+		good = at.good
+		return good > before
+	})
+	return func(good bool) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if mine {
 			at.free <- struct{}{}
 		}
+		if good {
+			at.good++
+		}
 		if at.in--; at.in == 0 {
 			delete(t.taking, key)
+		}
+	}
+}
+
+// join adds a waiter for the turn of a record.
+func (t *turns) join(key string) (at *turn, good int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taking == nil {
+		t.taking = map[string]*turn{}
+	}
+	if at = t.taking[key]; at == nil {
+		at = &turn{free: make(chan struct{}, 1)}
+		at.free <- struct{}{}
+		t.taking[key] = at
+	}
+	at.in++
+	return at, at.good
+}
+
+// wait reports whether the caller has the turn now.
+func (at *turn) wait(ctx context.Context, moves func() bool) bool {
+	limit := time.NewTimer(maxTurn)
+	defer limit.Stop()
+	for {
+		select {
+		case <-at.free:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-limit.C:
+			if !moves() {
+				return false
+			}
+			limit.Reset(maxTurn)
 		}
 	}
 }

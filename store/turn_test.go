@@ -27,19 +27,22 @@ func increment(ctx context.Context, st *store.Store, note string) error {
 }
 
 // slow takes a while for a commit.
-type slow struct{ driver.Store }
+type slow struct {
+	driver.Store
+	takes time.Duration
+}
 
 func (s slow) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	time.Sleep(time.Millisecond)
+	time.Sleep(s.takes)
 	return s.Store.Commit(ctx, b)
 }
 
 // Many who rewrite one record at once take turns: each makes a few commits, not as
-// many as there are others.
+// many as there are others, however long they all take together.
 func TestTurns(t *testing.T) {
-	for _, n := range []int{10, 100, 500} {
+	for n, takes := range map[int]time.Duration{10: time.Millisecond, 100: time.Millisecond, 500: time.Millisecond, 501: 200 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			counted := drivertest.NewCounted(slow{memstore.New()})
+			counted := drivertest.NewCounted(slow{memstore.New(), takes})
 			st := store.New(counted)
 			var all sync.WaitGroup
 			for range n {
