@@ -64,21 +64,24 @@ type acquisition struct {
 // attempt is the result of one run of the transaction. The next run, after a
 // conflict, begins with a new one.
 type attempt struct {
-	id     string                       // of the lease
-	queued bool                         // it continues the ticket of an earlier attempt
-	asked  []string                     // the keys that the names of the request mean
-	keys   []string                     // those, and the keys around them
-	names  map[string]string            // key → the name it was given, if another
-	older  map[string]map[string]string // key → locks on its names: see taskname.go
-	outer  map[string]string            // key → the key around it
-	used   []string                     // by an earlier call of this request, see noteUse
-	wanted []string                     // keys that the owner does not hold yet
-	busy   []string                     // keys that it holds and others work under
-	weight int                          // how many more locks its pools mean than they are keys
-	lapsed lapses                       // tickets found lapsed
-	unseen bool                         // it joins a queue before it looks who is ahead
-	due    bool                         // the heartbeat of its ticket is
-	near   []string                     // records of those in its way: the next attempt reads them at once
+	id       string                              // of the lease
+	queued   bool                                // it continues the ticket of an earlier attempt
+	asked    []string                            // the keys that the names of the request mean
+	keys     []string                            // those, and the keys around them
+	names    map[string]string                   // key → the name it was given, if another
+	older    map[string]map[string]string        // key → locks on its names: see taskname.go
+	outer    map[string]string                   // key → the key around it
+	used     []string                            // by an earlier call of this request, see noteUse
+	wanted   []string                            // keys that the owner does not hold yet
+	busy     []string                            // keys that it holds and others work under
+	weight   int                                 // how many more locks its pools mean than they are keys
+	lapsed   lapses                              // tickets found lapsed
+	queues   map[string]store.Entry[queueRecord] // as this run has read them
+	unseen   bool                                // it joins a queue before it looks who is ahead
+	due      bool                                // the heartbeat of its ticket is
+	searched bool                                // for a deadlock
+	near     []string                            // records of those in its way: the next attempt reads them at once
+	actors   []string                            // who work under what is in its way, for the same reason
 
 	blockers []blocker
 	taken    []string // keys that nobody held
@@ -142,8 +145,8 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 		if err == nil && a.due {
 			err = a.beat(ctx, st)
 		}
-		if err == nil && wait > 0 && !last {
-			err = a.deadlock(ctx, st)
+		if err == nil && wait > 0 && !last && !a.searched {
+			err = st.View(ctx, a.query(), a.deadlocked)
 		}
 		if err != nil {
 			if a.joined != "" || errors.Is(err, store.ErrUnknown) && !a.requested() {
@@ -165,9 +168,22 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 		if a.req.Waiting != nil {
 			a.req.Waiting(held)
 		}
-		if err := pauseFor(ctx, st, a.blockers, min(wait-time.Since(start), a.ticketTTL/3)); err != nil {
+		if err := a.pause(ctx, st, min(wait-time.Since(start), a.ticketTTL/3)); err != nil {
 			a.abandon(st)
 			return nil, err
+		}
+	}
+}
+
+// pause returns when another attempt may succeed, or after atMost. A ticket ahead
+// that was only renewed changes nothing: an attempt would read the whole queue, and
+// each waiter wakes the one behind it by its heartbeat.
+func (a *acquisition) pause(ctx context.Context, st *store.Store, atMost time.Duration) error {
+	clear(a.queues) // or each waiter of a long queue would keep a copy
+	for until := time.Now().Add(atMost); ; {
+		err := pauseFor(ctx, st, a.blockers, time.Until(until))
+		if err != nil || !time.Now().Before(until) || !a.stillBehind(ctx, st) {
+			return err
 		}
 	}
 }
@@ -204,7 +220,8 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 		if err := a.join(tx, waiter); err != nil || tx.Len() > 0 {
 			return err
 		}
-		return errWaiting
+		a.searched = true // it has joined before
+		return cmp.Or(a.deadlocked(tx), errWaiting)
 	})
 	switch {
 	case errors.Is(err, errBlocked):
@@ -289,6 +306,11 @@ func (a *acquisition) query() driver.Query {
 	}
 	if slices.ContainsFunc(a.keys, isPath) {
 		q.Ranges = []driver.Range{{Prefix: pathKind}, {Prefix: pathQueue}}
+	}
+	if a.joined != "" { // it will look for a deadlock
+		for _, actor := range a.actors {
+			q.Ranges = append(q.Ranges, driver.Range{Prefix: leasesOfActor(actor)})
+		}
 	}
 	return q
 }

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/tasklock/tasklock/store"
@@ -11,17 +10,12 @@ import (
 // maxSearch bounds how many tickets one search looks at.
 const maxSearch = 256
 
-// deadlock looks for a deadlock through this request's ticket. It runs after the
+// deadlocked looks for a deadlock through this request's ticket. It runs after the
 // ticket has joined: if it ran before, two could join at once without seeing each
 // other. Only the youngest waiter of the deadlock gets the error.
-func (a *acquisition) deadlock(ctx context.Context, st *store.Store) error {
-	var found *DeadlockError
-	err := st.View(ctx, a.query(), func(tx *store.Tx) error {
-		s := search{tx: tx, me: a.lease(), seen: map[reached]bool{}, queues: map[string]queueRecord{}}
-		var err error
-		found, err = s.run()
-		return err
-	})
+func (a *acquisition) deadlocked(tx *store.Tx) error {
+	s := search{tx: tx, me: a.lease(), seen: map[reached]bool{}, queue: a.queue}
+	found, err := s.run()
 	if err == nil && found != nil {
 		return found
 	}
@@ -44,8 +38,8 @@ type search struct {
 	above string // the nearest parent of actor, or itself, that the caller waits for
 	seen  map[reached]bool
 
-	queues map[string]queueRecord // decoded once: they may be long
-	doomed map[string]bool        // see stuck.go; nil: not known yet
+	queue  reading[queueRecord]
+	doomed map[string]bool // see stuck.go; nil: not known yet
 }
 
 // reached is a ticket and the actor through which it was found; none: it is ahead
@@ -230,7 +224,7 @@ func (s *search) keepers(t store.Entry[leaseRecord], key string, lk store.Entry[
 // ticketsOf returns the live tickets of an actor and its children: while one of
 // them waits, the actor counts as waiting.
 func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
-	recs, err := s.tx.Scan(leaseKind+actor+"/", 0)
+	recs, err := s.tx.Scan(leasesOfActor(actor), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -247,13 +241,16 @@ func (s *search) ticketsOf(actor string) ([]store.Entry[leaseRecord], error) {
 	return out, nil
 }
 
+func leasesOfActor(actor string) string { return leaseKind + actor + "/" }
+
 // batchesAhead returns the batch tickets before a ticket in a queue that it cannot
 // overtake, except those that are known.
 func (s *search) batchesAhead(t store.Entry[leaseRecord], key string, known func(name string) bool) (out []store.Entry[leaseRecord], err error) {
-	q, err := s.queue(key)
+	e, err := s.queue(s.tx, key)
 	if err != nil {
 		return nil, err
 	}
+	q := e.Value
 	place := slices.Index(q.Tickets, leaseName(t.Key))
 	batches := slices.DeleteFunc(slices.Clone(q.Tickets[:max(place, 0)]), func(name string) bool {
 		return known(name) || !slices.Contains(q.Batches, name)
@@ -280,17 +277,6 @@ func (s *search) batchesAhead(t store.Entry[leaseRecord], key string, known func
 		}
 	}
 	return out, nil
-}
-
-func (s *search) queue(key string) (queueRecord, error) {
-	if q, ok := s.queues[key]; ok {
-		return q, nil
-	}
-	q, err := getQueue(s.tx, key)
-	if err == nil {
-		s.queues[key] = q.Value
-	}
-	return q.Value, err
 }
 
 // fresh reports whether this is another live ticket that was not found in the same

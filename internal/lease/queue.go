@@ -17,7 +17,7 @@ import (
 // one release does not wake a thousand.
 func (a *acquisition) blockedByHolder(tx *store.Tx, key string, lk store.Entry[lockRecord], ls store.Entry[leaseRecord]) (*blocker, error) {
 	b := heldBy(key, lk, ls)
-	a.near = append(a.near, ls.Key)
+	a.near, a.actors = append(a.near, ls.Key), append(a.actors, ls.Value.actor())
 	t, err := a.ticketAhead(tx, key, &b.held)
 	if err == nil && t != nil {
 		b.waitOn(*t)
@@ -61,6 +61,35 @@ func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
 	b.queued = true
 }
 
+// stillBehind reports whether tickets ahead are the only blockers, and all still wait
+// for nothing else than the caller. It waits on them as they are now.
+func (a *acquisition) stillBehind(ctx context.Context, st *store.Store) bool {
+	var ahead []string
+	for _, b := range a.blockers {
+		if !b.queued || b.lease.mayBePassed() {
+			return false
+		}
+		ahead = append(ahead, b.guards[0].Key)
+	}
+	still := false
+	err := st.View(ctx, driver.Query{Keys: ahead}, func(tx *store.Tx) error {
+		still = true
+		for i := range a.blockers {
+			t, err := peekLease(tx, leaseName(ahead[i]))
+			if err != nil {
+				return err
+			}
+			if stateOf(t) != Held || !slices.Equal(t.Value.WaitsFor, a.blockers[i].lease.WaitsFor) {
+				still = false
+				continue
+			}
+			a.blockers[i].waitOn(t)
+		}
+		return nil
+	})
+	return err == nil && still
+}
+
 // ticketAhead returns the nearest live ticket before the caller's place in the
 // queue of key, or nil. It passes lapsed tickets, and a ticket that also waits for
 // a key of the caller: that one could never be served first.
@@ -69,7 +98,7 @@ func (b *blocker) waitOn(t store.Entry[leaseRecord]) {
 // of the queue moves with each newcomer, what is before a place does not. Who does
 // not wait looks from the front, which moves only when someone is served.
 func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*store.Entry[leaseRecord], error) {
-	q, err := getQueue(tx, key)
+	q, err := a.queue(tx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +132,21 @@ func (a *acquisition) ticketAhead(tx *store.Tx, key string, held *HeldError) (*s
 	}
 	held.Ahead += len(around)
 	return &around[len(around)-1], nil
+}
+
+// queue reads the queue of a key, and decodes it once: it may be long. Nobody changes
+// what it returns.
+func (a *acquisition) queue(tx *store.Tx, key string) (store.Entry[queueRecord], error) {
+	if q := a.queues[key]; q.Exists() {
+		if rev, err := tx.RevOf(q.Key); err == nil && rev == q.Rev {
+			return q, nil
+		}
+	}
+	q, err := getQueue(tx, key)
+	if err == nil && q.Rev != store.Pending {
+		a.queues[key] = q
+	}
+	return q, err
 }
 
 // firstInWay returns the first of the tickets that the caller cannot pass, or nil.
@@ -176,8 +220,8 @@ func leaseKeys(names []string) []string {
 // overtakes reports whether owner need not wait behind the ticket: it has one of
 // the keys that the ticket waits for, so the ticket could never be first.
 func overtakes(tx *store.Tx, owner string, t leaseRecord) (bool, error) {
-	if len(t.WaitsFor) < 2 && !slices.ContainsFunc(t.WaitsFor, isPath) && !slices.ContainsFunc(t.WaitsFor, isPool) {
-		return false, nil // it waits for the same key
+	if !t.mayBePassed() {
+		return false, nil
 	}
 	if err := tx.Want(needWaited(t)...); err != nil {
 		return false, err
@@ -220,6 +264,11 @@ func needWaited(t leaseRecord) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// mayBePassed reports whether a ticket waits for more than the one key of its queue.
+func (l leaseRecord) mayBePassed() bool {
+	return len(l.WaitsFor) > 1 || slices.ContainsFunc(l.WaitsFor, isPath) || slices.ContainsFunc(l.WaitsFor, isPool)
 }
 
 // join puts the request's ticket at the end of the queues of all keys that it does
@@ -276,7 +325,7 @@ func (a *acquisition) beat(ctx context.Context, st *store.Store) error {
 
 // joinQueue adds the ticket to one queue and returns its place there.
 func (a *acquisition) joinQueue(tx *store.Tx, key string) (place int, wrote bool, err error) {
-	q, err := getQueue(tx, key)
+	q, err := a.queue(tx, key)
 	if err != nil {
 		return 0, false, err
 	}

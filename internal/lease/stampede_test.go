@@ -110,6 +110,29 @@ func (w *world) joinTogether(n int, owner func(i int) string) {
 	all.Wait()
 }
 
+// A waiter renews its ticket and looks now and then. It does not read the queue
+// because the one ahead of it has renewed its own.
+func TestWaitingCostsLittle(t *testing.T) {
+	bubble(t, func(w *world) {
+		const n = 50
+		counted := drivertest.NewCounted(w.mem)
+		all := w.through(counted)
+		w.acquire("first", "a")
+		var calls []*call
+		for i := range n {
+			calls = append(calls, all.wait(fmt.Sprintf("w%02d", i), "a"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		counted.Take()
+		time.Sleep(time.Minute)
+		c := counted.Take()
+		if c.Commits < 3*n || c.Commits > 7*n || c.Refused > 0 || c.Reads > 4*c.Commits || c.Records > 12*c.Commits {
+			t.Errorf("a minute of %d waiters: %+v", n, c)
+		}
+		w.stop(calls...)
+	})
+}
+
 // queue writes n tickets as they are stored, for the keys of each.
 func (w *world) queue(n int, owner string, keys func(i int) []string) {
 	w.Helper()

@@ -71,7 +71,7 @@ func (a *acquisition) begin(tx *store.Tx) error {
 		id, a.past = a.joined, append(a.past, Without(a.keys, a.past)...)
 	}
 	// The keys stay until they are settled anew: whoever gives up in between leaves their queues.
-	a.attempt = attempt{id: id, queued: queued, asked: a.asked, keys: a.keys, lapsed: lapses{}}
+	a.attempt = attempt{id: id, queued: queued, asked: a.asked, keys: a.keys, lapsed: lapses{}, queues: map[string]store.Entry[queueRecord]{}}
 	if err := a.resolve(tx); err != nil {
 		return err
 	}
