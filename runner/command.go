@@ -114,7 +114,7 @@ func environment(base, asked []string, g lease.Grant, more []string) []string {
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(token, 10),
 		"TASKLOCK_LEASE=" + strings.Join(leases, "\n"),
 		"TASKLOCK_OWNER=" + g.Owner + "/cmd",
-	}, more)
+	}, slotVariable(g), more)
 	last := map[string]int{} // of each name only the last counts
 	for i, v := range env {
 		name, _, _ := strings.Cut(v, "=")
@@ -127,4 +127,17 @@ func environment(base, asked []string, g lease.Grant, more []string) []string {
 		}
 	}
 	return out
+}
+
+// slotVariable names the slots of a grant. A command under keys of other kinds keeps
+// the variable of the command around it, which holds the slot.
+func slotVariable(g lease.Grant) []string {
+	var numbers []string
+	for _, n := range g.Slots() {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	if numbers == nil {
+		return nil
+	}
+	return []string{"TASKLOCK_SLOT=" + strings.Join(numbers, " ")}
 }

@@ -76,6 +76,8 @@
 //	TASKLOCK_KEY     the key; of several, one a line
 //	TASKLOCK_NAME    what was asked for: the title of a task whose key is its id
 //	TASKLOCK_TOKEN   the largest fencing token
+//	TASKLOCK_SLOT    the number of the slot, if the key is a pool; of several, with
+//	                 spaces between them
 //	TASKLOCK_LEASE   the lease; one a line for each key if they are in several
 //	TASKLOCK_LEASE_STORE  added by the command line: where that lease is, without
 //	                 a password; commands about the key ask there

@@ -165,6 +165,7 @@ func commands() []entry {
 		{"locks", []string{"run"}, leasecmd.NewRun},
 		{"locks", []string{"land"}, leasecmd.NewLand},
 		{"locks", []string{"break"}, leasecmd.NewBreak},
+		{"locks", []string{"pools"}, lockcmd.NewPools},
 		{"locks", []string{"update"}, leasecmd.NewUpdate},
 		{"locks", []string{"cleanup"}, lockcmd.NewCleanup},
 		{"locks", []string{"session"}, leasecmd.NewSession},

@@ -108,6 +108,8 @@ func SlotOf(key string) (pool string, slot int, ok bool) {
 	}
 	return queueOf(key), slot, true
 }
+// AllSlots reports whether a key is that of all slots of a pool.
+func AllSlots(key string) bool { return slotOf(key) == allSlots }
 
 // slotKeys are the keys that a pool can have, by their numbers: also those above
 // its size, which was larger before.

@@ -23,6 +23,7 @@ type TakeOptions struct {
 	NoWait             bool
 	RequestID          string
 	Reason, Worktree   string
+	slots, take        slotsFlag // see PoolFlags
 }
 
 // Flags adds them to a command.
@@ -58,6 +59,7 @@ func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []st
 		Keys: keys, Owner: id.Owner, ID: o.RequestID, Session: id.Session, Label: id.Label,
 		TTL: o.TTL.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
+		Slots: o.slots.n, Take: o.take.n,
 		OuterKey: task.OuterKey, DefaultTTL: cfg.Times().Of(keys...),
 	}
 	if !o.Wait.Given && !o.NoWait && !id.Agent {
@@ -84,6 +86,8 @@ func (o *TakeOptions) Again(ctx context.Context, s *session.Session, verb string
 		{"--request-id", o.RequestID},
 		{"--reason", o.Reason},
 		{"--worktree", o.Worktree},
+		{"--slots", o.slots.String()},
+		{"--take", o.take.String()},
 	})
 }
 

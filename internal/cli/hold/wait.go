@@ -148,6 +148,9 @@ func (w *Wait) draw() {
 func (w *Wait) facts() string {
 	h := &w.held
 	f := []string{term.Rough(time.Since(w.started)) + " elapsed of " + term.Exact(w.wait)}
+	if h.Pool != nil {
+		return strings.Join(append(append(f, w.pool()), w.checking()...), ", ")
+	}
 	if h.Position > 0 {
 		f = append(f, fmt.Sprintf("place %d", h.Position))
 	}
@@ -161,6 +164,15 @@ func (w *Wait) facts() string {
 		f = append(f, "expires in "+term.Rough(h.ExpiresAt.Sub(w.s.Now())))
 	}
 	return strings.Join(append(f, w.checking()...), ", ")
+}
+
+// pool is how full the pool is, and which place the waiter has.
+func (w *Wait) pool() string {
+	s := view.Used(w.held.Pool)
+	if w.held.Position > 0 {
+		s += fmt.Sprintf(", you are #%d", w.held.Position)
+	}
+	return s
 }
 
 // checking says how often a waiter asks where nothing wakes it.
@@ -182,10 +194,11 @@ func (w *Wait) plain() string {
 	} else {
 		s += ". Waiting for " + term.Rough(waited)
 	}
-	if w.held.Position > 0 {
+	if w.held.Position > 0 && w.held.Pool == nil {
 		s += fmt.Sprintf(", place %d in the queue", w.held.Position)
 	}
 	switch {
+	case w.held.Pool != nil: // one of several holders
 	case w.held.ExpiresAt.IsZero() && w.held.Owner != "":
 		s += ", the lock never expires"
 	case !w.held.ExpiresAt.IsZero():

@@ -33,7 +33,8 @@ lock. A name that no task has is a lock too. section:NAME and job:NAME name the
 other kinds. path:GLOB keeps others out of files: it excludes every overlapping
 path. It counts from the root of the repository (path:./x from here) and is the
 same in all worktrees; it understands *, ? and **, and a folder covers everything
-below it.
+below it. pool:NAME lets several in at a time: acquire takes a free slot of it, or
+as many as --take says. --slots makes the pool, or must be the size that it has.
 
 Ctrl+C leaves the queue. A coding agent waits only with --wait. If the wait was too
 short, the same command keeps its place in the queue.
@@ -59,16 +60,19 @@ that it reads, it prints how long the lock may still be trusted, or that it wait
 Exit codes:
   6  another owner holds a key, or the wait was too short
   7  with --attach: the lock was lost
+  11  the pool has another size, or none
   130  interrupted: it left the queue`,
 		Example: `  tasklock acquire fix-bug
   tasklock acquire fix-bug section:Backend --wait 10m --reason "refactoring"
   tasklock acquire 'path:src/api/**' --reason "new endpoints"
+  tasklock acquire pool:tests --slots 4
   tasklock acquire fix-bug --force --reason "bob is on holiday"
   TOKEN=$(tasklock acquire fix-bug --json | jq .data.token)`,
 		Args: session.AtLeastOne("key"),
 		RunE: s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
 	}
 	o.Flags(cmd)
+	o.PoolFlags(cmd)
 	o.KeepAliveFlag(cmd)
 	o.AttachFlag(cmd)
 	cmd.Flags().BoolVar(&o.force, "force", false, "take the keys from their holder; needs --reason")
@@ -107,12 +111,11 @@ func (o *acquireOptions) run(ctx context.Context, s *session.Session, keys []str
 
 // printGrant prints what was taken, in at most three lines.
 func printGrant(p *term.Printer, g lease.Grant) {
-	names := make([]string, len(g.Keys))
 	again := true
-	for i, k := range g.Keys {
-		names[i], again = k.Key, again && k.Reentrant
+	for _, k := range g.Keys {
+		again = again && k.Reentrant
 	}
-	keys := strings.Join(names, ", ")
+	keys := strings.Join(view.Granted(g), ", ")
 	switch {
 	case p.Dry:
 		p.Line("%s %s as %s.", p.Did("", "Would acquire"), keys, g.Owner)

@@ -12,6 +12,7 @@ import (
 
 type breakOptions struct {
 	reason, requestID string
+	of                string
 	token             int64
 }
 
@@ -23,8 +24,12 @@ func NewBreak(s *session.Session) *cobra.Command {
 		Long: `End the leases that hold the keys, whoever holds them.
 
 Their tokens end too: the store refuses what their holders write from now on. The
-history keeps who did it and why.`,
-		Example:           `  tasklock break fix-bug --reason "agent hangs, see chat"`,
+history keeps who did it and why.
+
+Of a pool it needs the slot (pool:tests#2), or the owner whose slots are meant:
+--of. Breaking one slot ends its whole lease.`,
+		Example: `  tasklock break fix-bug --reason "agent hangs, see chat"
+  tasklock break pool:tests#2 --reason "its tests hang"`,
 		Args:              session.AtLeastOne("key"),
 		ValidArgsFunction: s.HeldKeys(),
 	}
@@ -36,6 +41,7 @@ history keeps who did it and why.`,
 	})
 	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason, for the history (required)")
 	cmd.Flags().Int64Var(&o.token, "token", 0, "only if the lock has this token")
+	cmd.Flags().StringVar(&o.of, "of", "", "of a pool: the slots of this `OWNER` and its children")
 	cmd.Flags().StringVar(&o.requestID, "request-id", "", "repeat a request with this id: it has one effect")
 	return cmd
 }
@@ -49,6 +55,6 @@ func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []strin
 		return err
 	}
 	return hold.Released(s, "Broke", "Would break")(lease.Break(ctx, st, lease.BreakRequest{
-		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, DryRun: s.DryRun,
+		Keys: keys, By: id.Owner, Reason: o.reason, ID: o.requestID, Token: o.token, Owner: o.of, DryRun: s.DryRun,
 	}))
 }

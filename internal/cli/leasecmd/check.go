@@ -2,6 +2,7 @@ package leasecmd
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,9 @@ func NewCheck(s *session.Session) *cobra.Command {
 
 With --token, or under run, check whether that token is in force. With --mine, check
 whether the caller, a parent of it or their MCP server holds the key.
+
+A pool is locked when none of its slots is free. With --token or --mine one slot
+must be held so.
 
 Exit codes:
   0  locked; with --token or --mine: in force
@@ -69,6 +73,9 @@ func (o *checkOptions) run(ctx context.Context, s *session.Session, key string) 
 	}
 	err = s.Answer(out, func(p *term.Printer) {
 		switch {
+		case out.Pool != nil:
+			printPool(p, out)
+			return
 		case out.Locked && out.Lock.Key != out.Key:
 			as := "as part of " // another path
 			if kind, _ := lease.KindOf(out.Key); kind == lease.Task {
@@ -88,4 +95,31 @@ func (o *checkOptions) run(ctx context.Context, s *session.Session, key string) 
 		return session.ExitError(problem.Error)
 	}
 	return err
+}
+
+// printPool says how full a pool is, who holds its slots and how many wait.
+func printPool(p *term.Printer, out lease.CheckResult) {
+	state := "has a free slot"
+	switch pool := out.Pool; {
+	case out.Lock != nil:
+		p.Line("%s is held by %s, token %d, %s.", out.Lock.Key, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))
+		return
+	case pool.Size == 0 && pool.Used == 0:
+		p.Line("%s is free: no such pool yet.", out.Key)
+		return
+	case out.Locked:
+		state = "is full"
+	}
+	p.Line("%s %s: %s, %s.", out.Key, state, view.Used(out.Pool), waiting(out.Pool.Waiters))
+	view.PrintHolders(p, out.Pool.Holders)
+}
+
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 waits"
+	}
+	return strconv.Itoa(n) + " wait"
 }

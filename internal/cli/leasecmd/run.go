@@ -47,11 +47,18 @@ The command finds TASKLOCK_KEY (one key a line), TASKLOCK_TOKEN, TASKLOCK_LEASE,
 TASKLOCK_OWNER and TASKLOCK_LEASE_STORE in its environment: commands about that key
 ask that store, in every folder. stdout belongs to the command.
 
+pool:NAME lets several runs in at a time, first come first served, up to its size.
+--slots makes the pool, or must be the size that it has; --take takes several slots,
+or all. TASKLOCK_SLOT is the number of the slot, for a port or the name of a
+database; several numbers have spaces between them.
+
 Exit codes:
   the command's, 128+n for signal n; 126 or 127 if it cannot start
   6  a key is locked, unless --conflict-exit-code or --skip-if-locked
-  7  the lock was lost`,
+  7  the lock was lost
+  11  the pool has another size, or none`,
 		Example: `  tasklock run deploy -- ./deploy.sh
+  tasklock run pool:tests --slots 4 -- make test
   tasklock run job:nightly --skip-if-locked -- ./nightly.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch dash := cmd.ArgsLenAtDash(); {
@@ -72,6 +79,7 @@ Exit codes:
 		return o.run(ctx, s, keys, args[dash:])
 	})
 	o.Flags(cmd)
+	o.PoolFlags(cmd)
 	cmd.Flags().Lookup("ttl").Usage = "expire after this long without a heartbeat (default 5m; git 1h)"
 	cmd.Flags().Lookup("max-hold").Usage = "do not renew beyond this (default: no limit)"
 	o.grace = session.DurationFlag{Max: lease.MaxTTL}

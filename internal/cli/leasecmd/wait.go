@@ -23,7 +23,8 @@ func NewWait(s *session.Session) *cobra.Command {
 		Use:   "wait KEY...",
 		Short: "Wait until keys are free, without taking them",
 		Long: `Wait until all keys are free, without taking them or joining a queue: another worker
-may hold a key again when the command ends. To get a key, use acquire.`,
+may hold a key again when the command ends. To get a key, use acquire. A pool is
+free when one of its slots is.`,
 		Example:           `  tasklock wait section:Backend --wait 2h && make release`,
 		Args:              session.AtLeastOne("key"),
 		ValidArgsFunction: s.HeldKeys(),
@@ -98,7 +99,10 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.Held
 		if err != nil {
 			return nil, err
 		}
-		if l := c.Lock; c.Locked {
+		switch l := c.Lock; {
+		case c.Locked && c.Pool != nil:
+			return &lease.HeldError{Info: lease.Info{Key: c.Key}, Asked: c.Key, Pool: c.Pool, Ahead: c.Pool.Waiters}, nil
+		case c.Locked:
 			return &lease.HeldError{Info: *l, Ahead: l.Waiters}, nil
 		}
 	}
@@ -110,7 +114,14 @@ func firstHeld(ctx context.Context, st *store.Store, keys []string) (*lease.Held
 func pause(ctx context.Context, st *store.Store, h *lease.HeldError, atMost time.Duration) error {
 	wctx, cancel := context.WithTimeout(ctx, min(atMost, 2*time.Second))
 	defer cancel()
-	err := st.Wait(wctx, []driver.Guard{h.Guard()})
+	guards := []driver.Guard{h.Guard()}
+	if h.Pool != nil { // any of its holders may end next
+		guards = nil
+		for _, holder := range h.Pool.Holders {
+			guards = append(guards, holder.Guard())
+		}
+	}
+	err := st.Wait(wctx, guards)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -47,20 +47,20 @@ dead or unknown. --quiet prints only the keys.`,
 	f := cmd.Flags()
 	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
 	o.Whose.Flags(cmd)
-	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job or path")
+	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job, path or pool")
 	f.Var(&o.olderThan, "older-than", "warn about locks that are held for longer")
 	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
 	session.OfflineFlag(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path", "pool"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *listOptions) run(ctx context.Context, s *session.Session) error {
 	r := lease.ListRequest{Owner: o.Owner(s), Kind: lease.Kind(o.kind)}
 	switch r.Kind {
-	case "", lease.Task, lease.Section, lease.Job, lease.Path:
+	case "", lease.Task, lease.Section, lease.Job, lease.Path, lease.Pool:
 	default:
-		return session.Usagef("--kind: must be task, section, job or path, not %q", term.Short(o.kind, 40))
+		return session.Usagef("--kind: must be task, section, job, path or pool, not %q", term.Short(o.kind, 40))
 	}
 	if o.limit < 0 {
 		return session.Usagef("--limit: must not be negative")

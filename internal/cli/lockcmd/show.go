@@ -39,6 +39,10 @@ func show(ctx context.Context, s *session.Session, key string) error {
 }
 
 func printLock(p *term.Printer, s lease.ShowResult) {
+	if s.Pool != nil && s.Lock == nil {
+		printPool(p, s.Pool, s.Waiters)
+		return
+	}
 	rows := term.Fields{{"key", s.Key}}
 	if l := s.Lock; l == nil {
 		rows.Add("state", "free")
@@ -59,18 +63,20 @@ func printLock(p *term.Printer, s lease.ShowResult) {
 		rows.Add("label", l.Label)
 		rows.Add("reason", l.Reason)
 	}
-	party := func(what string, i int, w lease.Waiter) {
-		state := ""
-		if w.State != lease.Held {
-			state = ", " + string(w.State)
-		}
-		rows.Add(what+" "+strconv.Itoa(i+1), fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.When(w.Since), p.Relative(w.LastSeen), state))
-	}
 	for i, u := range s.Users {
-		party("used by", i, lease.Waiter(u))
+		rows.Add("used by "+strconv.Itoa(i+1), waiterText(p, lease.Waiter(u)))
 	}
 	for i, w := range s.Waiters {
-		party("waiter", i, w)
+		rows.Add("waiter "+strconv.Itoa(i+1), waiterText(p, w))
 	}
 	p.Fields(rows)
+}
+
+// waiterText is one who waits, or who works under a lock.
+func waiterText(p *term.Printer, w lease.Waiter) string {
+	state := ""
+	if w.State != lease.Held {
+		state = ", " + string(w.State)
+	}
+	return fmt.Sprintf("%s, since %s, last seen %s%s", w.Owner, p.When(w.Since), p.Relative(w.LastSeen), state)
 }

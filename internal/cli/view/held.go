@@ -13,6 +13,9 @@ import (
 
 // LockedText names the blocking owner in one sentence.
 func LockedText(h *lease.HeldError) string {
+	if h.Pool != nil {
+		return poolText(h)
+	}
 	if kind, _ := lease.KindOf(h.Key); kind == lease.Path && h.Asked != "" && h.Asked != h.Key {
 		return LockedAs(named(h.Asked)+" overlaps "+named(h.Key)+", which", h)
 	}
@@ -49,6 +52,11 @@ func ahead(h *lease.HeldError) string {
 
 // PrintHeld prints a refusal in two lines: who, and everything known about when.
 func PrintHeld(p *term.Printer, prefix, text string, h *lease.HeldError) {
+	if h.Pool != nil {
+		p.Line("%s%s.", term.Red.Of(prefix), text)
+		PrintHolders(p, h.Pool.Holders)
+		return
+	}
 	var facts []string
 	switch {
 	case h.ExpiresAt.IsZero() && h.Owner != "":

@@ -1,0 +1,86 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tasklock/tasklock/internal/cli/term"
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// Granted names the keys of a grant, each pool once: "pool:tests (slot 2)".
+func Granted(g lease.Grant) (names []string) {
+	slots := map[string][]string{}
+	for _, k := range g.Keys {
+		if k.Slot > 0 {
+			slots[k.Name] = append(slots[k.Name], strconv.Itoa(k.Slot))
+		}
+	}
+	all := map[string]bool{}
+	for _, k := range g.Keys {
+		all[k.Name] = all[k.Name] || lease.AllSlots(k.Key)
+	}
+	said := map[string]bool{}
+	for _, k := range g.Keys {
+		switch {
+		case k.Slot == 0 && !lease.AllSlots(k.Key):
+			names = append(names, k.Key)
+		case said[k.Name]:
+		case all[k.Name]:
+			names = append(names, k.Name+" (all "+term.Plural(len(slots[k.Name]), "slot")+")")
+		default:
+			names = append(names, k.Name+" ("+numbered(slots[k.Name])+")")
+		}
+		said[k.Name] = true
+	}
+	return names
+}
+
+func numbered(slots []string) string {
+	if len(slots) == 1 {
+		return "slot " + slots[0]
+	}
+	return "slots " + strings.Join(slots, ", ")
+}
+
+// Used is how full a pool is: "3 of 4 used", "all of it held by bob".
+func Used(p *lease.PoolInfo) string {
+	switch {
+	case p.All && len(p.Holders) > 0:
+		return "all of it held by " + term.Short(p.Holders[0].Owner, 120)
+	case p.Size == 0:
+		return "no size"
+	}
+	return fmt.Sprintf("%d of %d used", p.Used, p.Size)
+}
+
+// poolText says why a pool is in the way: "3 of 4 used, you are #2".
+func poolText(h *lease.HeldError) string {
+	s := named(h.Pool.Key) + ": " + Used(h.Pool)
+	if h.Waited > 0 {
+		s += ", still after " + term.Rough(h.Waited)
+	}
+	switch {
+	case h.Position > 0:
+		s += fmt.Sprintf(", you are #%d", h.Position)
+	case h.Ahead == 1:
+		s += ", 1 other waits for it"
+	case h.Ahead > 1:
+		s += fmt.Sprintf(", %d others wait for it", h.Ahead)
+	}
+	return s
+}
+
+// mostHolders is how many holders of a pool a refused caller sees.
+const mostHolders = 5
+
+// PrintHolders prints who holds the slots of a pool, one line each.
+func PrintHolders(p *term.Printer, holders []lease.Info) {
+	for _, h := range holders[:min(len(holders), mostHolders)] {
+		p.Line("  %s  held by %s, %s", h.Key, term.Short(h.Owner, 60), EndsIn(p, h.ExpiresAt))
+	}
+	if more := len(holders) - mostHolders; more > 0 {
+		p.Line("  … and %d more", more)
+	}
+}
