@@ -275,7 +275,8 @@ type SetPoolRequest struct {
 	DryRun bool
 }
 
-// SetPool sets the size of a pool. Setting the size that it has changes nothing.
+// SetPool sets the size of a pool. Setting the size that it has changes nothing,
+// except for another reason.
 func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolInfo, err error) {
 	key, err := checkPool(r.Name, r.By, r.Reason)
 	if err != nil {
@@ -289,7 +290,7 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 		if err != nil {
 			return err
 		}
-		if rec.Value.Size != r.Slots {
+		if rec.Value.Size != r.Slots || r.Reason != "" && r.Reason != rec.Value.Reason {
 			if err := putPool(tx, key, rec.Value.Size, poolRecord{Size: r.Slots, By: r.By, Reason: r.Reason}); err != nil {
 				return err
 			}
@@ -303,7 +304,7 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 // putPool writes the size of a pool that had another one, or none.
 func putPool(tx *store.Tx, key string, before int, rec poolRecord) error {
 	why := slots(rec.Size)
-	if before != 0 {
+	if before != 0 && before != rec.Size {
 		why += fmt.Sprintf(", before %d", before)
 	}
 	rec.Since = tx.Now().UTC()

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
@@ -68,10 +69,20 @@ func (r AcquireRequest) checkPools() error {
 		return &InvalidError{What: fmt.Sprintf("take %d", r.Take), Rule: fmt.Sprintf("must be between 1 and %d, or all", MaxSlots)}
 	case pools && r.Force && r.Take != TakeAll:
 		return &InvalidError{What: "a take-over by force", Rule: "does not know which slots: take all of them, or break one"}
+	case r.Slots != 0 && r.Take > r.Slots:
+		return &InvalidError{What: fmt.Sprintf("take %d", r.Take), Rule: "is more than " + slots(r.Slots)}
 	case r.Slots != 0:
 		return checkSlots(r.Slots)
 	}
 	return nil
+}
+
+// worker is who asks: the owner, without the name of this holder.
+func (a *acquisition) worker() string {
+	if a.user {
+		return strings.TrimSuffix(a.req.Owner, "/"+a.req.Holder)
+	}
+	return a.req.Owner
 }
 
 // needKey names the records with which a grant of the key begins.
@@ -113,6 +124,7 @@ func (a *acquisition) takeSlots(tx *store.Tx, g *Grant, key string, repeated boo
 	}
 	mine, fresh := p.choose()
 	slices.Sort(mine)
+	slices.Sort(fresh)
 	switch {
 	case len(fresh) == 0 && p.enough():
 		return a.useSlots(tx, g, p, mine)
@@ -145,7 +157,7 @@ func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
 		return nil, err
 	}
 	if !rec.Exists() && a.req.Slots != 0 && slices.Contains(a.asked, key) {
-		if err := putPool(tx, key, 0, poolRecord{Size: a.req.Slots, By: a.req.Owner, Reason: a.req.Reason}); err != nil {
+		if err := putPool(tx, key, 0, poolRecord{Size: a.req.Slots, By: a.worker(), Reason: a.req.Reason}); err != nil {
 			return nil, err
 		}
 		guard := rec.Rev

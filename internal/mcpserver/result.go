@@ -36,6 +36,9 @@ type Result struct {
 	ExpiresInSeconds int    `json:"expires_in_seconds,omitempty"`
 	Position         int    `json:"position,omitempty"`
 	Waiters          int    `json:"waiters,omitempty"`
+	Slots            []int  `json:"slots,omitempty"` // of pools: those that the lease holds
+	Used             int    `json:"used,omitempty"`  // slots of the pool
+	Size             int    `json:"size,omitempty"`  // of the pool
 
 	Mine   []Result `json:"mine,omitempty"`
 	Others []Result `json:"others,omitempty"`
@@ -130,7 +133,7 @@ func plainName(s string) string {
 // grantedResult is the result of an acquisition.
 func grantedResult(h *handle) Result {
 	g := h.lease.Grant()
-	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Next: "work, then call release with this lease", Text: h.text}
+	r := Result{State: acquired, Lease: h.name, Task: h.task, Token: g.Token, Tokens: map[string]int64{}, Slots: g.Slots(), Next: "work, then call release with this lease", Text: h.text}
 	for _, k := range g.Keys {
 		if plain := plainName(k.Key); plain != "" {
 			r.Tokens[plain] = k.Token
@@ -151,12 +154,20 @@ func (s *Server) heldResult(h *lease.HeldError) Result {
 		State: held, Key: plainName(h.Key), Holder: plainName(h.Owner), ExpiresInSeconds: secondsUntil(h.ExpiresAt.Time),
 		Position: h.Position, Waiters: h.Ahead, Next: "call claim for other work first, or call again with wait_seconds 45 to wait in the queue",
 	}
+	r.addPool(h.Pool)
 	if s.holds(h.Owner) {
 		r.Message = "held by a lease of this server"
 	}
 	texts := []string{h.Key, h.Owner, h.Reason} // without the names that stand in the result
 	r.UntrustedText = untrusted(slices.DeleteFunc(texts, func(t string) bool { return t == r.Key || t == r.Holder })...)
 	return r
+}
+
+// addPool says how full a pool is.
+func (r *Result) addPool(p *lease.PoolInfo) {
+	if p != nil {
+		r.Used, r.Size = p.Used, p.Size
+	}
 }
 
 // secondsUntil is 0, which JSON leaves out, if there is no end.

@@ -82,7 +82,14 @@ func (s *Server) statusOf(ctx context.Context, key string) (Result, error) {
 		return Result{}, err
 	}
 	if !c.Locked {
-		return Result{State: free, Key: plainName(c.Key)}, nil
+		r := Result{State: free, Key: plainName(c.Key)}
+		r.addPool(c.Pool)
+		return r, nil
+	}
+	if c.Pool != nil {
+		r := s.heldResult(&lease.HeldError{Info: lease.Info{Key: c.Key}, Asked: c.Key, Pool: c.Pool, Ahead: c.Pool.Waiters})
+		r.Next = ""
+		return r, nil
 	}
 	l := c.Lock
 	r := s.heldResult(&lease.HeldError{Info: *l, Ahead: l.Waiters})

@@ -18,7 +18,9 @@ const instructions = "tasklock keeps workers from doing the same task twice. Nor
 	"Leases are renewed for you while this server runs."
 
 type acquireArgs struct {
-	Keys        []string `json:"keys" jsonschema:"task ids, section:NAME, job:NAME or path:GLOB"`
+	Keys        []string `json:"keys" jsonschema:"task ids, section:NAME, job:NAME, path:GLOB or pool:NAME"`
+	Slots       int      `json:"slots,omitempty" jsonschema:"of a new pool, or its size"`
+	Take        int      `json:"take,omitempty" jsonschema:"of the slots, -1: all"`
 	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"wait in the queue, at most 45"`
 	Reason      string   `json:"reason,omitempty" jsonschema:"why, for others to read"`
 }
@@ -124,6 +126,7 @@ func (s *Server) acquire(ctx context.Context, c *call, in acquireArgs) (Result, 
 	}
 	h := newHandle(keys, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
 		r.Keys, r.Reason, r.OuterKey = keys, in.Reason, task.OuterKey
+		r.Slots, r.Take = in.Slots, in.Take
 		lease, err := lease.Hold(ctx, s.o.Store, r)
 		return taken{lease: lease}, err
 	})

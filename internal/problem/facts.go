@@ -2,7 +2,9 @@ package problem
 
 import (
 	"cmp"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -69,16 +71,36 @@ func poolSize(e *lease.PoolSizeError, c Caller) Problem {
 		Exit: State, Code: "POOL_SIZE", Next: c.Line("pools", "show", e.Pool),
 		Details: map[string]any{"pool": e.Pool, "size": e.Size, "setBy": e.By, "slots": e.Slots, "take": e.Take},
 	}
-	if e.Size == 0 {
-		p.Code, p.Next = "POOL_UNKNOWN", c.Line("pools", "set", e.Pool, strconv.Itoa(max(e.Take, 1)))
+	switch set := c.Line("pools", "set", e.Pool, strconv.Itoa(max(e.Slots, e.Take, 1))); {
+	case e.Size == 0:
+		p.Code, p.Next = "POOL_UNKNOWN", set
+		p.Message = "there is no pool " + e.Pool + ": give its size with --slots N"
+		p.Ours = "there is no such pool: call again with slots"
+	case e.Slots != 0:
+		p.Message = e.Error() + " (to change it for everybody: " + set + ")"
+		p.Ours = fmt.Sprintf("the pool has %d slots, not %d: leave slots out", e.Size, e.Slots)
+		if c.Retry != nil {
+			p.Next = c.Line(withoutFlag(c.Retry, "--slots")...)
+		}
+	default:
+		p.Ours = fmt.Sprintf("the pool has %d slots, you want %d", e.Size, e.Take)
 	}
 	return p
+}
+
+// withoutFlag leaves a flag and its value out of a command line.
+func withoutFlag(words []string, flag string) []string {
+	if i := slices.Index(words, flag); i >= 0 && i+1 < len(words) {
+		return slices.Delete(slices.Clone(words), i, i+2)
+	}
+	return words
 }
 
 // whichSlot is the problem of a break that must name a slot.
 func whichSlot(e *lease.WhichSlotError, c Caller) Problem {
 	p := Problem{Exit: Usage, Code: "WHICH_SLOT", Next: c.Line("pools", "show", e.Pool), Details: map[string]any{"pool": e.Pool, "holders": e.Holders}}
 	if len(e.Holders) > 0 {
+		p.Message = "pool " + e.Pool + ": name a slot, or an owner with --of OWNER"
 		p.Next = c.Line("break", e.Holders[0].Key, "--reason", "TEXT")
 	}
 	return p

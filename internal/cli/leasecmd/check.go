@@ -102,7 +102,11 @@ func printPool(p *term.Printer, out lease.CheckResult) {
 	state := "has a free slot"
 	switch pool := out.Pool; {
 	case out.Lock != nil:
-		p.Line("%s is held by %s, token %d, %s.", out.Lock.Key, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))
+		what := out.Lock.Key
+		if lease.AllSlots(what) {
+			what = "All of " + out.Key
+		}
+		p.Line("%s is held by %s, token %d, %s.", what, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))
 		return
 	case pool.Size == 0 && pool.Used == 0:
 		p.Line("%s is free: no such pool yet.", out.Key)

@@ -123,7 +123,7 @@ func newPoolsShowCmd(s *session.Session) *cobra.Command {
 		RunE: s.RunStore(func(ctx context.Context, st *store.Store, names []string) error {
 			out, err := lease.ShowPool(ctx, st, names[0])
 			if err != nil {
-				return noPool(err, names[0])
+				return noPool(s, err, names[0])
 			}
 			return s.Answer(map[string]any{"pool": out}, func(p *term.Printer) { printPool(p, &out.PoolInfo, out.Queue) })
 		}),
@@ -145,7 +145,7 @@ Exit codes:
 		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, names []string) error {
 			err := lease.RemovePool(ctx, st, lease.RemovePoolRequest{Name: names[0], By: by, Reason: reason, DryRun: s.DryRun})
 			if err != nil {
-				return noPool(err, names[0])
+				return noPool(s, err, names[0])
 			}
 			name := strings.TrimPrefix(names[0], string(lease.Pool)+":")
 			return s.Answer(map[string]string{"pool": name}, func(p *term.Printer) {
@@ -158,9 +158,10 @@ Exit codes:
 }
 
 // noPool names the pool that was not found.
-func noPool(err error, name string) error {
+func noPool(s *session.Session, err error, name string) error {
 	if errors.Is(err, lease.ErrNotFound) {
-		return fmt.Errorf("pool %s: %w", strings.TrimPrefix(name, string(lease.Pool)+":"), err)
+		err = fmt.Errorf("pool %s: %w", strings.TrimPrefix(name, string(lease.Pool)+":"), err)
+		return session.WithNext(err, s.CommandLine("pools", "list"))
 	}
 	return err
 }

@@ -41,6 +41,8 @@ func PrintListed(p *term.Printer, err error) {
 	const most = 10
 	var several *task.AmbiguousError
 	var busy *lease.BusyError
+	var which *lease.WhichSlotError
+	var used *lease.PoolBusyError
 	var conflict *landing.ConflictError
 	n := 0
 	switch {
@@ -56,6 +58,10 @@ func PrintListed(p *term.Printer, err error) {
 			printCommits(p, "here", f.Ours)
 			printCommits(p, "there", f.Theirs)
 		}
+	case errors.As(err, &which):
+		PrintHolders(p, which.Holders)
+	case errors.As(err, &used):
+		PrintHolders(p, used.Holders)
 	case errors.As(err, &busy) && len(busy.Holders) > 1:
 		n = len(busy.Holders)
 		for _, h := range busy.Holders[:min(n, most)] {

@@ -9,7 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 )
 
-// Granted names the keys of a grant, each pool once: "pool:tests (slot 2)".
+// Granted names the keys of a grant, each pool once: "slot 2 of pool:tests".
 func Granted(g lease.Grant) (names []string) {
 	slots := map[string][]string{}
 	for _, k := range g.Keys {
@@ -28,9 +28,9 @@ func Granted(g lease.Grant) (names []string) {
 			names = append(names, k.Key)
 		case said[k.Name]:
 		case all[k.Name]:
-			names = append(names, k.Name+" (all "+term.Plural(len(slots[k.Name]), "slot")+")")
+			names = append(names, "all "+term.Plural(len(slots[k.Name]), "slot")+" of "+k.Name)
 		default:
-			names = append(names, k.Name+" ("+numbered(slots[k.Name])+")")
+			names = append(names, numbered(slots[k.Name])+" of "+k.Name)
 		}
 		said[k.Name] = true
 	}
