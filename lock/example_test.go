@@ -177,3 +177,34 @@ func ExampleFence() {
 	// <nil>
 	// true
 }
+
+// At most four at a time, each with a database of its own. The size belongs to the
+// store: whoever names another one is refused.
+func ExampleLocker_WithLock_pool() {
+	ctx, st := context.Background(), store.New(memstore.New())
+	locker := lock.New(st, nil)
+
+	err := locker.WithLock(ctx, "pool:tests", &lock.AcquireOptions{Slots: 4}, func(ctx context.Context, l *lock.Lease) error {
+		slot := l.Slots()[0]
+		fmt.Println("a database of its own:", slot >= 1 && slot <= 4)
+		full, err := locker.IsLocked(ctx, "pool:tests")
+		fmt.Println("full:", full)
+		return err
+	})
+	fmt.Println(err)
+
+	_, err = locker.Acquire(ctx, "pool:tests", &lock.AcquireOptions{Slots: 3})
+	var size *lock.PoolSizeError
+	fmt.Println(errors.As(err, &size) && size.Size == 4)
+
+	all, err := locker.Acquire(ctx, "pool:tests", &lock.AcquireOptions{Take: lock.TakeAll})
+	fmt.Println(all.Slots(), err)
+	fmt.Println(all.Release(ctx))
+	// Output:
+	// a database of its own: true
+	// full: false
+	// <nil>
+	// true
+	// [1 2 3 4] <nil>
+	// <nil>
+}

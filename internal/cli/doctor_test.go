@@ -256,3 +256,34 @@ func TestDoctorNamedStore(t *testing.T) {
 	d.want(0, "Made the store", "init")
 	d.want(0, "ok   store", "doctor")
 }
+
+// TestDoctorPlainPoolKeys: a store from before pools may have a lock on a key that
+// means a pool now. The command that doctor names ends it.
+func TestDoctorPlainPoolKeys(t *testing.T) {
+	d := newDesk(t)
+	for _, old := range []string{"pole:db", "pole:a#b"} {
+		if code, out := d.run("acquire", old, "--ttl", "none"); code != 0 {
+			t.Fatal(out)
+		}
+		d.sql("UPDATE record SET key = replace(key, 'pole:', 'pool:'), value = replace(value, 'pole:', 'pool:')")
+		key := strings.Replace(old, "pole:", "pool:", 1)
+		code, out := d.run("doctor")
+		if code != 0 || !strings.Contains(out, "warn pools      "+key+" is a plain lock of me, from before pools") {
+			t.Fatal(code, out)
+		}
+		_, next, _ := strings.Cut(out, "Next: tasklock release --lease ")
+		next, _, _ = strings.Cut(next, " --owner")
+		if code, out := d.run("release", "--lease", next, "--owner", "me"); code != 0 {
+			t.Fatal(code, out)
+		}
+		if _, out := d.run("doctor"); strings.Contains(out, "before pools") {
+			t.Fatal(out)
+		}
+	}
+	if code, out := d.run("acquire", "pool:db", "--slots", "2"); code != 0 {
+		t.Fatal(code, out)
+	}
+	if _, out := d.run("doctor"); strings.Contains(out, "before pools") {
+		t.Fatal("a slot is not a plain key:", out)
+	}
+}

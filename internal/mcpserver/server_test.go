@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +172,38 @@ func TestHeldIsAnAnswer(t *testing.T) {
 	w.want(alice.call("release", args{"lease": r.Lease}), "released")
 	w.want(alice.call("status", args{}), "free")
 	w.want(bob.call("acquire", args{"keys": []string{"a"}}), "acquired")
+}
+
+// TestPool: the acquire tool takes slots and names them; a full pool is an answer.
+func TestPool(t *testing.T) {
+	w := newWorld(t)
+	alice, bob := w.stdio("alice"), w.stdio("bob")
+	keys := []string{"pool:tests"}
+	if r := w.want(alice.call("acquire", args{"keys": keys}), "error"); r.Code != "POOL_UNKNOWN" || r.Message != "there is no such pool: call again with slots" {
+		t.Errorf("%+v", r)
+	}
+	first := w.want(alice.call("acquire", args{"keys": keys, "slots": 2}), "acquired")
+	if len(first.Slots) != 1 || first.Tokens[fmt.Sprintf("pool:tests#%d", first.Slots[0])] != first.Token {
+		t.Errorf("%+v", first)
+	}
+	if r := w.want(bob.call("status", args{"key": "pool:tests"}), "free"); r.Used != 1 || r.Size != 2 {
+		t.Errorf("%+v", r)
+	}
+	if r := w.want(bob.call("acquire", args{"keys": keys, "take": -1}), "held"); r.Used != 1 || r.Size != 2 || !strings.HasPrefix(r.Holder, "alice/") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.want(bob.call("acquire", args{"keys": keys, "slots": 3}), "error"); r.Code != "POOL_SIZE" {
+		t.Errorf("%+v", r)
+	}
+	second := w.want(bob.call("acquire", args{"keys": keys}), "acquired")
+	if r := w.want(alice.call("status", args{"key": "pool:tests"}), "held"); r.Used != 2 || r.Size != 2 {
+		t.Errorf("%+v", r)
+	}
+	w.want(alice.call("release", args{"lease": first.Lease}), "released")
+	w.want(bob.call("release", args{"lease": second.Lease}), "released")
+	if r := w.want(bob.call("acquire", args{"keys": keys, "take": -1}), "acquired"); !slices.Equal(r.Slots, []int{1, 2}) {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestQueue(t *testing.T) {

@@ -52,7 +52,7 @@ func lockedCode(key string) string {
 	case lease.Path:
 		return "PATH_LOCKED"
 	case lease.Pool:
-		return "POOL_FULL"
+		return "POOL_LOCKED"
 	}
 	return "TASK_LOCKED"
 }

@@ -55,7 +55,7 @@ func TestTable(t *testing.T) {
 		{&lease.HeldError{Info: lease.Info{Key: "section:x"}}, 6, "SECTION_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "job:x"}}, 6, "JOB_LOCKED", "again"},
 		{&lease.HeldError{Info: lease.Info{Key: "path:x"}}, 6, "PATH_LOCKED", "again"},
-		{&lease.HeldError{Info: lease.Info{Key: "pool:x#1"}}, 6, "POOL_FULL", "again"},
+		{&lease.HeldError{Info: lease.Info{Key: "pool:x#1"}}, 6, "POOL_LOCKED", "again"},
 		{&lease.PoolSizeError{Pool: "x", Size: 2, Slots: 3}, 11, "POOL_SIZE", "again"},
 		{&lease.PoolSizeError{Pool: "x", Size: 2, Take: 3}, 11, "POOL_SIZE", "pools show x"},
 		{&lease.PoolSizeError{Pool: "x"}, 11, "POOL_UNKNOWN", "pools set x 1"},

@@ -64,7 +64,7 @@ export class NotFoundError extends TaskLockError {}
 /** Only the holder may do that. */
 export class PermissionDeniedError extends TaskLockError {}
 
-/** The task is in a state that does not allow it: it waits for others, or is completed. */
+/** The state does not allow it: a task waits for others or is completed, a pool has another size. */
 export class InvalidStateError extends TaskLockError {}
 
 /** The store cannot be reached, or did not say what became of the request. */
@@ -84,6 +84,9 @@ const kinds: Record<string, Kind> = {
   PERMISSION_DENIED: PermissionDeniedError,
   INVALID_STATE: InvalidStateError,
   IN_USE: InvalidStateError,
+  POOL_SIZE: InvalidStateError,
+  POOL_UNKNOWN: InvalidStateError,
+  POOL_IN_USE: InvalidStateError,
   DEPENDENCY_CYCLE: InvalidStateError,
   STORE_UNREACHABLE: StoreUnavailableError,
   OUTCOME_UNKNOWN: StoreUnavailableError,

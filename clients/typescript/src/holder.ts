@@ -11,6 +11,10 @@ export interface HoldOptions extends CommandOptions {
   maxHold?: Duration;
   /** How long to wait for the keys; default: 30 minutes. */
   wait?: Duration;
+  /** Size of the pools among the keys (`pool:NAME`): it makes a pool, or must be the size that it has. */
+  slots?: number;
+  /** How many slots of a pool to take, or all of them; default: 1. */
+  take?: number | "all";
   /** Why, for others to read. */
   reason?: string;
   /** Where the work is done, for others to read. */
@@ -23,7 +27,7 @@ export interface HoldOptions extends CommandOptions {
 export interface Grant {
   leaseId: string;
   owner: string;
-  keys: { key: string; token: number; reentrant: boolean }[];
+  keys: { key: string; token: number; reentrant: boolean; slot?: number }[];
   token: number;
   acquiredAt: string;
   expiresAt: string;
@@ -55,6 +59,8 @@ export class Holder implements AsyncDisposable {
   readonly leaseId: string;
   /** Fencing token of each key: larger at every later grant. */
   readonly tokens: ReadonlyMap<string, number>;
+  /** Numbers of the slots that it holds, if a key is a pool: for a port, or the name of a database. */
+  readonly slots: readonly number[];
 
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #ended: Promise<Ending>;
@@ -72,6 +78,7 @@ export class Holder implements AsyncDisposable {
     this.owner = h.grant.owner;
     this.leaseId = h.grant.leaseId;
     this.tokens = new Map(h.grant.keys.map((k) => [k.key, k.token]));
+    this.slots = h.grant.keys.flatMap((k) => k.slot ?? []);
     this.#child = h.child;
     this.#ended = h.ended;
     this.#options = h.options;
@@ -338,6 +345,8 @@ function holdFlags(o: HoldOptions): string[] {
   const flags: string[] = [];
   if (o.ttl !== undefined) flags.push(`--ttl=${duration("ttl", o.ttl)}`);
   if (o.maxHold !== undefined) flags.push(`--max-hold=${duration("maxHold", o.maxHold)}`);
+  if (o.slots !== undefined) flags.push(`--slots=${o.slots}`);
+  if (o.take !== undefined) flags.push(`--take=${o.take}`);
   if (o.reason !== undefined) flags.push(`--reason=${o.reason}`);
   if (o.worktree !== undefined) flags.push(`--worktree=${o.worktree}`);
   return flags;

@@ -6,7 +6,7 @@ import { hold, Holder, type Grant, type Held, type HoldOptions } from "./holder.
 /** The holder whose work this is: what it holds is used, not waited for. */
 const holders = new AsyncLocalStorage<string>();
 
-/** A lease on one key: a task, or section:NAME, job:NAME, path:PATTERN. */
+/** A lease on one key: a task, or section:NAME, job:NAME, path:PATTERN, pool:NAME. */
 export class TaskLock extends Holder {
   readonly key: string;
 
@@ -30,7 +30,7 @@ export class TaskLock extends Holder {
     return orNull(async () => new TaskLock(await take([key], options, "--no-wait"), key));
   }
 
-  /** Whether someone holds the key. That may be over as soon as it is told. */
+  /** Whether someone holds the key; of a pool, whether no slot is free. That may be over as soon as it is told. */
   static async isLocked(key: string, options: CommandOptions = {}): Promise<boolean> {
     const data = await call<{ locked: boolean }>(options, ["check"], [], [key], [0, 1]);
     return data.locked;

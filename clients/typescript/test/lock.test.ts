@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { LeaseLostError, TaskLock, TaskLockBatch, TaskLockedError, withTaskLock } from "../src/index.js";
+import { InvalidStateError, LeaseLostError, TaskLock, TaskLockBatch, TaskLockedError, withTaskLock } from "../src/index.js";
 import { aborted, Program, scratch, tasklock } from "./helper.js";
 
 test("a lock is held until its scope ends", async () => {
@@ -112,6 +112,30 @@ test("a lock that is broken aborts the signal, and its release says so", async (
   assert.equal(await TaskLock.isLocked("deploy", o), true);
   assert.ok(other.held);
   await assert.rejects(withTaskLock("build", () => tasklock(o, "break", "build", "--reason", "test"), o), LeaseLostError);
+});
+
+test("a pool lets as many in as it has slots", async () => {
+  const o = scratch();
+  const first = await TaskLock.acquire("pool:tests", { ...o, slots: 2 });
+  await using second = await TaskLock.acquire("pool:tests", o);
+  assert.deepEqual([...first.slots, ...second.slots].sort(), [1, 2]);
+  assert.ok(first.token > 0 && first.token !== second.token);
+  assert.equal(await TaskLock.isLocked("pool:tests", o), true);
+  assert.equal(await TaskLock.tryAcquire("pool:tests", o), null);
+  const full: TaskLockedError = await TaskLock.acquire("pool:tests", { ...o, wait: 0 }).then(() => assert.fail("granted"), (e) => e);
+  assert.equal(full.code, "POOL_LOCKED");
+  await assert.rejects(TaskLock.acquire("pool:tests", { ...o, slots: 3 }), InvalidStateError);
+  await first.release();
+  await second.release();
+  {
+    await using all = await TaskLock.acquire("pool:tests", { ...o, take: "all" });
+    assert.deepEqual(all.slots, [1, 2]);
+    assert.equal(await TaskLock.tryAcquire("pool:tests", o), null);
+  }
+  await using batch = await TaskLockBatch.acquire(["pool:tests", "deploy"], { ...o, take: 2 });
+  assert.deepEqual(batch.slots, [1, 2]);
+  await using other = await TaskLock.acquire("build", o);
+  assert.deepEqual(other.slots, []);
 });
 
 test("waiting can be given up", async () => {

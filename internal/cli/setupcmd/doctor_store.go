@@ -268,6 +268,7 @@ func (x *examination) records(ctx context.Context) {
 	x.format(ctx, st)
 	x.stale(ctx, st)
 	x.future(locks.Locks)
+	x.pools(locks.Locks)
 	x.jobs(ctx, st)
 }
 
@@ -336,6 +337,18 @@ func (x *examination) stale(ctx context.Context, st *store.Store) {
 		x.OK("stale", "no locks, %s of old history", term.Plural(c.Pruned, "line"))
 	default:
 		x.OK("stale", "none")
+	}
+}
+
+// pools finds locks on keys that mean a pool since pools exist: an older tasklock
+// took them as plain keys. They keep nobody out of the pool.
+func (x *examination) pools(locks []lease.Info) {
+	for _, l := range locks {
+		if kind, _ := lease.KindOf(l.Key); kind == lease.Pool && !lease.IsSlot(l.Key) {
+			x.Warn("pools", "tasklock release --lease "+term.ShellQuote(l.LeaseID)+" --owner "+term.ShellQuote(l.Owner),
+				"%s is a plain lock of %s, from before pools: it keeps nobody out now; use another name for a plain key", l.Key, l.Owner)
+			return
+		}
 	}
 }
 
