@@ -108,11 +108,6 @@ func SlotOf(key string) (pool string, slot int, ok bool) {
 	}
 	return queueOf(key), slot, true
 }
-// AllSlots reports whether a key is that of all slots of a pool.
-func AllSlots(key string) bool { return slotOf(key) == allSlots }
-
-// IsSlot reports whether a key is that of a slot, or of all slots.
-func IsSlot(key string) bool { return slotOf(key) >= 0 }
 
 // slotKeys are the keys that a pool can have, by their numbers: also those above
 // its size, which was larger before.

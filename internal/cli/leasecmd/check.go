@@ -103,7 +103,7 @@ func printPool(p *term.Printer, out lease.CheckResult) {
 	switch pool := out.Pool; {
 	case out.Lock != nil:
 		what := out.Lock.Key
-		if lease.AllSlots(what) {
+		if _, slot, _ := lease.SlotOf(what); slot == 0 {
 			what = "All of " + out.Key
 		}
 		p.Line("%s is held by %s, token %d, %s.", what, out.Lock.Owner, out.Lock.Token, view.Ends(p, out.Lock.ExpiresAt))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -344,7 +345,7 @@ func (x *examination) stale(ctx context.Context, st *store.Store) {
 // took them as plain keys. They keep nobody out of the pool.
 func (x *examination) pools(locks []lease.Info) {
 	for _, l := range locks {
-		if kind, _ := lease.KindOf(l.Key); kind == lease.Pool && !lease.IsSlot(l.Key) {
+		if _, _, slot := lease.SlotOf(l.Key); !slot && strings.HasPrefix(l.Key, string(lease.Pool)+":") {
 			x.Warn("pools", "tasklock release --lease "+term.ShellQuote(l.LeaseID)+" --owner "+term.ShellQuote(l.Owner),
 				"%s is a plain lock of %s, from before pools: it keeps nobody out now; use another name for a plain key", l.Key, l.Owner)
 			return

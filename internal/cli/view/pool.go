@@ -11,28 +11,29 @@ import (
 
 // Granted names the keys of a grant, each pool once: "slot 2 of pool:tests".
 func Granted(g lease.Grant) (names []string) {
-	slots := map[string][]string{}
+	slots, all := map[string][]string{}, map[string]bool{}
 	for _, k := range g.Keys {
-		if k.Slot > 0 {
-			slots[k.Name] = append(slots[k.Name], strconv.Itoa(k.Slot))
+		switch pool, slot, ok := lease.SlotOf(k.Key); {
+		case ok && slot == 0:
+			all[pool] = true
+		case ok:
+			slots[pool] = append(slots[pool], strconv.Itoa(slot))
 		}
 	}
-	all := map[string]bool{}
 	for _, k := range g.Keys {
-		all[k.Name] = all[k.Name] || lease.AllSlots(k.Key)
-	}
-	said := map[string]bool{}
-	for _, k := range g.Keys {
+		pool, _, ok := lease.SlotOf(k.Key)
 		switch {
-		case k.Slot == 0 && !lease.AllSlots(k.Key):
+		case !ok:
 			names = append(names, k.Key)
-		case said[k.Name]:
-		case all[k.Name]:
-			names = append(names, "all "+term.Plural(len(slots[k.Name]), "slot")+" of "+k.Name)
+			continue
+		case slots[pool] == nil: // named before
+			continue
+		case all[pool]:
+			names = append(names, "all "+term.Plural(len(slots[pool]), "slot")+" of "+pool)
 		default:
-			names = append(names, numbered(slots[k.Name])+" of "+k.Name)
+			names = append(names, numbered(slots[pool])+" of "+pool)
 		}
-		said[k.Name] = true
+		delete(slots, pool)
 	}
 	return names
 }
