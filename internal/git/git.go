@@ -5,6 +5,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,9 @@ import (
 // is long because a busy machine is slow; only a child that git left behind keeps
 // the output open.
 const delay = 10 * time.Second
+
+// gentleDelay is the same for a gentle caller, and the time between TERM and KILL.
+const gentleDelay = 2 * time.Second
 
 // Run runs git in a folder and returns what it prints, without the last newline.
 func Run(ctx context.Context, dir string, args ...string) (string, error) {
@@ -58,11 +62,15 @@ func (c Caller) run(ctx context.Context, verb string, args ...string) (string, e
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.Dir, c.Env, delay
 	if c.Gentle {
+		cmd.WaitDelay = gentleDelay
 		cmd.Cancel = func() error { return terminate(cmd.Process) }
 	}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrWaitDelay) { // git succeeded, and ssh stays for the next connection
+		err = nil
+	}
 	if err != nil {
 		err = &Error{Verb: verb, Said: strings.TrimSpace(said.String()), Err: err}
 	}

@@ -146,6 +146,7 @@ type landing struct {
 	state  State
 	tip    string // the remote's commit that it goes on top of
 	head   string // the commit to land
+	began  bool   // the test did
 	result Result
 }
 

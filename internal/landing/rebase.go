@@ -94,13 +94,12 @@ func (l *landing) removeBench() error { return os.RemoveAll(l.file("landing")) }
 
 // conflict says which files conflict, and who touched them; if none does, what git said.
 func (l *landing) conflict(ctx context.Context, why error) error {
-	g := l.bench()
+	g, onto := l.bench(), l.Remote+"/"+l.Onto
 	out, err := g.Run(ctx, "diff", "--name-only", "--diff-filter=U", "-z")
 	names := strings.FieldsFunc(out, func(r rune) bool { return r == 0 })
 	if err != nil || len(names) == 0 {
-		return fmt.Errorf("%w; nothing was changed", failedRebase(why))
+		return &NotReadyError{Code: "REBASE_FAILED", Why: rebaseWords(why) + "; nothing was changed", Next: []string{"git", "rebase", onto}}
 	}
-	onto := l.Remote + "/" + l.Onto
 	e := &ConflictError{Branch: l.state.Branch, Onto: onto, Next: []string{"git", "rebase", onto}}
 	if at := commits(ctx, g, "REBASE_HEAD", "--max-count=1"); len(at) > 0 {
 		e.Commit = at[0]
@@ -116,11 +115,11 @@ func (l *landing) conflict(ctx context.Context, why error) error {
 	return e
 }
 
-// failedRebase is all that git said: its last line alone is a hint.
-func failedRebase(err error) error {
+// rebaseWords is all that git said: its last line alone is a hint.
+func rebaseWords(err error) string {
 	var said *git.Error
 	if !errors.As(err, &said) {
-		return err
+		return err.Error()
 	}
 	var lines []string
 	for line := range strings.Lines(said.Said) {
@@ -129,7 +128,7 @@ func failedRebase(err error) error {
 		}
 	}
 	const most = 6
-	return fmt.Errorf("git rebase: %s", strings.Join(lines[:min(len(lines), most)], "; "))
+	return "git rebase: " + strings.Join(lines[:min(len(lines), most)], "; ")
 }
 
 // commits lists some.

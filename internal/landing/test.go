@@ -28,6 +28,7 @@ func (l *landing) test(ctx context.Context) error {
 	}
 	defer log.Close()
 	l.say(Event{Step: Testing, To: l.head, Log: l.result.Log})
+	l.began = true
 	began := time.Now()
 	cmd := exec.Command(l.Test[0], l.Test[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.WaitDelay = l.Dir, l.Environ, l.Stdin, time.Second

@@ -146,7 +146,7 @@ func refused(err error) error {
 // that were made meanwhile are kept in a commit.
 func (l *landing) back(ctx context.Context) (saved string, err error) {
 	n := note{l.state.Branch, l.state.Head, l.head}
-	if changed, _, err := l.changes(ctx); err == nil && len(changed) > 0 {
+	if changed, _, err := l.changes(ctx); err == nil && len(changed) > 0 && l.began {
 		saved, _ = l.git.Run(ctx, "stash", "create", "tasklock land: what the test of "+l.head+" changed")
 	}
 	if n.Old == n.New {
