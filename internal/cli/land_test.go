@@ -345,11 +345,11 @@ func TestLandKilled(t *testing.T) {
 	t.Parallel()
 	most := calls(t)
 	t.Logf("a landing calls git %d times", most)
-	first := rand.IntN(most)
+	order := rand.Perm(most)
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, 3)
 	for round := range long.Loop(t, 30, 3*time.Minute) {
-		at := (first+round*7)%most + 1
+		at := order[round%most] + 1
 		when := []string{"before", "during", "after"}[rand.IntN(3)]
 		limit <- struct{}{}
 		wg.Go(func() {
@@ -367,7 +367,16 @@ func killAt(t *testing.T, at int, when string) {
 	f.stops(at, when)
 	cmd := f.command("mine", os.Args[0], "land", "--", "true")
 	f.start(cmd, at)
-	killTree(cmd.Process.Pid)
+	whom := []string{"all", "land", "its steps"}[rand.IntN(3)]
+	t.Logf("killing %s", whom)
+	switch steps := below(below(cmd.Process.Pid)); {
+	case whom == "land":
+		_ = cmd.Process.Kill() // the guardian ends the rest
+	case whom == "its steps" && steps != 0 && steps != below(cmd.Process.Pid):
+		_ = syscall.Kill(steps, syscall.SIGKILL)
+	default:
+		killTree(cmd.Process.Pid)
+	}
 	_ = cmd.Wait()
 	f.env = whole
 	if at := f.git("mine", "rev-parse", "refs/heads/work"); at != head && !slices.Contains(f.subjects(), "mine") {
@@ -400,6 +409,17 @@ func (f *field) start(cmd *exec.Cmd, at int) {
 	})
 	call, _ := os.ReadFile(f.path("reached"))
 	f.t.Logf("git %s", call)
+}
+
+// below is a child of a process that is not git; 0: it has none.
+func below(pid int) int {
+	rows, _ := host.Table()
+	for _, r := range rows {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", r.PID)); pid != 0 && r.Parent == pid && !r.Ended && strings.HasPrefix(string(name), "cli") {
+			return r.PID
+		}
+	}
+	return 0
 }
 
 // killTree kills a process and all that descends from it, as one: nobody has the time

@@ -119,16 +119,13 @@ func Run(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r.Remote, r.Onto = w.Remote, w.Onto
-	gate := flock.New(w.file("land.lock"))
-	if err := w.makeFolder(); err != nil {
-		return Result{}, err
-	}
-	if _, err := gate.TryLockContext(ctx, 50*time.Millisecond); err != nil {
+	r.Remote, r.Onto, r.Environ = w.Remote, w.Onto, w.Environ
+	l := &landing{Request: r, work: w}
+	leave, err := l.enter(ctx)
+	if err != nil {
 		return Result{}, cause(ctx, err)
 	}
-	defer func() { _ = gate.Unlock() }()
-	l := &landing{Request: r, work: w}
+	defer leave()
 	for {
 		l.result.Attempts++
 		again, err := l.attempt(ctx)
@@ -137,6 +134,22 @@ func Run(ctx context.Context, r Request) (Result, error) {
 		}
 		l.say(Event{Step: Moved, To: l.tip})
 	}
+}
+
+// enter waits until no other landing works in this worktree: one on another branch of
+// the remote has another key.
+func (l *landing) enter(ctx context.Context) (leave func(), err error) {
+	if err := l.makeFolder(); err != nil {
+		return nil, err
+	}
+	gate := flock.New(l.file("land.lock"))
+	leave = func() { _ = gate.Unlock() }
+	if free, err := gate.TryLock(); err != nil || free {
+		return leave, err
+	}
+	l.note("another landing works in this worktree; waiting for it")
+	_, err = gate.TryLockContext(ctx, 50*time.Millisecond)
+	return leave, err
 }
 
 // landing is one run.

@@ -48,6 +48,10 @@ func Look(ctx context.Context, p Place) (State, error) {
 	return w.look(ctx, tip)
 }
 
+// insideEnv names the worktree to all that a landing starts: a landing in there would
+// wait for itself.
+const insideEnv = "TASKLOCK_LANDING"
+
 // work is the worktree of a landing.
 type work struct {
 	Place
@@ -66,6 +70,11 @@ func open(ctx context.Context, p Place) (work, error) {
 		return w, &repo.OutsideError{Path: p.Dir, Why: fmt.Sprintf("is in no worktree of git: %v", err)}
 	}
 	w.top, w.gitDir, w.common = lines[0], lines[1], lines[2]
+	if slices.Contains(p.Environ, insideEnv+"="+w.top) {
+		return w, &NotReadyError{Code: "IN_PROGRESS", Why: "this is part of a landing in this worktree: its test, or a hook", Next: []string{"git", "status"}}
+	}
+	w.Environ = append(slices.Clip(p.Environ), insideEnv+"="+w.top)
+	w.git.Env = append(w.git.Env, insideEnv+"="+w.top)
 	w.git.Env = append(w.git.Env, batchSSH(ctx, w.git)...)
 	w.Remote = cmp.Or(w.Remote, "origin")
 	known, err := w.git.Run(ctx, "remote")
