@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,10 +35,7 @@ func (b *bench) tasks() {
 	b.growth("next --claim of 100, 1,000, 10,000", nexts)
 	b.row("tasks list of them, command", list.Round(time.Millisecond).String(), "<= 300ms", list <= 300*time.Millisecond)
 	b.growth("tasks list of 100, 1,000, 10,000", lists)
-	for _, n := range []int{1, 8, 16} {
-		rate, faults := b.claims(path, n)
-		b.row(fmt.Sprintf("claims and completions a second, %d workers", n), fmt.Sprintf("%.0f, %d errors", rate, faults), "no errors", faults == 0)
-	}
+	b.racers(st, path)
 	b.runners()
 }
 
@@ -55,43 +51,37 @@ func fill(st *store.Store, n int) {
 	}
 }
 
-// claims lets processes claim and complete as fast as they can.
-func (b *bench) claims(path string, workers int) (rate float64, faults int) {
-	self, err := os.Executable()
-	check(err)
-	var cmds []*exec.Cmd
-	var outs []*json.Decoder
-	for i := range workers {
-		cmd := exec.Command(self, "worker", "claims", path, fmt.Sprint("worker", i))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		check(err)
-		check(cmd.Start())
-		cmds, outs = append(cmds, cmd), append(outs, json.NewDecoder(out))
+// racers lets workers in processes of their own claim and complete as fast as they
+// can: more workers must not be slower than one.
+func (b *bench) racers(st *store.Store, path string) {
+	fill(st, 40_000) // so that they do not run out
+	var ways []way
+	for _, n := range []int{1, 8, 16} {
+		w, end := workers(fmt.Sprintf("claims and completions, %d workers", n), n, "claims", path)
+		defer end()
+		ways = append(ways, w)
 	}
-	n := 0
-	for i, cmd := range cmds {
-		var t tally
-		check(outs[i].Decode(&t))
-		check(cmd.Wait())
-		n += t.Pairs
-		if t.Fault != "" {
-			faults++
-		}
-	}
-	return float64(n) / (2 * length).Seconds(), faults
+	rates := inTurns(ways...)
+	b.note(rates[0].name, rates[0].String())
+	b.atLeast(rates[1], rates[0], 1)
+	b.atLeast(rates[2], rates[0], 0.8)
+}
+
+// claims is how many tasks workers claim and complete in a second.
+func (b *bench) claims(path string, n int) float64 {
+	w, end := workers("", n, "claims", path)
+	defer end()
+	return float64(len(w.window(2*length))) / (2 * length).Seconds()
 }
 
 // claimWorker is one of these processes.
 func claimWorker(path, owner string) {
 	st := store.New(open(path))
-	measure(func() error {
+	serveWindows(func() {
 		got, err := task.Next(ctx, st, task.NextRequest{Claim: true, Acquire: lease.AcquireRequest{Owner: owner}})
-		if err != nil {
-			return err
-		}
+		check(err)
 		_, err = task.ChangeStatus(ctx, st, task.StatusRequest{Verb: task.Complete, Tasks: []string{got.Task.ID}, Owner: owner, Token: got.Grant.Token})
-		return err
+		check(err)
 	})
 }
 
