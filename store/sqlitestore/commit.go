@@ -154,14 +154,10 @@ func (t *tx) begin(ctx context.Context) (err error) {
 		return err
 	}
 	t.now = local.Clock()
-	if t.version, err = t.conn.version(); err != nil {
+	if err := t.store.catchUp(); err != nil {
 		return err
 	}
-	if t.state = t.store.known; t.version != t.store.version || t.state.kinds == nil {
-		if t.state, err = t.conn.state(t.state); err != nil {
-			return err
-		}
-	}
+	t.version, t.state = t.store.version, t.store.known
 	if err := t.store.behind(t.note, t.state); err != nil {
 		return err
 	}

@@ -201,12 +201,8 @@ func (c conn) settings(writer bool) error {
 		_, err := c.pragma("PRAGMA query_only=ON")
 		return err
 	}
-	for _, sql := range []string{"PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"} {
-		if _, err := c.pragma(sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := c.pragma("PRAGMA synchronous=FULL")
+	return err
 }
 
 // logFrames returns how many pages the log holds.

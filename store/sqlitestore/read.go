@@ -70,18 +70,14 @@ func (r *reading) query(q driver.Query) error {
 
 // begin finds the revision of the view, and refuses one that has lost commits.
 func (r *reading) begin() (err error) {
-	s := r.store
-	if r.conn == s.conns.writer {
-		if r.version, err = r.conn.version(); err != nil {
-			return err
-		}
+	if s := r.store; r.conn == s.conns.writer {
+		err = s.catchUp()
+		r.version, r.snap.Rev = s.version, s.known.rev
+	} else {
+		r.snap.Rev, err = r.conn.revision()
 	}
-	if r.version > 0 && r.version == s.version {
-		r.snap.Rev = s.known.rev
-	} else if r.snap.Rev, err = r.conn.revision(); err != nil {
+	if err != nil {
 		return err
-	} else if r.version > 0 {
-		s.version, s.known = r.version, state{rev: r.snap.Rev}
 	}
 	if r.note.rev > r.snap.Rev {
 		st, err := r.conn.state(state{})

@@ -67,7 +67,7 @@ type Store struct {
 	conns   *conns
 	commits int   // groups committed, under conns.main
 	version int64 // of the writer's connection when known was read, under conns.main; see memory
-	known   state // as of that version, under conns.main; without kinds: not read
+	known   state // as of that version, under conns.main
 	log     files // of the writer's connection, under conns.main
 }
 
@@ -287,6 +287,20 @@ func (s *Store) same() error {
 
 func (s *Store) replaced(path string) error {
 	return fmt.Errorf("%w: %s was removed or replaced while in use; start again", driver.ErrDamaged, path)
+}
+
+// catchUp makes known what it is in the transaction that the writer's connection has
+// open. While nobody else has committed, it is what this process made it.
+func (s *Store) catchUp() error {
+	version, err := s.conns.writer.version()
+	if err != nil || version == s.version && s.known.kinds != nil {
+		return err
+	}
+	known, err := s.conns.writer.state(s.known)
+	if err == nil {
+		s.version, s.known = version, known
+	}
+	return err
 }
 
 // files are the log and the shared memory that a connection has open.
