@@ -24,6 +24,18 @@ func OuterKey(tx *store.Tx, key string) (string, error) {
 	return t.Value.outerKey(tx)
 }
 
+// NeedOuterKey names the records that [OuterKey] of these keys begins with: the Need
+// of the request, so that it reads them with the locks.
+func NeedOuterKey(keys []string) (need []string) {
+	for _, k := range keys {
+		key, err := lease.CheckKey(k)
+		if kind, _ := lease.KindOf(key); err == nil && kind == lease.Task {
+			need = append(need, taskKind+key)
+		}
+	}
+	return need
+}
+
 func (t Task) outerKey(tx *store.Tx) (string, error) {
 	if t.Section == "" {
 		return "", nil

@@ -125,7 +125,7 @@ func (s *Server) acquire(ctx context.Context, c *call, in acquireArgs) (Result, 
 		return Result{}, err
 	}
 	h := newHandle(keys, func(ctx context.Context, r lease.AcquireRequest) (taken, error) {
-		r.Keys, r.Reason, r.OuterKey = keys, in.Reason, task.OuterKey
+		r.Keys, r.Reason, r.OuterKey, r.Need = keys, in.Reason, task.OuterKey, task.NeedOuterKey(keys)
 		r.Slots, r.Take = in.Slots, in.Take
 		lease, err := lease.Hold(ctx, s.o.Store, r)
 		return taken{lease: lease}, err

@@ -60,7 +60,7 @@ func (o *TakeOptions) Request(ctx context.Context, s *session.Session, keys []st
 		TTL: o.TTL.Value, MaxHold: o.maxHold.Value, Wait: o.Wait.Value,
 		Reason: o.Reason, Worktree: o.Worktree, DryRun: s.DryRun,
 		Slots: o.slots.n, Take: o.take.n,
-		OuterKey: task.OuterKey, DefaultTTL: cfg.Times().Of(keys...),
+		OuterKey: task.OuterKey, Need: task.NeedOuterKey(keys), DefaultTTL: cfg.Times().Of(keys...),
 	}
 	if !o.Wait.Given && !o.NoWait && !id.Agent {
 		r.Wait = cfg.WaitTimeout()
