@@ -11,18 +11,19 @@ import (
 // latency stays bounded under any load.
 const maxGroup = 256
 
-// A Group sends concurrent commits of one process down together: while one
-// caller writes, the others queue, and the next of them takes all that have
-// queued. Each batch is still decided and numbered alone, one after another;
+// A Group sends concurrent commits of one process down together: while as many
+// callers write as may at once, the others queue, and the next of them takes all
+// that have queued. Each batch is still decided and numbered alone, one after another;
 // they share only the fsync or the round trip.
 //
 // There is no goroutine: the caller that finds the group idle does the work.
 type Group struct {
-	apply func([]*Pending)
+	apply  func([]*Pending)
+	atOnce int
 
 	mu    sync.Mutex
 	queue []*Pending
-	busy  bool
+	busy  int // callers that lead
 }
 
 // Pending is one batch on its way. apply sets Rev or Err.
@@ -45,7 +46,13 @@ var errAgain = errors.New("queue again")
 
 // NewGroup returns a group that calls apply for its batches, one call at a
 // time. apply must set Rev or Err of each Pending.
-func NewGroup(apply func([]*Pending)) *Group { return &Group{apply: apply} }
+func NewGroup(apply func([]*Pending)) *Group { return NewGroups(apply, 1) }
+
+// NewGroups is NewGroup with several calls of apply at once: for a server that can
+// decide one group while it syncs another.
+func NewGroups(apply func([]*Pending), atOnce int) *Group {
+	return &Group{apply: apply, atOnce: atOnce}
+}
 
 // Commit carries out b, alone or together with others, and returns b's
 // revision or error.
@@ -68,8 +75,8 @@ func (g *Group) commit(ctx context.Context, b Batch) (int64, error) {
 	p := &Pending{Ctx: ctx, Batch: b, turn: make(chan bool, 1)}
 	g.mu.Lock()
 	g.queue = append(g.queue, p)
-	if !g.busy {
-		g.busy = true
+	if g.busy < g.atOnce {
+		g.busy++
 		p.turn <- true
 	}
 	g.mu.Unlock()
@@ -94,21 +101,29 @@ func (g *Group) lead() {
 	g.queue = g.queue[n:]
 	g.mu.Unlock()
 
-	g.apply(batch)
+	if n > 0 { // else another leader has taken all
+		g.apply(batch)
+	}
 	for _, p := range batch {
 		close(p.turn)
 	}
 	g.handOn()
 }
 
+// handOn gives the lead to the first in the queue that does not have it.
 func (g *Group) handOn() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.queue) == 0 {
-		g.busy, g.queue = false, nil
-		return
+	for _, p := range g.queue {
+		select {
+		case p.turn <- true:
+			return
+		default:
+		}
 	}
-	g.queue[0].turn <- true
+	if g.busy--; len(g.queue) == 0 {
+		g.queue = nil
+	}
 }
 
 // leave takes p out of the queue when its context has ended. If a leader

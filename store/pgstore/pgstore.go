@@ -16,7 +16,8 @@
 // durable statement, which waits for the log. Whatever goes wrong between the two
 // leaves the outcome unknown. The server begins when it has the whole
 // message, and finishes even if the client is gone, so a broken connection never
-// leaves the turn taken. Concurrent commits of one process go together.
+// leaves the turn taken. Concurrent commits of one process go together, in two
+// groups at once.
 //
 // Time is the server's clock_timestamp(), for the age of records and for now. Callers
 // that guard everything may get records of the last half second from memory.
@@ -134,7 +135,7 @@ func newStore(url string, o *Options) (*Store, error) {
 	if cfg.ConnectTimeout <= 0 {
 		cfg.ConnectTimeout = s.timeout
 	}
-	s.group = driver.NewGroup(s.apply)
+	s.group = driver.NewGroups(s.apply, commitsAtOnce)
 	s.pool = newPool(s)
 	s.hub = newHub(s)
 	s.readers = &readers{s: s}

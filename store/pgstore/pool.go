@@ -7,8 +7,12 @@ import (
 )
 
 // maxConns limits the connections of a process, without the listener's. Commits
-// need one, because they go together; the rest are for reading.
+// need commitsAtOnce, because they go together; the rest are for reading.
 const maxConns = 4
+
+// commitsAtOnce is how many groups of commits are under way at once: while the
+// server syncs one, it decides the next.
+const commitsAtOnce = 2
 
 // restful is how long a connection may be idle and still be used for a commit
 // without a test. A commit on a connection that the server closed long ago would
