@@ -151,9 +151,13 @@ type Query struct {
 // A Snapshot is one consistent view of the store. Keys that do not exist have
 // no record in it. A record that several parts of the query select appears
 // once for each of them, first the keys in their order, then each range.
+//
+// Now is current. Only if the snapshot is Old may it be late, by some seconds at
+// most, counting those that the machine slept: then records look younger than they
+// are, and never older.
 type Snapshot struct {
 	Rev     int64     // the newest revision in the store at this view; of a Guarded answer that is Old, the lowest
-	Now     time.Time // the store's clock
+	Now     time.Time // the store's clock; see Old
 	Old     bool      // it may be from before the call, as Query.Since allowed
 	Unsure  bool      // it may show what was never acknowledged and will be lost, until a later commit is
 	Records []Record

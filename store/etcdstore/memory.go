@@ -9,6 +9,7 @@ import (
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -31,7 +32,7 @@ type memory struct {
 type sighting struct {
 	kept
 	from, to int64
-	when     time.Time
+	when     host.Moment // also counts time that the machine sleeps
 }
 
 func (s sighting) mod() int64 {
@@ -46,7 +47,7 @@ func (m *memory) note(key string, k kept, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.seen[key]
-	now := sighting{kept: k, from: at, to: at, when: time.Now()}
+	now := sighting{kept: k, from: at, to: at, when: host.Now()}
 	switch {
 	case ok && old.to > at:
 		return
@@ -69,7 +70,7 @@ func (m *memory) unchanged(key string, mod, at int64) {
 	if !ok || s.mod() != mod || s.to >= at {
 		return
 	}
-	if s.to, s.when = at, time.Now(); mod == 0 {
+	if s.to, s.when = at, host.Now(); mod == 0 {
 		s.from = at
 	}
 	m.seen[key] = s
@@ -131,7 +132,7 @@ func (m *memory) recall(q driver.Query) (records []kept, at int64, ok bool) {
 		if !ok && q.Guarded && slices.Contains(q.New, k) {
 			continue
 		}
-		if !ok || time.Since(s.when) > memoryTime || s.doubtful() {
+		if !ok || host.Now().Since(s.when) > memoryTime || s.doubtful() {
 			return nil, 0, false
 		}
 		at, from = min(at, s.to), max(from, s.from)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/fault"
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/local"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -116,7 +117,7 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	sql.WriteString(c.begin())
 	for _, call := range calls {
 		sql.WriteString(commit)
-		call.write(&sql, follows)
+		call.write(&sql, !c.ready, follows)
 	}
 	sql.WriteString("COMMIT;")
 	switch {
@@ -125,9 +126,10 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	case follows:
 		sql.WriteString(c.begin() + durable + ";COMMIT")
 	}
+	asked := host.Now()
 	rows, err := c.exec(ctx, sql.String())
 	if err == nil {
-		err = s.answers(calls, rows, follows)
+		err = s.answers(calls, rows, follows, asked)
 	}
 	if err != nil && c.committed {
 		c.spent = true // perhaps the role may not run the durable statement any more
@@ -171,7 +173,7 @@ func raised(group []*driver.Pending) bool {
 
 // answers gives the batches their revisions. If the durable statement follows, it
 // must have had its effect, unless nothing was written.
-func (s *Store) answers(calls []*call, rows [][]string, follows bool) error {
+func (s *Store) answers(calls []*call, rows [][]string, follows bool, asked host.Moment) error {
 	if len(rows) < len(calls) || len(rows) > len(calls)+1 {
 		return fmt.Errorf("the server gave %d answers to %d questions", len(rows), len(calls))
 	}
@@ -186,6 +188,7 @@ func (s *Store) answers(calls []*call, rows [][]string, follows bool) error {
 		return errors.New("the server has not synced it")
 	}
 	for _, call := range calls {
+		call.view.asked = asked
 		call.remember(&s.memory)
 	}
 	return nil
@@ -293,10 +296,10 @@ func (g *guards) there() []byte {
 	return textArray(out)
 }
 
-// write appends the arguments of the call as SQL. Each has its type, so that no
-// other function of that name can fit better. A floor of -1 promises that the
-// durable statement follows.
-func (c *call) write(sql *strings.Builder, follows bool) {
+// write appends the arguments of the call as SQL. With typed each has its type, so
+// that no other function of that name can fit better; a prepared statement has the
+// types already. A floor of -1 promises that the durable statement follows.
+func (c *call) write(sql *strings.Builder, typed, follows bool) {
 	floor, n := c.floor, len(c.batches)
 	if follows {
 		floor = -1
@@ -306,20 +309,22 @@ func (c *call) write(sql *strings.Builder, follows bool) {
 	for kind, batch := range c.changing {
 		changing, changed = append(changing, batch), append(changed, ","+jsonText(kind)+":")
 	}
-	fmt.Fprintf(sql, "(%d::pg_catalog.int4,%d::pg_catalog.int8", n, floor)
 	for i, arg := range [][]byte{
+		strconv.AppendInt(nil, int64(n), 10), strconv.AppendInt(nil, floor, 10),
 		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev), c.guards.there(),
 		numberArray(append(c.writes, n)), textArray(append(c.writeKeys, "")), valueArray(append(c.values, []byte("{}"))),
 		numberArray(c.deletes), textArray(c.delKeys),
 		numberArray(changing), textArray(changed),
 	} {
-		sql.WriteByte(',')
+		sql.WriteByte("(,"[min(i, 1)])
 		if arg == nil {
 			sql.WriteString("NULL")
 		} else {
 			writeLiteral(sql, arg)
 		}
-		sql.WriteString("::" + commitTypes[2+i])
+		if typed {
+			sql.WriteString("::" + commitTypes[i])
+		}
 	}
 	sql.WriteString(");")
 }

@@ -112,7 +112,7 @@ func through(t testing.TB, s *pgtest.Server) (*proxy.Proxy, string) {
 
 func isCommit(b []byte) bool { return commitCall.Match(b) }
 
-var commitCall = regexp.MustCompile(`SELECT \S+\.commit\(\d|EXECUTE tasklock_commit\(\d`)
+var commitCall = regexp.MustCompile(`SELECT \S+\.commit\('|EXECUTE tasklock_commit\('`)
 
 // The connection is cut after the server has committed and before it can say
 // so: exactly one effect, and the caller gets the true answer.

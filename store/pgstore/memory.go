@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -20,17 +21,19 @@ const (
 // process that takes a lock and releases it soon need not ask for what it has just
 // written.
 type memory struct {
-	mu   sync.Mutex
-	seen map[string]sighting
-	view view // the newest
+	mu     sync.Mutex
+	seen   map[string]sighting // since half of the memory was full, and
+	before map[string]sighting // as many before: what is used again stays
+	view   view                // the newest
 }
 
 // A view is what every answer of the server carries.
 type view struct {
-	rev  int64     // of the store
-	now  time.Time // the server's clock
-	life int64     // of the server
-	line int64     // its timeline
+	rev   int64       // of the store
+	now   time.Time   // the server's clock
+	life  int64       // of the server
+	line  int64       // its timeline
+	asked host.Moment // not after the server answered; it counts time that the machine sleeps
 }
 
 // A sighting is a record as it was at a revision of the store. Without a revision
@@ -38,7 +41,22 @@ type view struct {
 type sighting struct {
 	record driver.Record
 	at     int64
-	when   time.Time
+	asked  host.Moment
+}
+
+func (m *memory) find(key string) (sighting, bool) {
+	s, ok := m.seen[key]
+	if !ok {
+		s, ok = m.before[key]
+	}
+	return s, ok
+}
+
+func (m *memory) keep(key string, s sighting) {
+	if m.seen == nil || len(m.seen) >= maxMemory/2 {
+		m.seen, m.before = map[string]sighting{}, m.seen
+	}
+	m.seen[key] = s
 }
 
 // heard notes a view. In another life of the server, on another timeline, or if the
@@ -48,7 +66,7 @@ func (m *memory) heard(v view) {
 	defer m.mu.Unlock()
 	switch {
 	case v.life != m.view.life || v.line != m.view.line || v.rev < m.view.rev && v.now.Sub(m.view.now) > memoryTime: // else it was overtaken
-		m.seen = nil
+		m.seen, m.before = nil, nil
 		m.view = v
 	case v.rev >= m.view.rev:
 		m.view = v
@@ -59,14 +77,11 @@ func (m *memory) heard(v view) {
 func (m *memory) note(r driver.Record, v view) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if v.life != m.view.life || v.line != m.view.line || m.seen[r.Key].at > v.rev {
+	if last, _ := m.find(r.Key); v.life != m.view.life || v.line != m.view.line || last.at > v.rev {
 		return
 	}
-	if m.seen == nil || len(m.seen) >= maxMemory {
-		m.seen = map[string]sighting{}
-	}
 	r.Value = slices.Clone(r.Value) // the caller may change its own
-	m.seen[r.Key] = sighting{record: r, at: v.rev, when: time.Now()}
+	m.keep(r.Key, sighting{record: r, at: v.rev, asked: v.asked})
 }
 
 // unchanged notes that a record is still at a revision of its own.
@@ -77,9 +92,9 @@ func (m *memory) unchanged(g driver.Guard, v view) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s, ok := m.seen[g.Key]; ok && s.record.Rev == g.Rev && s.at <= v.rev {
-		s.at, s.when = v.rev, time.Now()
-		m.seen[g.Key] = s
+	if s, ok := m.find(g.Key); ok && s.record.Rev == g.Rev && s.at <= v.rev {
+		s.at, s.asked = v.rev, v.asked
+		m.keep(g.Key, s)
 	}
 }
 
@@ -104,11 +119,13 @@ func (m *memory) committed(b driver.Batch, rev int64, v view) {
 func (m *memory) forget(b driver.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, g := range b.Guards {
-		delete(m.seen, g.Key)
-	}
-	for _, w := range b.Writes {
-		delete(m.seen, w.Key)
+	for _, seen := range []map[string]sighting{m.seen, m.before} {
+		for _, g := range b.Guards {
+			delete(seen, g.Key)
+		}
+		for _, w := range b.Writes {
+			delete(seen, w.Key)
+		}
 	}
 }
 
@@ -120,13 +137,14 @@ func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := host.Now()
 	snap := driver.Snapshot{Rev: m.view.rev, Now: m.view.now, Old: true}
 	for _, key := range q.Keys {
-		s, ok := m.seen[key]
+		s, ok := m.find(key)
 		switch {
 		case !ok && slices.Contains(q.New, key):
 			continue
-		case !ok || s.at < q.Since || time.Since(s.when) > memoryTime:
+		case !ok || s.at < q.Since || now.Since(s.asked) > memoryTime:
 			return driver.Snapshot{}, false
 		}
 		if snap.Rev = min(snap.Rev, s.at); s.record.Rev > 0 {

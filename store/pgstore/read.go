@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store/driver"
 )
 
@@ -110,6 +111,7 @@ func (s *Store) ask(ctx context.Context, f func(context.Context, *conn) error) e
 type answer struct {
 	rev    int64 // of the store; -1 until its row has come
 	now    time.Time
+	asked  host.Moment
 	state  []byte
 	found  map[string]driver.Record
 	ranges [][]driver.Record
@@ -119,7 +121,7 @@ type answer struct {
 }
 
 func newAnswer(q driver.Query) *answer {
-	return &answer{rev: -1, found: make(map[string]driver.Record, len(q.Keys)), ranges: make([][]driver.Record, len(q.Ranges))}
+	return &answer{rev: -1, asked: host.Now(), found: make(map[string]driver.Record, len(q.Keys)), ranges: make([][]driver.Record, len(q.Ranges))}
 }
 
 func (a *answer) row(v [][]byte) error {
@@ -191,7 +193,7 @@ func (a *answer) remember(m *memory, keys []string) {
 	if json.Unmarshal(a.state, &state) != nil { // whoever uses it says so
 		return
 	}
-	v := view{rev: a.rev, now: a.now, life: state.Life, line: state.Line}
+	v := view{rev: a.rev, now: a.now, life: state.Life, line: state.Line, asked: a.asked}
 	m.heard(v)
 	for _, key := range keys {
 		r := a.found[key]

@@ -108,6 +108,8 @@ func TestPlantedBugs(t *testing.T) {
 		"together: conflict":           {"unrelated commits do not conflict", "commits through one handle have a revision each"},
 		"together: one revision":       {"commits through one handle have a revision each"},
 		"hides that it guessed":        {"guarded answers"},
+		"guesses behind its records":   {"guarded answers"},
+		"guesses ahead of its clock":   {"guarded answers"},
 		"reads a cache":                {"read your writes", "histories are linearizable"},
 		"reads in parts":               {"a token moves in one step"},
 		"does not sort":                {"ranges in byte order", "ranges with a limit"},

@@ -75,7 +75,7 @@ func (f *Flaky) Settle() { f.late.Wait() }
 
 // Read implements driver.Store.
 func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
-	old := f.remembered(q)
+	old := f.remembered(ctx, q)
 	switch p := f.opts.Old; f.decide(ctx, f.opts.Read, p*float64(len(old))) {
 	case 0:
 		return driver.Snapshot{}, fmt.Errorf("read: %w", ErrFlaky)
@@ -92,12 +92,21 @@ func (f *Flaky) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	return f.store.Read(ctx, q)
 }
 
+// maxLate is how late the clock of an old answer may be.
+const maxLate = 5 * time.Second
+
 // remembered is the answer to a query from earlier views, if that is allowed.
-func (f *Flaky) remembered(q driver.Query) []driver.Snapshot {
+func (f *Flaky) remembered(ctx context.Context, q driver.Query) []driver.Snapshot {
+	if f.opts.Old == 0 || q.Since == 0 || len(q.Ranges) > 0 {
+		return nil
+	}
+	current, err := f.store.Read(ctx, driver.Query{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	views := slices.DeleteFunc(slices.Clone(f.memory), func(v driver.Snapshot) bool { return v.Rev < q.Since })
-	if q.Since == 0 || len(views) == 0 || len(q.Ranges) > 0 {
+	views := slices.DeleteFunc(slices.Clone(f.memory), func(v driver.Snapshot) bool {
+		return v.Rev < q.Since || current.Now.Sub(v.Now) > maxLate
+	})
+	if err != nil || len(views) == 0 {
 		return nil
 	}
 	mix := q.Guarded && f.rand.Float64() < f.opts.Mix

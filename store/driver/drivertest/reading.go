@@ -87,10 +87,16 @@ func guardedAnswers(t *suite) {
 			write(a, "lease/new", i)
 		}
 		snap := t.read(b, driver.Query{Keys: keys, New: keys[2:], Since: 1, Guarded: true})
+		if later := t.read(b, driver.Query{}).Now; snap.Now.After(later) {
+			t.Fatalf("round %d: the clock of the answer is %v ahead", i, snap.Now.Sub(later))
+		}
 		batch := driver.Batch{Writes: []driver.Write{put("lock/c", fmt.Sprintf(`{"n":%d}`, i))}}
 		current := true
 		for _, key := range keys {
 			rev := find(snap, key).Rev
+			if age := snap.Now.Sub(find(snap, key).Time); rev > 0 && age < 0 {
+				t.Fatalf("round %d: %s has the age %v", i, key, age)
+			}
 			all := written[key]
 			if !slices.Contains(all, rev) {
 				t.Fatalf("%s at revision %d, which never was", key, rev)

@@ -139,6 +139,12 @@ func (t *toy) Read(ctx context.Context, q driver.Query) (snap driver.Snapshot, e
 	}
 	st := view()
 	snap = driver.Snapshot{Rev: st.Rev, Now: time.Now()}
+	switch {
+	case t.bug == "guesses behind its records" && q.Guarded:
+		snap.Now, snap.Old = snap.Now.Add(-time.Hour), true
+	case t.bug == "guesses ahead of its clock" && q.Guarded:
+		snap.Now, snap.Old = snap.Now.Add(time.Hour), true
+	}
 	seen := map[string]bool{}
 	add := func(key string) {
 		r, ok := st.Records[key]
