@@ -263,26 +263,40 @@ var errWaiting = errors.New("waiting")
 // abandon undoes a wait that was given up: it leaves the queues, and releases
 // what may have been granted meanwhile. The grant of a named request stays: its
 // repetition gets it. So does a ticket that another call has continued.
+//
+// If so many leave a queue at once that the time is over before its turn, it deletes
+// the ticket alone: nobody waits behind a place without a ticket.
 func (a *acquisition) abandon(st *store.Store) {
+	if a.leave(st, true) {
+		a.leave(st, false)
+	}
+}
+
+// leave reports whether the time was too short, although the store answers.
+func (a *acquisition) leave(st *store.Store, queues bool) (late bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, _ = Update(ctx, st, driver.Query{Keys: a.needs()}, func(tx *store.Tx) error {
+	answers := false
+	_, err := Update(ctx, st, driver.Query{Keys: a.needs()}, func(tx *store.Tx) error {
+		answers = true
 		own, err := getLease(tx, a.lease())
 		if err != nil || own.Exists() && a.theirs(own.Value) {
 			return err
 		}
-		if err := a.leaveQueues(tx, nil); err != nil || !own.Exists() {
-			return err
+		if queues {
+			err = a.leaveQueues(tx, nil)
 		}
 		switch {
+		case err != nil || !own.Exists():
+			return err
 		case own.Value.ticket():
 			tx.Delete(own.Key)
 		case !a.requested():
-			_, err := releaseUnused(tx, own, ending{event: "released", why: "gave up waiting"})
-			return err
+			_, err = releaseUnused(tx, own, ending{event: "released", why: "gave up waiting"})
 		}
-		return nil
+		return err
 	})
+	return err != nil && answers && ctx.Err() != nil
 }
 
 // needs names the records that every attempt reads.

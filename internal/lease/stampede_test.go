@@ -133,6 +133,41 @@ func TestWaitingCostsLittle(t *testing.T) {
 	})
 }
 
+// distant is a store that takes a while for a commit.
+type distant struct{ driver.Store }
+
+func (d distant) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	if err := driver.Sleep(ctx, 100*time.Millisecond); err != nil {
+		return 0, err
+	}
+	return d.Store.Commit(ctx, b)
+}
+
+// Many who give up at once leave no ticket that others would wait for.
+func TestLeavingTogether(t *testing.T) {
+	bubble(t, func(w *world) {
+		far := w.through(distant{w.mem})
+		w.acquire("first", "a")
+		var calls []*call
+		for i := range 100 {
+			calls = append(calls, far.begin(lease.AcquireRequest{Owner: fmt.Sprintf("w%02d", i), Keys: []string{"a"}, Wait: 24 * time.Hour}))
+		}
+		time.Sleep(time.Minute)
+		if n := len(w.waiters("a")); n != len(calls) {
+			t.Fatalf("%d wait", n)
+		}
+		for _, c := range calls {
+			c.cancel(nil)
+		}
+		time.Sleep(10 * time.Second)
+		if left := w.kinds("lease/w"); len(left) > 0 {
+			t.Errorf("%d tickets of waiters are left", len(left))
+		}
+		w.release("first", "a")
+		w.acquire("next", "a")
+	})
+}
+
 // queue writes n tickets as they are stored, for the keys of each.
 func (w *world) queue(n int, owner string, keys func(i int) []string) {
 	w.Helper()
