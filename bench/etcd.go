@@ -51,7 +51,7 @@ func (b *bench) etcd() {
 	b.section("etcd: a queue")
 	d, err := etcdstore.Open(ctx, server.URL("joining"), &etcdstore.Options{Create: true})
 	check(err)
-	b.joining("etcd", d, 1000)
+	b.joining("etcd", d, 1000, 5*time.Second)
 }
 
 func openEtcd(place string) *store.Store {

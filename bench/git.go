@@ -63,6 +63,10 @@ func (b *bench) git() {
 	g.crowd("tasklock, 16 clones on one task: refused", 16, func(i int) error {
 		return g.command(i, "acquire", "one", "--no-wait", "--owner", fmt.Sprint("w", i)).Run()
 	}, one, nil, false)
+
+	queue, err := gitstore.Open(ctx, g.remote+"#queue", &gitstore.Options{Create: true, Cache: filepath.Join(dir, "queue")})
+	check(err)
+	b.joining("git", queue, 200, 0) // each join is a push
 }
 
 type gitBench struct {

@@ -26,7 +26,7 @@ func (b *bench) postgres() {
 	defer fast.Close()
 	b.postgresPairs(fast, "fsync on", map[string]float64{"1 in one process": 0.5, "16 in one process": 0.55})
 	b.wakeupPostgres(fast.Place())
-	b.joining("PostgreSQL", openPostgres(fast.Place()), 1000)
+	b.joining("PostgreSQL", openPostgres(fast.Place()), 1000, 5*time.Second)
 	library := slowSync()
 	defer os.RemoveAll(filepath.Dir(library))
 	slow, err := pgtest.Preloaded(library)
