@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/store"
 )
 
 // pool makes a pool of a size.
@@ -474,5 +475,55 @@ func TestRepeatedRequestHasTheSameSlots(t *testing.T) {
 		w.release("a", "pool:p")
 		_, err := lease.Acquire(w.ctx, w.st, r)
 		w.want(err, lease.ErrLost)
+	})
+}
+
+// A key may lie within a pool, as a task in a section for several workers.
+func TestKeysWithinAPool(t *testing.T) {
+	inPool := func(_ *store.Tx, key string) (string, error) {
+		if kind, _ := lease.KindOf(key); kind == lease.Task {
+			return "pool:p", nil
+		}
+		return "", nil
+	}
+	bubble(t, func(w *world) {
+		try := func(owner string, keys ...string) error {
+			_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: owner, Keys: keys, OuterKey: inPool})
+			return err
+		}
+		w.pool("p", 2)
+		w.must(try("a", "t1"))
+		w.must(try("a", "t2")) // one slot is enough for one worker
+		w.must(try("a/child", "t3"))
+		equal(w, "used", w.showPool().Used, 1)
+		w.must(try("b", "t4", "t5"))
+		equal(w, "used", w.showPool().Used, 2)
+		if h := as[*lease.HeldError](w, try("c", "t6")); h.Pool == nil || h.Asked != "pool:p" {
+			t.Errorf("%+v", h)
+		}
+		writer := w.waitSlots("w", lease.TakeAll)
+		w.must(try("b", "t6")) // it has a slot, and does not wait behind the writer
+		c := w.start(lease.AcquireRequest{Owner: "c", Keys: []string{"t7"}, OuterKey: inPool, Wait: time.Hour})
+		w.waiting(writer, c)
+		w.release("a", "t1")
+		w.release("b", "t4", "t5", "t6")
+		w.waiting(writer, c) // a still has t2
+		w.release("a/child", "t3")
+		w.release("a", "t2")
+		w.served(writer)
+		w.waiting(c)
+		w.release("w", "pool:p")
+		w.served(c)
+		w.release("c", "t7")
+		equal(w, "left", append(w.kinds("l"), w.kinds("queue/")...), nil)
+	})
+	bubble(t, func(w *world) { // its slot is broken: so is what is within
+		w.pool("p", 1)
+		w.grant(lease.AcquireRequest{Owner: "a", Keys: []string{"pool:p"}})
+		w.grant(lease.AcquireRequest{Owner: "a", Keys: []string{"t1"}, OuterKey: inPool})
+		as[*lease.InUseError](w, releaseErr(w, "a", "pool:p"))
+		_, err := lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"pool:p#1"}})
+		w.must(err)
+		equal(w, "left", w.kinds("l"), nil)
 	})
 }
