@@ -35,7 +35,12 @@ var seqCaught = []uint64{719, 727, 1003, 1872, 3686, 5331}
 // looks at what must hold between the records, and at whether somebody lost
 // what nobody took. TASKLOCK_SEEDS=n runs n sequences, from TASKLOCK_SEED on;
 // the long form as many as fit into its time.
-func TestSequences(t *testing.T) {
+func TestSequences(t *testing.T) { runSequences(t, false) }
+
+// TestSequencesOfPools is TestSequences with slots of pools among the keys.
+func TestSequencesOfPools(t *testing.T) { runSequences(t, true) }
+
+func runSequences(t *testing.T, pools bool) {
 	first, count := long.Seeds(t)
 	inTime := count == 0 && long.Asked()
 	switch {
@@ -58,7 +63,7 @@ func TestSequences(t *testing.T) {
 		if enough := ran >= len(seqCaught)+int(count); enough && (!inTime || time.Since(started) > long.Time(seqLong)) {
 			break
 		}
-		s := newSequence(t, seed)
+		s := newSequence(t, seed, pools)
 		for i := 0; i < seqSteps && len(s.faults) == 0; i++ {
 			s.step()
 		}
@@ -85,6 +90,7 @@ type sequence struct {
 	now  time.Time
 	mem  *memstore.Store
 	st   *store.Store
+	keys []string
 
 	workers []*seqWorker
 	waiters []*acquisition
@@ -112,7 +118,7 @@ type seqKeeper struct {
 	p     host.Process
 }
 
-func newSequence(t *testing.T, seed uint64) *sequence {
+func newSequence(t *testing.T, seed uint64, pools bool) *sequence {
 	cryptotest.SetGlobalRandom(t, seed)
 	s := &sequence{
 		ctx: t.Context(), rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -124,8 +130,19 @@ func newSequence(t *testing.T, seed uint64) *sequence {
 	if seed%seqRerun != 0 { // a commit that is refused takes a pause
 		s.st = store.New(far.Far)
 	}
+	if s.keys = seqKeys; pools {
+		s.keys = slices.Concat(seqKeys[:4], []string{"pool:p", "pool:p", "pool:p", "pool:q"})
+		for key, size := range seqPools {
+			if _, err := SetPool(s.ctx, s.st, SetPoolRequest{Name: key, Slots: size, By: "boss"}); err != nil {
+				s.fault("%v", err)
+			}
+		}
+	}
 	return s
 }
+
+// seqPools are the sizes of the pools. A key lies within one of them.
+var seqPools = map[string]int{"pool:p": 3, "pool:q": 2}
 
 var seqOps = []struct {
 	name   string
@@ -171,11 +188,12 @@ func (s *sequence) step() {
 			held  *HeldError
 			owner *OwnerError
 			inUse *InUseError
+			size  *PoolSizeError
 		)
 		switch {
 		case err == nil:
 			s.done[op.name]++
-		case errors.Is(err, ErrLost), errors.As(err, &held), errors.As(err, &owner), errors.As(err, &inUse):
+		case errors.Is(err, ErrLost), errors.As(err, &held), errors.As(err, &owner), errors.As(err, &inUse), errors.As(err, &size):
 			s.say("  %v", err)
 		default:
 			s.fault("%s: unexpected %v", op.name, err)
@@ -211,10 +229,21 @@ func seqWithin(_ *store.Tx, key string) (string, error) {
 	return "", nil
 }
 
+// within is the section of a key, or its pool.
+func (s *sequence) within(tx *store.Tx, key string) (string, error) {
+	if key == "c" && slices.Contains(s.keys, "pool:q") {
+		return "pool:q", nil
+	}
+	return seqWithin(tx, key)
+}
+
 func (s *sequence) request(owner string) AcquireRequest {
-	r := AcquireRequest{Owner: owner, Keys: []string{pickOf(s, seqKeys)}, OuterKey: seqWithin}
+	r := AcquireRequest{Owner: owner, Keys: []string{pickOf(s, s.keys)}, OuterKey: s.within}
 	if s.rand.IntN(3) == 0 {
-		r.Keys = append(r.Keys, pickOf(s, seqKeys))
+		r.Keys = append(r.Keys, pickOf(s, s.keys))
+	}
+	if slices.ContainsFunc(r.Keys, isPool) {
+		r.Take = pickOf(s, []int{0, 0, 1, 2, TakeAll})
 	}
 	if s.rand.IntN(2) == 0 {
 		r.TTL = pickOf(s, seqTTLs)
@@ -347,17 +376,17 @@ func (s *sequence) letGo() error {
 // release is what the owner of a plain lock does; a parent may do it to a child
 // who took the lock itself.
 func (s *sequence) release() error {
-	owner, key := s.owner(), pickOf(s, seqKeys)
+	owner, key := s.owner(), s.slot()
 	keys := []string{key}
 	if s.rand.IntN(3) == 0 {
-		keys = append(keys, pickOf(s, seqKeys))
+		keys = append(keys, s.slot())
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	s.say("  %s: %v", owner, keys)
 	s.ended = func(w *seqWorker) bool {
-		for _, k := range keys {
-			if _, has := w.tokens[k]; has && (w.plain || slices.Contains(w.renew.held.record.Keys, k) && descends(w.owner, owner)) {
+		for k := range w.tokens {
+			if named := slices.Contains(keys, k) || slices.Contains(keys, queueOf(k)); named && (w.plain || slices.Contains(w.renew.held.record.Keys, k) && descends(w.owner, owner)) {
 				return true
 			}
 		}
@@ -368,16 +397,28 @@ func (s *sequence) release() error {
 }
 
 func (s *sequence) renewKeys() error {
-	owner, key := s.owner(), pickOf(s, seqKeys)
+	owner, key := s.owner(), s.slot()
 	s.say("  %s: %s", owner, key)
 	_, err := Renew(s.ctx, s.st, RenewRequest{Owner: owner, Keys: []string{key}})
 	return err
 }
 
+// slot is a key, perhaps that of a slot.
+func (s *sequence) slot() string {
+	key := pickOf(s, s.keys)
+	if isPool(key) && s.rand.IntN(2) == 0 {
+		return slotKey(key, s.rand.IntN(1+seqPools[key]))
+	}
+	return key
+}
+
 func anybody(*seqWorker) bool { return true }
 
 func (s *sequence) breakKey() error {
-	key := pickOf(s, seqKeys)
+	key := s.slot()
+	if isPool(key) {
+		key = slotKey(key, 1)
+	}
 	s.say("  %s", key)
 	s.ended = anybody
 	_, err := Break(s.ctx, s.st, BreakRequest{By: "root", Keys: []string{key}})

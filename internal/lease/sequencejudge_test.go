@@ -103,6 +103,24 @@ func (s *sequence) judge() {
 		}
 	}
 	s.judgeWorkers(r)
+	for pool, size := range seqPools {
+		s.judgePool(r, pool, size)
+	}
+}
+
+// judgePool: no more slots than the size are used, and whoever has all of a pool has
+// all of them.
+func (s *sequence) judgePool(r seqRecords, pool string, size int) {
+	all, alone := r.locks[slotKey(pool, allSlots)]
+	for i := 1; i <= MaxSlots; i++ {
+		lk, used := r.locks[slotKey(pool, i)]
+		switch {
+		case used && i > size:
+			s.fault("slot %d of %s, which has %d", i, pool, size)
+		case alone && used && stateOf(r.leases[all.Value.Lease]) == Held && stateOf(r.leases[lk.Value.Lease]) == Held && !Related(all.Value.Owner, lk.Value.Owner):
+			s.fault("%s has all of %s, and %s has slot %d", all.Value.Owner, pool, lk.Value.Owner, i)
+		}
+	}
 }
 
 func (s *sequence) judgeLease(r seqRecords, name string, ls store.Entry[leaseRecord]) {
@@ -111,7 +129,10 @@ func (s *sequence) judgeLease(r seqRecords, name string, ls store.Entry[leaseRec
 		if r.locks[key].Value.Lease != name {
 			s.fault("lease %s lists %s, which is locked by %q", name, key, r.locks[key].Value.Lease)
 		}
-		outer, _ := seqWithin(nil, key)
+		outer, _ := s.within(nil, key)
+		if isPool(outer) {
+			outer = l.OuterKeys[key]
+		}
 		section := r.locks[outer]
 		if outer == "" || !inForce {
 			continue
