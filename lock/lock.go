@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
@@ -30,11 +31,14 @@ type Options struct {
 type Locker struct {
 	st  *store.Store
 	opt Options
+
+	mu    sync.Mutex
+	slots map[string][]int // that its leases have released, by pool: the next ones begin there
 }
 
 // New returns a Locker. Nil options mean defaults.
 func New(st *store.Store, opt *Options) *Locker {
-	l := &Locker{st: st}
+	l := &Locker{st: st, slots: map[string][]int{}}
 	if opt != nil {
 		l.opt = *opt
 	}
@@ -84,7 +88,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opt *AcquireOptions) (
 	var last *HeldError
 	r.Waiting = func(e HeldError) { last = &e }
 	start := time.Now()
-	held, err := hold(ctx, l.st, r)
+	held, err := l.hold(ctx, r)
 	if err != nil && ctx.Err() != nil && last != nil {
 		last.Waited, last.Position = time.Since(start), 0
 		return nil, fmt.Errorf("%w: %w", last, err)
@@ -96,7 +100,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opt *AcquireOptions) (
 func (l *Locker) TryAcquire(ctx context.Context, key string, opt *AcquireOptions) (*Lease, error) {
 	r := l.request(ctx, key, opt)
 	r.Wait = 0
-	return hold(ctx, l.st, r)
+	return l.hold(ctx, r)
 }
 
 func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) lease.AcquireRequest {
@@ -113,12 +117,36 @@ func (l *Locker) request(ctx context.Context, key string, opt *AcquireOptions) l
 	}
 }
 
-func hold(ctx context.Context, st *store.Store, r lease.AcquireRequest) (*Lease, error) {
-	held, err := lease.Hold(ctx, st, r)
+func (l *Locker) hold(ctx context.Context, r lease.AcquireRequest) (*Lease, error) {
+	r.Near = l.near(r.Keys[0])
+	held, err := lease.Hold(ctx, l.st, r)
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{held}, nil
+	return &Lease{held: held, by: l}, nil
+}
+
+// near is a slot that a lease of this Locker has released, or 0.
+func (l *Locker) near(pool string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	had := l.slots[pool]
+	if len(had) == 0 {
+		return 0
+	}
+	l.slots[pool] = had[:len(had)-1]
+	return had[len(had)-1]
+}
+
+// left remembers the slots of a lease that has ended.
+func (l *Locker) left(g lease.Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range g.Keys {
+		if had := l.slots[k.Name]; k.Slot > 0 && !k.Reentrant && len(had) < lease.MaxSlots {
+			l.slots[k.Name] = append(had, k.Slot)
+		}
+	}
 }
 
 // IsLocked reports whether somebody holds the key; of a pool, whether no slot is free.
@@ -129,7 +157,10 @@ func (l *Locker) IsLocked(ctx context.Context, key string) (bool, error) {
 
 // A Lease is a lock that this process holds and renews in the background, until
 // it releases the lease or loses it.
-type Lease struct{ held *lease.Lease }
+type Lease struct {
+	held *lease.Lease
+	by   *Locker
+}
 
 // Token is the lease's fencing token. A later lease on the same key has a larger
 // one, so whatever the lock protects can refuse an old holder. With several keys
@@ -150,7 +181,13 @@ func (l *Lease) Context() context.Context { return l.held.Context() }
 
 // Release releases the keys, even if ctx has ended. It returns [ErrLost] if
 // the lease was lost meanwhile. Calling it again returns the same.
-func (l *Lease) Release(ctx context.Context) error { return l.held.Release(ctx) }
+func (l *Lease) Release(ctx context.Context) error {
+	err := l.held.Release(ctx)
+	if err == nil {
+		l.by.left(l.held.Grant())
+	}
+	return err
+}
 
 // Fence makes a transaction in the same store fail with [ErrLost] unless the lease
 // still holds all its keys: the check and the writes are one commit.

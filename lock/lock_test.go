@@ -279,3 +279,45 @@ func TestDeadlock(t *testing.T) {
 		})
 	}
 }
+
+func TestPool(t *testing.T) {
+	bubble(t, func(w *world) {
+		var lockers []*lock.Locker
+		for range 3 {
+			lockers = append(lockers, lock.New(w.st, nil))
+		}
+		tests := &lock.AcquireOptions{Slots: 2}
+		one, err := lockers[0].TryAcquire(w.ctx, "pool:tests", tests)
+		w.must(err)
+		two, err := lockers[1].TryAcquire(w.ctx, "pool:tests", tests)
+		w.must(err)
+		if one.Slots()[0] == two.Slots()[0] {
+			t.Error("both have slot", one.Slots())
+		}
+		_, err = lockers[2].TryAcquire(w.ctx, "pool:tests", tests)
+		if held := as[*lock.HeldError](w, err); held.Pool == nil || held.Pool.Used != 2 {
+			t.Errorf("%+v", held)
+		}
+		_, err = lockers[2].TryAcquire(w.ctx, "pool:tests", &lock.AcquireOptions{Slots: 3})
+		if e := as[*lock.PoolSizeError](w, err); e.Size != 2 || e.Slots != 3 {
+			t.Errorf("%+v", e)
+		}
+		had := one.Slots()[0]
+		w.must(one.Release(w.ctx))
+		w.must(two.Release(w.ctx))
+		for range 20 { // a locker comes back to its slot
+			again, err := lockers[0].TryAcquire(w.ctx, "pool:tests", nil)
+			w.must(err)
+			if again.Slots()[0] != had {
+				t.Errorf("slot %v, before %d", again.Slots(), had)
+			}
+			w.must(again.Release(w.ctx))
+		}
+		all, err := lockers[2].TryAcquire(w.ctx, "pool:tests", &lock.AcquireOptions{Take: lock.TakeAll})
+		w.must(err)
+		if len(all.Slots()) != 2 {
+			t.Error(all.Slots())
+		}
+		w.must(all.Release(w.ctx))
+	})
+}

@@ -49,7 +49,7 @@ type acquisition struct {
 	user      bool   // it works while it holds: see users.go
 	attached  bool   // the owner belongs to this call: no other can continue its ticket
 	call      string // the mark of this call on what it writes: see theirs
-	first     int    // the slot at which it begins to look for free ones: see slots.go
+	first     int    // which of the free slots of a pool it takes first: random, see slots.go
 	now       func() host.Moment
 
 	fresh  string      // the id of a lease without an earlier ticket

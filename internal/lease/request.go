@@ -45,6 +45,9 @@ type AcquireRequest struct {
 	// Take is how many slots of each pool among the keys the owner has after the
 	// grant; 0: one; [TakeAll]: all, and nobody else has one.
 	Take int
+	// Near is the slot to take if it is free, for a worker that had it before: those
+	// who come back to their slots do not meet. 0: a random one.
+	Near int
 
 	DryRun bool // say what would happen, change nothing
 

@@ -65,6 +65,8 @@ func (r AcquireRequest) checkPools() error {
 	switch {
 	case !pools && (r.Slots != 0 || r.Take != 0):
 		return &InvalidError{What: "slots", Rule: "go with the key of a pool: pool:NAME"}
+	case r.Near < 0 || r.Near > MaxSlots:
+		return &InvalidError{What: fmt.Sprintf("slot %d", r.Near), Rule: fmt.Sprintf("must be between 1 and %d", MaxSlots)}
 	case r.Take < TakeAll || r.Take > MaxSlots:
 		return &InvalidError{What: fmt.Sprintf("take %d", r.Take), Rule: fmt.Sprintf("must be between 1 and %d, or all", MaxSlots)}
 	case pools && r.Force && r.Take != TakeAll:
@@ -226,26 +228,32 @@ func (p *pool) plenty(a *acquisition) bool {
 			return false
 		}
 	}
-	p.free = p.freeSlots(a.first)
+	p.free = p.freeSlots(a.req.Near, a.first)
 	return !p.all && !p.locks[allSlots].Exists() && len(p.free) >= p.take
 }
 
-// freeSlots are the slots that may be taken, from one on: those that nobody holds,
-// then those whose leases are over. While slots above the size are held, as many
-// below it stay empty. So no grant makes the used slots more than the size, even if
-// it does not see other grants at the same time.
-func (p *pool) freeSlots(first int) (free []int) {
+// freeSlots are the slots that may be taken: those that nobody holds, from near or a
+// random one on, then those whose leases are over. While slots above the size are
+// held, as many below it stay empty. So no grant makes the used slots more than the
+// size, even if it does not see other grants at the same time.
+func (p *pool) freeSlots(near, random int) (free []int) {
 	for p.limit = p.size(); !p.all && p.limit > 0 && p.limit+p.heldAbove(p.limit) > p.size(); {
 		p.limit--
 	}
 	var over []int
-	for i := range p.limit {
-		switch slot := 1 + (first+i)%p.limit; {
+	for slot := 1; slot <= p.limit; slot++ {
+		switch {
 		case !p.locks[slot].Exists():
 			free = append(free, slot)
 		case p.over(slot):
 			over = append(over, slot)
 		}
+	}
+	if first := slices.Index(free, near); len(free) > 0 {
+		if first < 0 {
+			first = random % len(free)
+		}
+		free = slices.Concat(free[first:], free[:first])
 	}
 	return append(free, over...)
 }
@@ -290,7 +298,7 @@ func (a *acquisition) judgeSlots(tx *store.Tx, p *pool) error {
 		a.near = append(a.near, ls.Key)
 	}
 	if p.free = nil; p.all || !p.locks[allSlots].Exists() || p.over(allSlots) {
-		p.free = p.freeSlots(a.first)
+		p.free = p.freeSlots(a.req.Near, a.first)
 	}
 	own := func(slot int) int {
 		if p.locks[slot].Value.Lease == a.lease() {
