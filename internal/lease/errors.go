@@ -148,7 +148,7 @@ func (e *LostError) Error() string {
 		fmt.Fprintf(&b, " (held by %s with token %d)", e.Owner, e.Now)
 	case e.Now > 0:
 		fmt.Fprintf(&b, " (its token is %d now)", e.Now)
-	default:
+	case !isPool(e.Key):
 		b.WriteString(" (nobody holds it)")
 	}
 	return b.String()

@@ -27,8 +27,8 @@ type Event struct {
 	Reason string    `json:"reason,omitempty"` // in the words of the caller
 }
 
-// about reports whether an event is about a key, or about a slot of a pool.
-func (e Event) about(key string) bool {
+// About reports whether an event is about a key, or about a slot of a pool.
+func (e Event) About(key string) bool {
 	return slices.Contains(e.Keys, key) || isPool(key) && slices.ContainsFunc(e.Keys, func(k string) bool { return queueOf(k) == key })
 }
 
@@ -99,7 +99,7 @@ func History(ctx context.Context, st *store.Store, r HistoryRequest) (HistoryRes
 			if err != nil {
 				return err
 			}
-			if ev.Event != "" && (r.Key == "" || ev.about(r.Key) || ev.about(key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
+			if ev.Event != "" && (r.Key == "" || ev.About(r.Key) || ev.About(key)) && (r.Owner == "" || descends(ev.Owner, r.Owner)) {
 				out.Events = append(out.Events, ev)
 			}
 		}

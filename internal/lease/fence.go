@@ -34,7 +34,7 @@ func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) err
 	if token == 0 && latest == 0 && lease == "" {
 		return nil
 	}
-	last, err := past(tx, func(e Event) bool { return e.about(key) })
+	last, err := past(tx, func(e Event) bool { return e.About(key) })
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func NotHeld(tx *store.Tx, key, caller string) error {
 	if err != nil {
 		return err
 	}
-	had, err := past(tx, func(e Event) bool { return e.about(key) && MayUse(caller, e.Owner) })
+	had, err := past(tx, func(e Event) bool { return e.About(key) && MayUse(caller, e.Owner) })
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func unless(had Event, caller string) string {
 // children ever held: the caller may have meant another one.
 func (r *release) noteNever(tx *store.Tx, key string, out *ReleaseResult) error {
 	had, err := past(tx, func(e Event) bool {
-		return e.about(key) && (MayUse(r.Owner, e.Owner) || descends(e.Owner, r.Owner))
+		return e.About(key) && (MayUse(r.Owner, e.Owner) || descends(e.Owner, r.Owner))
 	})
 	if err == nil && had.Event == "" {
 		out.Never = append(out.Never, key)

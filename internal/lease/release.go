@@ -85,8 +85,10 @@ func (r *release) run(ctx context.Context, st *store.Store) (all ReleaseResult, 
 			if err != nil {
 				return err
 			}
-			if keys, err = slotsOf(tx, keys, r.mine); err != nil {
-				return err
+			for _, which := range []func(store.Entry[lockRecord]) bool{r.mine, r.above} {
+				if keys, err = slotsOf(tx, keys, which); err != nil {
+					return err
+				}
 			}
 			return r.keys(tx, keys, &out)
 		})
@@ -201,6 +203,10 @@ func (r *release) keys(tx *store.Tx, keys []string, out *ReleaseResult) error {
 func (r *release) mine(lk store.Entry[lockRecord]) bool {
 	return lk.Value.Owner == r.Owner && fenced(lk, lk.Value.Key, r.Token, r.Latest, r.Lease) == nil
 }
+
+// above reports whether a parent holds a slot. If the owner itself holds none, the
+// name of the pool means that one, which it may not release.
+func (r *release) above(lk store.Entry[lockRecord]) bool { return MayUse(r.Owner, lk.Value.Owner) }
 
 // may says whether the caller may release that lock.
 func (r *release) may(lk store.Entry[lockRecord]) error {

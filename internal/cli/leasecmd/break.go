@@ -50,6 +50,12 @@ func (o *breakOptions) run(ctx context.Context, s *session.Session, keys []strin
 	if o.reason == "" {
 		return session.Usagef("needs --reason: it is kept in the history")
 	}
+	for _, key := range keys {
+		_, _, slot := lease.SlotOf(key)
+		if kind, _ := lease.KindOf(key); o.of != "" && (slot || kind != lease.Pool) {
+			return session.Usagef("--of goes with a pool, not with %s", key)
+		}
+	}
 	id, st, err := s.Act(ctx, false)
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func (o *watchOptions) run(ctx context.Context, s *session.Session, keys []strin
 	seen := 0
 	ready := func() { s.Note("Watching... (Ctrl+C to end)") }
 	err = lease.Watch(ctx, st, ready, func(e lease.Event) error {
-		if len(keys) > 0 && !slices.ContainsFunc(e.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
+		if len(keys) > 0 && !slices.ContainsFunc(keys, e.About) {
 			return nil
 		}
 		if err := watched(s, e); err != nil {

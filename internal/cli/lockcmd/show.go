@@ -32,6 +32,9 @@ func show(ctx context.Context, s *session.Session, key string) error {
 		return err
 	}
 	out, err := lease.Show(ctx, st, key)
+	if kind, name := lease.KindOf(key); kind == lease.Pool && errors.Is(err, lease.ErrNotFound) {
+		return noPool(s, err, name)
+	}
 	if errors.Is(err, lease.ErrNotFound) {
 		err = fmt.Errorf("%s: no lock and no waiters: %w", key, err)
 	}

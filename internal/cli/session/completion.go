@@ -39,10 +39,16 @@ func (s *Session) Completion(most int, find func(context.Context, *store.Store) 
 	}
 }
 
-// HeldKeys completes keys that are locked.
+// HeldKeys completes keys that are locked, and the pools of slots.
 func (s *Session) HeldKeys() cobra.CompletionFunc {
 	return s.Completion(0, func(ctx context.Context, st *store.Store) ([]string, error) {
 		out, err := lease.List(ctx, st, lease.ListRequest{})
-		return term.Each(out.Locks, func(l lease.Info) string { return l.Key + "\t" + term.Clean(term.Short(l.Owner, 60)) }), err
+		words := term.Each(out.Locks, func(l lease.Info) string { return l.Key + "\t" + term.Clean(term.Short(l.Owner, 60)) })
+		for _, l := range out.Locks {
+			if pool, _, ok := lease.SlotOf(l.Key); ok && !slices.Contains(words, pool) {
+				words = append(words, pool)
+			}
+		}
+		return words, err
 	})
 }

@@ -130,6 +130,10 @@ func PrintReleased(p *term.Printer, did, would string, out lease.ReleaseResult) 
 		p.Line("%s %s (token %d, held by %s).", p.Did(did, would), r.Key, r.Token, term.Short(r.Owner, 120))
 	}
 	for _, k := range out.Free {
+		if kind, _ := lease.KindOf(k); kind == lease.Pool {
+			p.Line("%s: that owner held no slot of it.", k)
+			continue
+		}
 		if slices.Contains(out.Never, k) {
 			p.Line("%s was free already, and never yours as far as the history goes back.", k)
 			continue
