@@ -15,7 +15,7 @@ import (
 )
 
 // fewest is how many bugs there were when somebody last counted. It may only grow.
-const fewest = 47
+const fewest = 48
 
 // A catch is a bug and a test that fails because of it.
 type catch struct {
@@ -95,6 +95,9 @@ var caught = map[string][]catch{
 		{bug: "pool_growth", test: "^TestSimulatePools$", says: found, env: seeds},
 		{bug: "pool_drain", test: "^TestSimulatePools$", says: found, env: seeds},
 		{bug: "pool_size_unguarded", test: "^TestSimulatePools$", says: found, env: seeds},
+	},
+	"task": {
+		{bug: "list_unguarded", test: "^TestManyNamesAmongLocks$", says: "does not know"},
 	},
 	"internal/mcpserver": {
 		{bug: "no_compare", test: "^TestRace$"},
