@@ -24,6 +24,7 @@ type taskRun struct {
 	task  task.Task
 	lease *lease.Lease // nil: nothing was claimed
 	token int64
+	under string // the lease of the claim
 	input *lateReader
 	out   *tail
 	limit *time.Timer
@@ -116,7 +117,7 @@ func (run *taskRun) claimed(t task.Task, held *lease.Lease, again bool) {
 	run.task, run.lease = t, held
 	for _, k := range held.Grant().Keys {
 		if k.Key == t.ID {
-			run.token = k.Token
+			run.token, run.under = k.Token, k.Lease
 		}
 	}
 	switch {
@@ -186,7 +187,7 @@ func (run *taskRun) args() []string {
 
 // outcome is what the end of the command means for the task.
 func (run *taskRun) outcome(res runner.Result, err error) task.StatusRequest {
-	r := task.StatusRequest{Tasks: []string{run.task.ID}, Owner: run.lease.Owner(), Token: run.token, Verb: task.Complete}
+	r := task.StatusRequest{Tasks: []string{run.task.ID}, Owner: run.lease.Owner(), Token: run.token, Lease: run.under, Verb: task.Complete}
 	var start *runner.StartError
 	switch {
 	case res.ExitCode == 0:
