@@ -140,11 +140,13 @@ func (s *Store) open(ctx context.Context, create bool) error {
 		if err := s.create(ctx); err != nil {
 			return err
 		}
-		if found, err = s.look(); err != nil {
+		if _, err := s.look(); err != nil {
 			return err
 		}
 	}
-	s.id = host.IDOf(found)
+	if s.id, err = host.LookID(s.path); err != nil {
+		return err
+	}
 	if s.conns, err = openConns(ctx, s.path, s.safeFS); err != nil {
 		return err
 	}
