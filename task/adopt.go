@@ -228,11 +228,7 @@ func OuterKeyNew(section string) func(tx *store.Tx, key string) (string, error) 
 			}
 			return OuterKey(tx, key)
 		}
-		s, err := getSection(tx, section)
-		if err != nil || s.Value.Shared {
-			return "", err
-		}
-		return sectionLock(section), nil
+		return outerKey(tx, section)
 	}
 }
 

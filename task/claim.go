@@ -11,7 +11,7 @@ import (
 )
 
 // OuterKey names the section lock around a task's lock: whoever locks a task of
-// an exclusive section locks the section too. It is the OuterKey of every
+// an exclusive section locks the section too, or a slot of it. It is the OuterKey of every
 // [AcquireRequest] that a user makes.
 func OuterKey(tx *store.Tx, key string) (string, error) {
 	if kind, _ := lease.KindOf(key); kind != lease.Task {
@@ -40,11 +40,16 @@ func (t Task) outerKey(tx *store.Tx) (string, error) {
 	if t.Section == "" {
 		return "", nil
 	}
-	s, err := getSection(tx, t.Section)
-	if err != nil || s.Value.Shared {
-		return "", err
+	return outerKey(tx, t.Section)
+}
+
+// outerKey is the key around the tasks of a section.
+func outerKey(tx *store.Tx, section string) (string, error) {
+	s, err := getSection(tx, section)
+	if err == nil && !s.Exists() {
+		return sectionLock(section), nil
 	}
-	return sectionLock(t.Section), nil
+	return s.Value.outerKey(), err
 }
 
 func sectionLock(section string) string { return lease.Section.Key(section) }

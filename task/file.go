@@ -30,6 +30,7 @@ type fileSection struct {
 	Name      string   `json:"name"`
 	Priority  int      `json:"priority,omitempty"`
 	Shared    bool     `json:"shared,omitempty"`
+	Workers   int      `json:"workers,omitempty"`
 	Skipped   bool     `json:"skipped,omitempty"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
@@ -71,7 +72,11 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 func addSections(tx *store.Tx, list []fileSection) (made []string, err error) {
 	var fresh []SectionRequest
 	for _, s := range list {
-		r := SectionRequest{Priority: &s.Priority, Shared: &s.Shared, Skipped: &s.Skipped, On: s.DependsOn}
+		r := SectionRequest{Priority: &s.Priority, Skipped: &s.Skipped, On: s.DependsOn}
+		if s.Shared || s.Workers != 0 {
+			n := Section{Shared: s.Shared, Workers: s.Workers}.workers()
+			r.Workers = &n
+		}
 		if r.Name, err = checkSection(s.Name); err != nil {
 			return nil, err
 		}
@@ -212,8 +217,8 @@ func fileSections(all []SectionInfo) (out []fileSection) {
 		}
 	}
 	for _, s := range all {
-		if s.Priority != Medium || s.Shared || s.Skipped || len(s.DependsOn) > 0 || needed[s.Name] {
-			out = append(out, fileSection{s.Name, s.Priority, s.Shared, s.Skipped, s.DependsOn})
+		if s.Priority != Medium || s.workers() != 1 || s.Skipped || len(s.DependsOn) > 0 || needed[s.Name] {
+			out = append(out, fileSection{s.Name, s.Priority, s.Shared, s.Workers, s.Skipped, s.DependsOn})
 		}
 	}
 	return out

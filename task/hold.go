@@ -24,15 +24,19 @@ type NothingReadyError struct {
 	guards []driver.Guard
 }
 
-// Closed is a section of another owner, with its first task that nobody works on.
+// Closed is a section of other owners, with its first task that nobody works on.
 type Closed struct {
-	Task Task
-	Lock Lock // of the section
+	Task    Task
+	Lock    Lock // of the section, or of the first of its workers
+	Workers int  // that work in a section for several
 }
 
 func (e *NothingReadyError) Error() string {
 	if len(e.Closed) > 0 {
 		b := e.Closed[0]
+		if b.Workers > 0 {
+			return fmt.Sprintf("%v: section %s is taken by %d", ErrNothingReady, b.Task.Section, b.Workers)
+		}
 		return fmt.Sprintf("%v: section %s is locked by %s", ErrNothingReady, b.Task.Section, b.Lock.Owner)
 	}
 	return ErrNothingReady.Error()
@@ -54,7 +58,10 @@ func (e *NothingReadyError) Wait(ctx context.Context, st *store.Store, atMost ti
 }
 
 // SectionError: the next task lies in an exclusive section that nobody holds.
-type SectionError struct{ Section string }
+type SectionError struct {
+	Section string
+	Key     string // to take
+}
 
 func (e *SectionError) Error() string {
 	return fmt.Sprintf("section %s: to be taken before the tasks in it", e.Section)
@@ -86,8 +93,9 @@ func (r *selection) acquire(ctx context.Context, st *store.Store, a lease.Acquir
 
 // closedSection is a section that another owner works in.
 type closedSection struct {
-	name string
-	by   lease.Info
+	name    string
+	by      lease.Info
+	workers int
 }
 
 // openings finds the work to do in closed sections.
@@ -96,7 +104,7 @@ func (r *selection) openings(tx *store.Tx, closed []closedSection) (out []Closed
 		page, missing := r.read(tx, c.name)
 		free, _, missed := r.free(tx, page)
 		if err = cmp.Or(err, missing, missed); len(free) > 0 {
-			out = append(out, Closed{Task: free[0], Lock: c.by})
+			out = append(out, Closed{Task: free[0], Lock: c.by, Workers: c.workers})
 		}
 	}
 	return out, err

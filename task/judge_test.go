@@ -213,7 +213,13 @@ func (r *records) judgeSections() {
 		if t.Section == "" || r.sections[t.Section].Shared || !held {
 			continue
 		}
-		sec, ok := r.locks["section:"+t.Section]
+		outer := "section:" + t.Section
+		if r.sections[t.Section].Workers > 0 { // a slot: which one, the lease says
+			if outer = r.leases[lk.Lease].Outer[id]; !strings.HasPrefix(outer, "pool:section:"+t.Section+"#") && r.leases[lk.Lease].Owner != "" {
+				r.fault("%s is locked by %s, and its section %s by no slot, but %q", id, lk.Owner, t.Section, outer)
+			}
+		}
+		sec, ok := r.locks[outer]
 		switch {
 		case !ok:
 			r.fault("%s is locked by %s, and nobody has its section %s", id, lk.Owner, t.Section)

@@ -114,7 +114,12 @@ func (r ListRequest) ranks(tx *store.Tx, locks map[string]*lease.Info) (rank map
 		missing = cmp.Or(missing, err)
 		lk := locks[sectionLock(s.Name)]
 		held := lk.InForce() && !s.Shared && !lease.MayUse(r.Caller, lk.Owner)
-		rank[s.Name], closed[s.Name] = s.Priority, s.Skipped || len(waits) > 0 || held
+		if s.Workers > 0 {
+			pool, err := lease.PeekSection(tx, s.Name)
+			missing = cmp.Or(missing, err)
+			held = pool.Full() && !slices.ContainsFunc(pool.Holders, func(h lease.Info) bool { return lease.MayUse(r.Caller, h.Owner) })
+		}
+		rank[s.Name], closed[s.Name] = s.Priority, s.closed() || len(waits) > 0 || held
 	}
 	return rank, closed, missing
 }

@@ -58,13 +58,14 @@ type selection struct {
 	hold  bool         // see HoldNext
 	lease *lease.Lease // what HoldNext took
 
-	pages                 // how much one look reads
-	close bool            // look at tasks and locks, not only at the index: see glance
-	raced bool            // another worker was faster
-	open  map[string]bool // exclusive sections that the last look found free
-	taken map[string]bool // keys that others hold, have just acquired, or wait for
-	holds []driver.Guard  // of those that others hold
-	wrong []entry         // entries of the index that are to be moved: see tidy
+	pages                   // how much one look reads
+	close bool              // look at tasks and locks, not only at the index: see glance
+	raced bool              // another worker was faster
+	open  map[string]bool   // exclusive sections that the last look found free
+	outer map[string]string // section → the key around its tasks
+	taken map[string]bool   // keys that others hold, have just acquired, or wait for
+	holds []driver.Guard    // of those that others hold
+	wrong []entry           // entries of the index that are to be moved: see tidy
 }
 
 // pages is how many entries of each part of the index one look reads.
@@ -126,7 +127,7 @@ func (r *selection) pickOne(ctx context.Context, st *store.Store, found []candid
 			spreadOut(found[i:])
 			c = found[i]
 		}
-		if r.taken[sectionLock(c.Section)] {
+		if outer := r.outer[c.Section]; outer != "" && r.taken[outer] {
 			continue
 		}
 		out, err := r.pick(ctx, st, c)
@@ -174,7 +175,7 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*Ne
 	case !r.Claim:
 		return &NextResult{Task: t.Task}, nil
 	case r.hold && r.open[t.Section] && !r.WithSection:
-		return nil, &SectionError{Section: t.Section}
+		return nil, &SectionError{Section: t.Section, Key: r.outer[t.Section]}
 	}
 	out, err := r.claim(ctx, st, t)
 	if r.first.refused() {
@@ -192,7 +193,7 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*Ne
 	case errors.As(err, &held):
 		r.raced = true
 		taken := cmp.Or(held.Asked, held.Key)
-		if r.taken[taken] = true; taken != sectionLock(t.Section) { // it may be held under another name
+		if r.taken[taken] = true; taken != r.outer[t.Section] { // it may be held under another name
 			r.taken[t.ID] = true
 		}
 	case refused:
@@ -211,7 +212,9 @@ func (r *selection) claim(ctx context.Context, st *store.Store, t candidate) (*N
 	a.Keys, a.Need = []string{t.ID}, []string{taskKind + t.ID}
 	if t.Section != "" {
 		a.Need = append(a.Need, sectionKind+t.Section)
-		a.Need = append(a.Need, lease.NeedLook(sectionLock(t.Section)).Keys...)
+	}
+	if outer := r.outer[t.Section]; outer != "" {
+		a.Need = append(a.Need, lease.NeedLook(outer).Keys...)
 	}
 	var claimed []Task
 	a.OuterKey, a.Then = claimHooks(a.Keys, &claimed, a.Owner, a.Worktree)
@@ -239,6 +242,7 @@ func (r *selection) look(ctx context.Context, st *store.Store) (found []candidat
 	err = st.View(ctx, need, func(tx *store.Tx) error {
 		found, more = nil, r.pages
 		r.taken, r.holds, r.wrong, r.open = maps.Clone(taken), slices.Clip(holds), slices.Clip(wrong), map[string]bool{}
+		r.outer = map[string]string{}
 		if err := r.first.do(tx); err != nil {
 			return err
 		}
@@ -253,10 +257,10 @@ func (r *selection) look(ctx context.Context, st *store.Store) (found []candidat
 			s := order[0]
 			by, err := r.sectionHolder(tx, s)
 			if by != nil {
-				none.guards = append(none.guards, by.Guard())
-				closed = append(closed, closedSection{s.Name, *by})
+				none.guards = append(none.guards, by.guards...)
+				closed = append(closed, by.closedSection)
 			}
-			if by != nil || err != nil || r.taken[sectionLock(s.Name)] {
+			if by != nil || err != nil || s.outerKey() != "" && r.taken[s.outerKey()] {
 				missing = cmp.Or(missing, err)
 				continue
 			}
@@ -294,14 +298,19 @@ func (r *selection) order(tx *store.Tx) ([]Section, error) {
 	var locks []string
 	var missing error
 	for _, s := range all {
-		if s.Skipped || r.Section != "" && s.Name != r.Section {
+		if s.closed() || r.Section != "" && s.Name != r.Section {
 			continue
 		}
 		waits, err := s.waits(tx)
 		if missing = cmp.Or(missing, err); len(waits) == 0 {
 			out = append(out, s)
 		}
-		if !s.Shared && s.Name != "" {
+		r.outer[s.Name] = s.outerKey()
+		switch {
+		case s.Shared || s.Name == "":
+		case s.Workers > 0:
+			missing = cmp.Or(missing, tx.Want(lease.NeedSection(s.Name)...))
+		default:
 			locks = append(locks, sectionLock(s.Name))
 		}
 	}
@@ -315,10 +324,19 @@ func (r *selection) order(tx *store.Tx) ([]Section, error) {
 	return out, nil
 }
 
-// sectionHolder returns the live lock that keeps the caller out of a section.
-func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) {
-	if s.Name == "" || s.Shared {
+// holders are those who keep the caller out of a section.
+type holders struct {
+	closedSection
+	guards []driver.Guard // of their locks
+}
+
+// sectionHolder returns who keeps the caller out of a section, or nil.
+func (r *selection) sectionHolder(tx *store.Tx, s Section) (*holders, error) {
+	switch {
+	case s.Name == "" || s.Shared:
 		return nil, nil
+	case s.Workers > 0:
+		return r.poolHolders(tx, s)
 	}
 	lk, err := lease.Look(tx, sectionLock(s.Name))
 	if err != nil {
@@ -328,7 +346,31 @@ func (r *selection) sectionHolder(tx *store.Tx, s Section) (*lease.Info, error) 
 	case lk == nil || lk.State != lease.Held:
 		r.open[s.Name] = true
 	case !lease.MayUse(r.Acquire.Owner, lk.Owner):
-		return lk, nil
+		return &holders{closedSection{name: s.Name, by: *lk}, []driver.Guard{lk.Guard()}}, nil
 	}
 	return nil, nil
+}
+
+// poolHolders is sectionHolder for a section in which several may work.
+func (r *selection) poolHolders(tx *store.Tx, s Section) (*holders, error) {
+	pool, err := lease.PeekSection(tx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	var guards []driver.Guard
+	for _, h := range pool.Holders {
+		if lease.MayUse(r.Acquire.Owner, h.Owner) {
+			return nil, nil
+		}
+		guards = append(guards, h.Guard())
+	}
+	if !pool.Full() || len(guards) == 0 {
+		r.open[s.Name] = true
+		return nil, nil
+	}
+	by := closedSection{s.Name, pool.Holders[0], len(guards)}
+	if pool.All {
+		by.workers = 0
+	}
+	return &holders{by, guards}, nil
 }

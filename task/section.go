@@ -13,13 +13,16 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Section is a group of tasks. One owner at a time works in an exclusive section;
-// a shared one is only a name.
+// Section is a group of tasks. One owner at a time works in an exclusive section,
+// or as many as Workers says; a shared one is only a name.
 type Section struct {
 	Name      string    `json:"name"`
 	Priority  int       `json:"priority"` // the lowest comes first
 	Shared    bool      `json:"shared,omitempty"`
+	Workers   int       `json:"workers,omitempty"` // owners that may work in it, if it has a pool; 0: one, or any if it is shared
 	Skipped   bool      `json:"skipped,omitempty"` // next and claim leave it out
+	MovesTo   string    `json:"movesTo,omitempty"` // it gets that name: see RenameSection
+	MovesFrom string    `json:"movesFrom,omitempty"`
 	DependsOn []string  `json:"dependsOn,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
@@ -29,11 +32,79 @@ type SectionInfo struct {
 	Section
 	Tasks    map[Status]int `json:"tasks"`
 	LockedBy string         `json:"lockedBy,omitempty"`
+	Owners   []string       `json:"owners,omitempty"`   // who work in a section for several
 	WaitsFor []string       `json:"waitsFor,omitempty"` // sections with open tasks that it depends on
 }
 
 func getSection(tx *store.Tx, name string) (store.Entry[Section], error) {
 	return store.Get[Section](tx, sectionKind+name)
+}
+
+// AnyWorkers lets any number of owners work in a section.
+const AnyWorkers = -1
+
+// workers is how many owners may work in the section.
+func (s Section) workers() int {
+	if s.Shared {
+		return AnyWorkers
+	}
+	return max(1, s.Workers)
+}
+
+// outerKey is the key around the tasks of the section; "" if there is none.
+func (s Section) outerKey() string {
+	switch {
+	case s.Shared || s.Name == "":
+		return ""
+	case s.Workers > 0:
+		return lease.SectionPool(s.Name)
+	}
+	return sectionLock(s.Name)
+}
+
+// setWorkers changes how many owners may work in the section. A smaller number
+// takes nothing away from those who work there.
+func (s *Section) setWorkers(tx *store.Tx, n int, by string) error {
+	if n < AnyWorkers || n == 0 || n > lease.MaxSlots {
+		return &lease.InvalidError{What: fmt.Sprintf("%d workers", n), Rule: fmt.Sprintf("must be between 1 and %d, or any", lease.MaxSlots)}
+	}
+	was := *s
+	s.Shared, s.Workers = n == AnyWorkers, 0
+	switch {
+	case was.Workers > 0 && n == AnyWorkers:
+		all, err := lease.OpenSection(tx, s.Name)
+		return cmp.Or(err, s.heldBy(all))
+	case was.Workers > 0:
+		s.Workers = n
+		return lease.SizeSection(tx, s.Name, n, by)
+	}
+	lk, err := lease.Look(tx, sectionLock(s.Name))
+	if err := cmp.Or(err, s.heldBy(lk)); err != nil {
+		return err
+	}
+	if lk != nil {
+		if err := lease.ReleaseKey(tx, sectionLock(s.Name), by, "the section is for others too"); err != nil {
+			return err
+		}
+	}
+	if was.Shared {
+		if err := vacate(tx, s.Name, by); err != nil {
+			return err
+		}
+	}
+	if n <= 1 {
+		return nil
+	}
+	s.Workers = n
+	return lease.SizeSection(tx, s.Name, n, by)
+}
+
+// heldBy refuses to change a section that somebody has for itself.
+func (s Section) heldBy(lk *lease.Info) error {
+	if !lk.InForce() {
+		return nil
+	}
+	return &StateError{ID: "section " + s.Name, Why: "is held by " + lk.Owner}
 }
 
 // checkSection normalises a section's name, as its lock's key is.
@@ -95,7 +166,8 @@ type SectionRequest struct {
 	Name     string
 	New      bool // it must not exist; else it must
 	Priority *int
-	Shared   *bool
+	Shared   *bool // any number of owners may work in it, or only one
+	Workers  *int  // how many may: 1 to 16, or [AnyWorkers]
 	Skipped  *bool
 	On, Off  []string // dependencies to add and remove
 	By       string
@@ -136,6 +208,19 @@ func SetSection(ctx context.Context, st *store.Store, r SectionRequest) (Section
 	return out, err
 }
 
+// workers is how many owners the request lets into a section.
+func (r SectionRequest) workers(s Section) int {
+	switch {
+	case r.Workers != nil:
+		return *r.Workers
+	case r.Shared != nil && *r.Shared:
+		return AnyWorkers
+	case r.Shared != nil && s.Shared:
+		return 1
+	}
+	return s.workers()
+}
+
 func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 	if r.Priority != nil {
 		if err := checkPriority(*r.Priority); err != nil {
@@ -143,17 +228,9 @@ func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 		}
 		s.Priority = *r.Priority
 	}
-	if r.Shared != nil && *r.Shared != s.Shared {
-		if lk, err := lease.Look(tx, sectionLock(s.Name)); err != nil || lk.InForce() {
-			if err == nil {
-				err = &StateError{ID: "section " + s.Name, Why: "is held by " + lk.Owner}
-			}
+	if n := r.workers(*s); n != s.workers() {
+		if err := s.setWorkers(tx, n, r.By); err != nil {
 			return err
-		}
-		if s.Shared = *r.Shared; !s.Shared {
-			if err := vacate(tx, s.Name, r.By); err != nil {
-				return err
-			}
 		}
 	}
 	if r.Skipped != nil {
@@ -210,6 +287,9 @@ func sectionOpen(tx *store.Tx, t Task) error {
 	s, err := getSection(tx, t.Section)
 	if err != nil {
 		return err
+	}
+	if moves := cmp.Or(s.Value.MovesTo, s.Value.MovesFrom); moves != "" {
+		return &StateError{ID: t.ID, Status: t.Status, Why: "its section is being renamed", WaitsFor: []string{sectionLock(t.Section)}}
 	}
 	if s.Value.Skipped {
 		return &StateError{ID: t.ID, Status: t.Status, Why: "its section " + t.Section + " is skipped", WaitsFor: []string{sectionLock(t.Section)}}
@@ -290,6 +370,11 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 			if lk := locks[sectionLock(s.Name)]; lk.InForce() {
 				info.LockedBy = lk.Owner
 			}
+			if s.Workers > 0 {
+				pool, err := lease.PeekSection(tx, s.Name)
+				missing = cmp.Or(missing, err)
+				info.addOwners(pool)
+			}
 			info.WaitsFor, err = s.waits(tx)
 			missing = cmp.Or(missing, err)
 			out.Sections = append(out.Sections, info)
@@ -303,6 +388,17 @@ func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult
 		return nil
 	})
 	return out, err
+}
+
+// addOwners notes who work in a section for several.
+func (i *SectionInfo) addOwners(pool lease.PoolInfo) {
+	for _, h := range pool.Holders {
+		i.Owners = append(i.Owners, h.Owner)
+	}
+	slices.Sort(i.Owners)
+	if i.Owners = slices.Compact(i.Owners); pool.All {
+		i.LockedBy = i.Owners[0]
+	}
 }
 
 // DeleteSection removes a section without tasks.
@@ -340,6 +436,9 @@ func DeleteSection(ctx context.Context, st *store.Store, name, by string, dry bo
 			if slices.Contains(o.DependsOn, name) {
 				return &StateError{ID: "section " + name, Why: "section " + o.Name + " depends on it"}
 			}
+		}
+		if all, err := lease.OpenSection(tx, name); err != nil || all.InForce() {
+			return cmp.Or(err, s.Value.heldBy(all))
 		}
 		tx.GuardKind(openKind) // a task may come meanwhile
 		tx.Delete(sectionKind + name)

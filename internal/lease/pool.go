@@ -430,6 +430,9 @@ func poolKey(name string) (string, error) {
 
 func checkPool(name, by, reason string) (string, error) {
 	key, err := poolKey(name)
+	if err == nil && ofSection(key) {
+		err = sectionsOwn(key)
+	}
 	return key, errors.Join(err, CheckOwner(by), checkText("reason", reason))
 }
 

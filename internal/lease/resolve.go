@@ -11,10 +11,17 @@ import (
 
 // The transaction that acts on a name decides which key it means: see taskname.go.
 
-// bearerOf returns the task that a key means. A key that no task bears as a
-// name means itself.
+// bearerOf returns the task that a key means, or the pool of a section. A key that
+// no task bears as a name means itself.
 func bearerOf(tx *store.Tx, key string) (bearer, error) {
-	if kind, _ := KindOf(key); kind != Task {
+	switch kind, name := KindOf(key); kind {
+	case Task:
+	case Section:
+		if p, err := getPool(tx, SectionPool(name)); err != nil || p.Exists() {
+			return bearer{ID: SectionPool(name)}, err
+		}
+		fallthrough
+	default:
 		return bearer{ID: key}, nil
 	}
 	e, err := getName(tx, key)
@@ -157,11 +164,14 @@ func needMeant(names []string) []string {
 	return append(lockKeys(names), nameKeys(names)...)
 }
 
-// nameKeys names the records of the index in which the keys are looked up.
+// nameKeys names the records in which the keys are looked up.
 func nameKeys(names []string) (keys []string) {
 	for _, n := range names {
-		if kind, _ := KindOf(n); kind == Task {
+		switch kind, name := KindOf(n); kind {
+		case Task:
 			keys = append(keys, nameKind+n)
+		case Section:
+			keys = append(keys, poolRecordOf(SectionPool(name)))
 		}
 	}
 	return keys

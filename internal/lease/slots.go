@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -38,8 +39,12 @@ func (t takes) with(key string, n int) takes {
 	return t
 }
 
-// takes is how many slots of a pool the request must have in the end.
+// takes is how many slots of a pool the request must have in the end. Who asks for
+// a section asks for all of it.
 func (a *acquisition) takes(key string) int {
+	if ofSection(key) && a.names[key] != "" {
+		return TakeAll
+	}
 	if !isPool(key) || a.req.Take == 0 || !slices.Contains(a.asked, key) {
 		return 1
 	}
@@ -63,6 +68,8 @@ func (r AcquireRequest) checkPools() error {
 		}
 	}
 	switch {
+	case r.Slots != 0 && slices.ContainsFunc(r.Keys, ofSection):
+		return sectionsOwn(r.Keys[slices.IndexFunc(r.Keys, ofSection)])
 	case !pools && (r.Slots != 0 || r.Take != 0):
 		return &InvalidError{What: "slots", Rule: "go with the key of a pool: pool:NAME"}
 	case r.Near < 0 || r.Near > MaxSlots:
@@ -380,7 +387,7 @@ func (a *acquisition) takeFresh(tx *store.Tx, g *Grant, p *pool, slots []int) er
 			return err
 		}
 		a.taken = append(a.taken, key)
-		g.Keys = append(g.Keys, KeyGrant{Key: key, Name: p.key, Slot: slot, Token: store.Pending, Lease: a.lease()})
+		g.Keys = append(g.Keys, KeyGrant{Key: key, Name: a.names[key], Slot: slot, Token: store.Pending, Lease: a.lease()})
 	}
 	return nil
 }
@@ -388,7 +395,7 @@ func (a *acquisition) takeFresh(tx *store.Tx, g *Grant, p *pool, slots []int) er
 // means notes that a requested pool means this slot, or that an outer key does.
 func (a *acquisition) means(p *pool, slot int) (key string) {
 	key = slotKey(p.key, slot)
-	a.names[key] = p.key
+	a.names[key] = cmp.Or(a.names[p.key], p.key)
 	if slices.Contains(a.asked, p.key) {
 		a.asked = append(a.asked, key)
 	}

@@ -26,6 +26,10 @@ func Locks(tx *store.Tx) (map[string]*Info, error) {
 func NeedLook(keys ...string) driver.Query {
 	q := driver.Query{}
 	for _, k := range keys {
+		if isPool(k) {
+			q.Keys = append(q.Keys, needPool(k)...)
+			continue
+		}
 		q.Keys = append(q.Keys, recordOf(k), queueKind+queueOf(k))
 	}
 	return q

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/task"
 )
 
 // Interrupted is the problem of a command that a signal ended.
@@ -124,6 +125,16 @@ func several(c Caller, ref string, ids []string, facts func(id string) map[strin
 	p := Problem{Exit: Usage, Code: "AMBIGUOUS", Ours: notOne, Details: map[string]any{"ref": ref, "matches": matches}}
 	if len(ids) > 0 {
 		p.Next = c.Line("tasks", "show", ids[0])
+	}
+	return p
+}
+
+// sectionFull is the problem of a worker for whom nothing is ready, because others
+// work in a section.
+func sectionFull(by task.Closed, c Caller) Problem {
+	p := Problem{Exit: None, Code: "NOTHING_READY", Next: c.again(), Details: map[string]any{"section": by.Task.Section, "lockedBy": by.Lock.Owner, "workers": max(1, by.Workers)}}
+	if by.Workers > 0 {
+		p.Next = c.Line("sections", "update", by.Task.Section, "--workers", "any")
 	}
 	return p
 }

@@ -209,7 +209,10 @@ var table = []row{
 			Details: map[string]any{e.What: e.Ref}, Next: c.search(e),
 		}
 	}),
-	when(task.ErrNothingReady, func(_ error, c Caller) Problem {
+	when(task.ErrNothingReady, func(err error, c Caller) Problem {
+		if none, ok := errors.AsType[*task.NothingReadyError](err); ok && len(none.Closed) > 0 {
+			return sectionFull(none.Closed[0], c)
+		}
 		return Problem{Exit: None, Code: "NOTHING_READY", Next: c.again()}
 	}),
 	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // after those of tasks, which match it too

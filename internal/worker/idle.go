@@ -64,7 +64,11 @@ func (w *worker) logWait(none *task.NothingReadyError) {
 	e := LogEntry{Event: "waiting", Task: c.Task.ID, Title: c.Task.Title, Section: c.Task.Section}
 	w.say(e, "Wants to start %q in %s section", c.Task.Title, c.Task.Section)
 	w.say(e, "%s has no lock, but checking section...", c.Task.Title)
-	w.say(e, "Section %s is locked by %s", c.Task.Section, holderName(c.Lock))
+	if c.Workers > 1 {
+		w.say(e, "Section %s is taken by %s and %d more", c.Task.Section, holderName(c.Lock), c.Workers-1)
+	} else {
+		w.say(e, "Section %s is locked by %s", c.Task.Section, holderName(c.Lock))
+	}
 	w.say(e, "Waiting for section lock...")
 }
 

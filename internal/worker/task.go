@@ -94,7 +94,7 @@ func (run *taskRun) claimNext(ctx context.Context, r lease.AcquireRequest) (runn
 		}
 		t, held, err := task.HoldNext(ctx, w.st, req)
 		if outside, ok := errors.AsType[*task.SectionError](err); ok {
-			err = w.enterSection(ctx, outside.Section)
+			err = w.enterSection(ctx, outside.Section, outside.Key)
 			_, refused := errors.AsType[*lease.HeldError](err)
 			if refused && tries > 0 {
 				return runner.Claim{}, &task.NothingReadyError{} // others queue for it

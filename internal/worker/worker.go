@@ -253,8 +253,7 @@ func (w *worker) say(e LogEntry, format string, args ...any) {
 }
 
 // enterSection takes a section for as long as there is something to do in it.
-func (w *worker) enterSection(ctx context.Context, section string) error {
-	key := lease.Section.Key(section)
+func (w *worker) enterSection(ctx context.Context, section, key string) error {
 	lease, err := lease.Hold(context.WithoutCancel(ctx), w.st, lease.AcquireRequest{
 		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
 	})

@@ -3,6 +3,7 @@ package taskcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tasklock/tasklock/internal/cli/session"
+	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/task"
 )
@@ -127,3 +129,33 @@ func (f *labelsFlag) Set(s string) error {
 func (f *labelsFlag) Type() string { return "label" }
 
 func (f *labelsFlag) String() string { return strings.Join(f.list, ",") }
+
+// workersFlag is how many owners may work in a section.
+type workersFlag struct {
+	value int
+	given bool
+}
+
+func (f *workersFlag) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	switch {
+	case strings.EqualFold(s, "any"):
+		n = task.AnyWorkers
+	case err != nil || n < 1 || n > lease.MaxSlots:
+		return fmt.Errorf("must be a number from 1 to %d, or any", lease.MaxSlots)
+	}
+	f.value, f.given = n, true
+	return nil
+}
+
+func (f *workersFlag) Type() string { return "N|any" }
+
+func (f *workersFlag) String() string {
+	switch {
+	case !f.given:
+		return ""
+	case f.value == task.AnyWorkers:
+		return "any"
+	}
+	return strconv.Itoa(f.value)
+}

@@ -1,6 +1,7 @@
 package taskcmd
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 func NewSections(s *session.Session) *cobra.Command {
 	return session.Group("sections", "Manage groups of tasks",
 		newSectionsAddCmd(s), newSectionsListCmd(s), newSectionsShowCmd(s), newSectionsDependsCmd(s), newSectionsGraphCmd(s),
-		newSectionsPriorityCmd(s), newSectionsSkipCmd(s), newSectionsDeleteCmd(s))
+		newSectionsPriorityCmd(s), newSectionsUpdateCmd(s), newSectionsRenameCmd(s), newSectionsSkipCmd(s), newSectionsDeleteCmd(s))
 }
 
 var oneSection = session.One("section", "a name with spaces needs quotes")
@@ -39,11 +40,12 @@ type sectionInfo struct {
 	Tasks    map[task.Status]int `json:"tasks"`
 	Open     int                 `json:"open"`
 	LockedBy string              `json:"lockedBy"`
+	Owners   []string            `json:"owners,omitempty"`
 	WaitsFor []string            `json:"waitsFor"`
 }
 
 func newSectionInfo(s task.SectionInfo) sectionInfo {
-	i := sectionInfo{sectionData: newSectionData(s.Section), Tasks: map[task.Status]int{}, LockedBy: s.LockedBy, WaitsFor: append([]string{}, s.WaitsFor...)}
+	i := sectionInfo{sectionData: newSectionData(s.Section), Tasks: map[task.Status]int{}, LockedBy: s.LockedBy, Owners: s.Owners, WaitsFor: append([]string{}, s.WaitsFor...)}
 	for _, status := range task.Statuses {
 		i.Tasks[status] = s.Tasks[status]
 		if status.Open() {
@@ -54,14 +56,24 @@ func newSectionInfo(s task.SectionInfo) sectionInfo {
 }
 
 func (s sectionInfo) kind() string {
-	if s.Shared {
+	switch {
+	case s.Shared:
 		return "shared"
+	case s.Workers > 0:
+		return "for " + strconv.Itoa(s.Workers)
 	}
 	return "exclusive"
 }
 
+// workers are those who work in the section.
+func (s sectionInfo) workers() string { return cmp.Or(s.LockedBy, strings.Join(s.Owners, ", ")) }
+
 func (s sectionInfo) state() string {
 	switch {
+	case s.MovesTo != "":
+		return "gets the name " + s.MovesTo
+	case s.MovesFrom != "":
+		return "gets the tasks of " + s.MovesFrom
 	case s.Skipped:
 		return "skipped"
 	case len(s.WaitsFor) > 0:
@@ -139,7 +151,7 @@ func printSections(p *term.Printer, list []sectionInfo) {
 		if !p.Wide {
 			priority = strconv.Itoa(s.Priority)
 		}
-		rows = append(rows, term.Row(term.Strong.Of(s.Name), priority, s.kind(), s.Open, total, term.Yellow.Of(s.LockedBy), look.Of(s.state()), strings.Join(s.DependsOn, ",")))
+		rows = append(rows, term.Row(term.Strong.Of(s.Name), priority, s.kind(), s.Open, total, term.Yellow.Of(s.workers()), look.Of(s.state()), strings.Join(s.DependsOn, ",")))
 	}
 	p.List("No sections.", []string{"SECTION", "PRIORITY", "KIND", "OPEN", "TASKS", "LOCKED BY", "STATE", "DEPENDS ON"}, rows)
 }
@@ -165,6 +177,7 @@ func printSection(p *term.Printer, s sectionInfo) {
 	rows := term.Fields{{"section", s.Name}, {"state", s.state()}, {"kind", s.kind()}, {"priority", priorityName(s.Priority)}}
 	rows.Add("depends on", strings.Join(s.DependsOn, ", "))
 	rows.Add("locked by", s.LockedBy)
+	rows.Add("in use by", strings.Join(s.Owners, ", "))
 	for _, status := range task.Statuses {
 		if n := s.Tasks[status]; n > 0 {
 			rows.Add(string(status), strconv.Itoa(n))
