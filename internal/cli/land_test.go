@@ -233,23 +233,23 @@ func (f *field) together(land func(dir, subject string) (rejected int, landed bo
 	return refused
 }
 
-// slowGit is a git that stops at its n-th call, before, after or during the call, and
-// says so.
+// slowGit is a git that stops at its n-th call, or at the first one with a verb, before,
+// after or during the call, and says so.
 const slowGit = `#!/bin/sh
 n=$(($(cat "$FIELD/calls" 2>/dev/null || echo 0) + 1))
 echo $n >"$FIELD/calls"
-[ "$n" = "$STOP_AT" ] || exec "$GIT" "$@"
+case " $n $* " in *" $STOP_AT "*) ;; *) exec "$GIT" "$@" ;; esac
 echo "$*" >"$FIELD/call"
 case $STOP in
 after) "$GIT" "$@" ;;
-during) "$GIT" "$@" & sleep 0.00$((n % 7)) ;;
+during) "$GIT" "$@" & sleep $STOP_AFTER ;;
 esac
 mv "$FIELD/call" "$FIELD/reached"
 exec sleep 300
 `
 
-// stops makes the n-th call of git in a landing stop.
-func (f *field) stops(n int, when string) {
+// stops makes the n-th call of git in a landing stop, or the first one with a verb.
+func (f *field) stops(at, when string) {
 	f.t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -261,7 +261,7 @@ func (f *field) stops(n int, when string) {
 	if err := os.WriteFile(f.path("bin/git"), []byte(slowGit), 0o755); err != nil {
 		f.t.Fatal(err)
 	}
-	f.env = append(f.env, "PATH="+f.path("bin")+":"+os.Getenv("PATH"), "GIT="+git, "FIELD="+f.dir, fmt.Sprintf("STOP_AT=%d", n), "STOP="+when)
+	f.env = append(f.env, "PATH="+f.path("bin")+":"+os.Getenv("PATH"), "GIT="+git, "FIELD="+f.dir, "STOP_AT="+at, "STOP="+when, fmt.Sprintf("STOP_AFTER=%.4f", rand.Float64()/100))
 }
 
 // ready makes a clone whose branch work has a commit to land, on top of a commit that
@@ -322,7 +322,7 @@ func (f *field) clean() {
 // calls is how often a landing calls git.
 func calls(t *testing.T) int {
 	f := newField(t)
-	f.stops(0, "never")
+	f.stops("never", "")
 	f.ready()
 	if out, err := f.command("mine", os.Args[0], "land", "--", "true").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -354,20 +354,50 @@ func TestLandKilled(t *testing.T) {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			t.Run(fmt.Sprintf("%s call %d", when, at), func(t *testing.T) { killAt(t, at, when) })
+			t.Run(fmt.Sprintf("%s call %d", when, at), func(t *testing.T) { killAt(t, newField(t), strconv.Itoa(at), when) })
 		})
 	}
 	wg.Wait()
 }
 
-func killAt(t *testing.T, at int, when string) {
-	f := newField(t)
+// TestLandKilledInCheckout kills git while it writes hundreds of files, on the way
+// to the rebased commit and on the way back.
+func TestLandKilledInCheckout(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
+	for round := range long.Loop(t, 6, time.Minute) {
+		f := newField(t)
+		for i := range 500 {
+			f.write(fmt.Sprintf("seed/file%d", i), "old\n")
+		}
+		f.commit("seed", "files")
+		f.git("seed", "push", "-q", "origin", "main")
+		for i := range 400 { // half of them change, others go, others come
+			f.write(fmt.Sprintf("seed/file%d", 2*i+200), "new\n")
+		}
+		for i := range 50 {
+			if err := os.Remove(f.path(fmt.Sprintf("seed/file%d", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		killAt(t, f, []string{"checkout", "--force"}[round%2], "during")
+	}
+}
+
+func killAt(t *testing.T, f *field, at, when string) {
+	before := f.subjects()
 	head := f.ready()
 	whole := f.env
 	f.stops(at, when)
-	cmd := f.command("mine", os.Args[0], "land", "--", "true")
+	test, whom := "true", []string{"all", "land", "its steps"}[rand.IntN(3)]
+	if at == "--force" { // the way back
+		test = "false"
+	}
+	if _, err := strconv.Atoi(at); err != nil {
+		whom = "all"
+	}
+	cmd := f.command("mine", os.Args[0], "land", "--", test)
 	f.start(cmd, at)
-	whom := []string{"all", "land", "its steps"}[rand.IntN(3)]
 	t.Logf("killing %s", whom)
 	switch steps := below(below(cmd.Process.Pid)); {
 	case whom == "land":
@@ -387,7 +417,7 @@ func killAt(t *testing.T, at int, when string) {
 		t.Errorf("the next landing: %v\n%s", err, out)
 	}
 	f.settled(head)
-	if got := f.subjects(); !slices.Equal(got, []string{"base", "theirs", "mine"}) {
+	if got := f.subjects(); !slices.Equal(got, append(before, "theirs", "mine")) {
 		t.Errorf("the remote has %q", got)
 	}
 	if f.git("mine", "rev-parse", "work") != f.git("remote.git", "rev-parse", "main") {
@@ -397,13 +427,13 @@ func killAt(t *testing.T, at int, when string) {
 }
 
 // start starts a landing and waits until git has stopped.
-func (f *field) start(cmd *exec.Cmd, at int) {
+func (f *field) start(cmd *exec.Cmd, at string) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
-	patience.Until(f.t, fmt.Sprintf("git's call %d", at), func() bool {
+	patience.Until(f.t, "git's call "+at, func() bool {
 		_, err := os.Stat(f.path("reached"))
 		return err == nil
 	})
@@ -453,9 +483,9 @@ func TestLandInterrupted(t *testing.T) {
 		t.Run(fmt.Sprintf("%v at call %d", sig, at), func(t *testing.T) {
 			f := newField(t)
 			head := f.ready()
-			f.stops(at, "before")
+			f.stops(strconv.Itoa(at), "before")
 			cmd := f.command("mine", os.Args[0], "land", "--", "true")
-			f.start(cmd, at)
+			f.start(cmd, strconv.Itoa(at))
 			_ = cmd.Process.Signal(sig)
 			rows, _ := host.Table()
 			for _, r := range rows { // git itself gets the signal where it is not part of our group

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/git"
 	"github.com/tasklock/tasklock/internal/host"
+	"github.com/tasklock/tasklock/internal/repo"
 )
 
 // noteFile says that the files of the worktree are not those of its branch.
@@ -89,7 +90,7 @@ func (l *landing) clear(ctx context.Context, n note) error {
 	}
 	var files []string
 	for _, name := range added {
-		if _, err := os.Lstat(filepath.Join(l.top, filepath.FromSlash(name))); err == nil {
+		if _, err := os.Lstat(l.path(name)); err == nil {
 			files = append(files, name)
 		}
 	}
@@ -175,20 +176,36 @@ func (w *work) restore(ctx context.Context, n note) error {
 	return w.dropNote()
 }
 
-// removeAdded removes the files that only the new commit has, if they have its contents.
+// removeAdded removes the files that only the new commit has, if git wrote them.
 func (w *work) removeAdded(ctx context.Context, n note) error {
 	added, err := w.added(ctx, n)
 	for _, name := range added {
-		path := filepath.Join(w.top, filepath.FromSlash(name))
-		if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
-			continue
-		}
-		is, err := w.git.Run(ctx, "hash-object", "--path="+name, "--", path)
-		if want, _ := w.git.Run(ctx, "rev-parse", "--verify", "--quiet", n.New+":"+name); err == nil && is == want {
+		if path := w.path(name); repo.Exists(path) && w.written(ctx, name, n.New) {
 			_ = os.Remove(path)
 		}
 	}
 	return err
+}
+
+func (w *work) path(name string) string { return filepath.Join(w.top, filepath.FromSlash(name)) }
+
+// written reports whether a file is what git writes for one of some commits, or the
+// beginning of it: git may have been killed while it wrote. git removes a file before it
+// writes it anew, so one that is missing counts.
+func (w *work) written(ctx context.Context, name string, commits ...string) bool {
+	text, err := os.Readlink(w.path(name))
+	if err != nil {
+		var file []byte
+		file, err = os.ReadFile(w.path(name))
+		text = string(file)
+	}
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return slices.ContainsFunc(commits, func(commit string) bool {
+		whole, err := w.git.Run(ctx, "cat-file", "--filters", commit+":"+name)
+		return err == nil && strings.HasPrefix(whole+"\n", text) // Run takes off one newline
+	})
 }
 
 // isAt reports whether HEAD is a commit or a branch: a hook may fail after git has
@@ -299,8 +316,8 @@ func (l *landing) untouched(ctx context.Context, n note) error {
 		}
 	}
 	var files []string
-	for name, n := range differ {
-		if n == 2 {
+	for name, commits := range differ {
+		if commits == 2 && !l.written(ctx, name, n.Old, n.New) {
 			files = append(files, name)
 		}
 	}
