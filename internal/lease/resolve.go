@@ -14,14 +14,15 @@ import (
 // bearerOf returns the task that a key means, or the pool of a section. A key that
 // no task bears as a name means itself.
 func bearerOf(tx *store.Tx, key string) (bearer, error) {
-	switch kind, name := KindOf(key); kind {
-	case Task:
-	case Section:
-		if p, err := getPool(tx, SectionPool(name)); err != nil || p.Exists() {
-			return bearer{ID: SectionPool(name)}, err
+	kind, name := KindOf(key)
+	if kind == Section {
+		p, err := getPool(tx, SectionPool(name))
+		if p.Exists() {
+			key = SectionPool(name)
 		}
-		fallthrough
-	default:
+		return bearer{ID: key}, err
+	}
+	if kind != Task {
 		return bearer{ID: key}, nil
 	}
 	e, err := getName(tx, key)
