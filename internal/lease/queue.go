@@ -164,7 +164,9 @@ func (a *acquisition) firstInWay(tx *store.Tx, key string, tickets []string) (*s
 				return nil, err
 			}
 			if !slices.Contains(t.Value.WaitsFor, key) || stateOf(t) != Held {
-				a.lapsed[name] = tx.Now().Add(-max(0, t.Age-t.Value.ttl())).UTC()
+				if a.lapsed[name] = (time.Time{}); t.Exists() { // else it left, and will not come back
+					a.lapsed[name] = tx.Now().Add(-max(0, t.Age-t.Value.ttl())).UTC()
+				}
 				continue
 			}
 			if over, err := overtakes(tx, a.req.Owner, t.Value); err != nil || !over {

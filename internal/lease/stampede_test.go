@@ -165,6 +165,7 @@ func TestLeavingTogether(t *testing.T) {
 		}
 		w.release("first", "a")
 		w.acquire("next", "a")
+		equal(w, "queues", w.kinds("queue/"), nil)
 	})
 }
 
