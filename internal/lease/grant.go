@@ -33,10 +33,11 @@ type KeyGrant struct {
 	Lease     string `json:"-"`         // that holds it
 }
 
-// Slots are the numbers of the slots in the grant, in the order of the pools.
+// Slots are the numbers of the slots in the grant, in the order of the pools. A place
+// in a section has no number that anybody asked for.
 func (g Grant) Slots() (numbers []int) {
 	for _, k := range g.Keys {
-		if k.Slot > 0 {
+		if k.Slot > 0 && !ofSection(queueOf(k.Key)) {
 			numbers = append(numbers, k.Slot)
 		}
 	}

@@ -37,6 +37,9 @@ func LockedAs(what string, h *lease.HeldError) string {
 // named is a key for people: Task "fix-bug", Section "Backend".
 func named(key string) string {
 	kind, name := lease.KindOf(key)
+	if of, section := lease.KindOf(name); kind == lease.Pool && of == lease.Section {
+		kind, name = of, section
+	}
 	return strings.ToUpper(string(kind[:1])) + string(kind[1:]) + ` "` + name + `"`
 }
 
