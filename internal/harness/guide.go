@@ -19,6 +19,7 @@ Anything else:
   tasklock acquire deploy --wait 90s           again after exit 6 keeps your place in the queue
   tasklock run deploy -- make deploy           held exactly while the command runs
   tasklock run pool:t --slots 4 -- make test   at most 4 at a time
+  tasklock land -- make test                   rebase, test, push this branch in turn
   tasklock list --mine
   tasklock whoami
 
