@@ -37,14 +37,15 @@ const (
 // poolRecord is the size of a pool.
 type poolRecord struct {
 	Size   int       `json:"size"`
-	By     string    `json:"by"` // who set it
+	Most   int       `json:"most"` // the largest size it ever had: no slot above that exists
+	By     string    `json:"by"`   // who set it
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason,omitempty"`
 }
 
 // Check recognises a damaged record.
 func (p poolRecord) Check(string) error {
-	if p.Size < 1 || p.Size > MaxSlots {
+	if p.Size < 1 || p.Size > MaxSlots || p.Most < p.Size || p.Most > MaxSlots {
 		return errors.New("no size of a pool")
 	}
 	return nil
@@ -289,7 +290,7 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 			return err
 		}
 		if rec.Value.Size != r.Slots || r.Reason != "" && r.Reason != rec.Value.Reason {
-			if err := putPool(tx, key, rec.Value.Size, poolRecord{Size: r.Slots, By: r.By, Reason: r.Reason}); err != nil {
+			if err := putPool(tx, key, rec.Value, poolRecord{Size: r.Slots, By: r.By, Reason: r.Reason}); err != nil {
 				return err
 			}
 		}
@@ -300,12 +301,12 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 }
 
 // putPool writes the size of a pool that had another one, or none.
-func putPool(tx *store.Tx, key string, before int, rec poolRecord) error {
+func putPool(tx *store.Tx, key string, before, rec poolRecord) error {
 	why := slots(rec.Size)
-	if before != 0 && before != rec.Size {
-		why += fmt.Sprintf(", before %d", before)
+	if before.Size != 0 && before.Size != rec.Size {
+		why += fmt.Sprintf(", before %d", before.Size)
 	}
-	rec.Since = tx.Now().UTC()
+	rec.Since, rec.Most = tx.Now().UTC(), max(rec.Size, before.Most)
 	if err := tx.Put(poolRecordOf(key), rec); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 // pool makes a pool of a size.
@@ -525,5 +527,58 @@ func TestKeysWithinAPool(t *testing.T) {
 		_, err := lease.Break(w.ctx, w.st, lease.BreakRequest{By: "root", Keys: []string{"pool:p#1"}})
 		w.must(err)
 		equal(w, "left", w.kinds("l"), nil)
+	})
+}
+
+// remembers is a driver that answers guarded queries with locks as they were.
+type remembers struct {
+	driver.Store
+	locks map[string]driver.Record
+}
+
+func (d *remembers) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	snap, err := d.Store.Read(ctx, q)
+	if !q.Guarded || d.locks == nil {
+		return snap, err
+	}
+	snap.Old = true
+	snap.Records = slices.DeleteFunc(snap.Records, func(r driver.Record) bool { return driver.Kind(r.Key) == "lock/" })
+	for _, key := range q.Keys {
+		if rec, ok := d.locks[key]; ok {
+			snap.Records = append(snap.Records, rec)
+		}
+	}
+	return snap, err
+}
+
+// A grant may begin with what the driver remembers, which may be older than the
+// size of the pool.
+func TestOldHintsAboutSlots(t *testing.T) {
+	near(t, func(w *world) {
+		d := &remembers{Store: w.mem}
+		old := store.New(d)
+		take := func(owner string, near int) error {
+			_, err := lease.Acquire(w.ctx, old, lease.AcquireRequest{Owner: owner, Keys: []string{"pool:p"}, Near: near})
+			return err
+		}
+		w.pool("p", 4)
+		d.locks = map[string]driver.Record{} // nobody has a slot
+		held := map[int]string{}
+		for _, o := range []string{"a", "b", "c", "d"} {
+			held[w.takes(o, 1).Slots()[0]] = o
+		}
+		w.pool("p", 2)
+		w.release(held[1], "pool:p")
+		as[*lease.HeldError](w, take("x", 1)) // three are used
+		w.release(held[3], "pool:p")
+		w.release(held[4], "pool:p")
+		w.must(take("x", 1))
+		equal(w, "used", w.showPool().Used, 2)
+
+		w.release("x", "pool:p")
+		w.release(held[2], "pool:p")
+		w.takes("writer", lease.TakeAll)
+		w.pool("p", 3)
+		as[*lease.HeldError](w, take("x", 3))
 	})
 }

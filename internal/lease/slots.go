@@ -15,8 +15,8 @@ import (
 // then guards those that it takes. So two grants conflict only if they chose the
 // same slot, or if somebody waits.
 //
-// The guards are enough: the record of the pool fixes its size, and nobody takes
-// all of it without writing the key of all.
+// The guards are enough: the record of the pool fixes its size, nobody takes all of
+// it without writing the key of all, and slots above the size are guarded too.
 
 // takes are how many slots of a pool a ticket waits for, if not one.
 type takes map[string]int
@@ -166,7 +166,7 @@ func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
 		return nil, err
 	}
 	if !rec.Exists() && a.req.Slots != 0 && slices.Contains(a.asked, key) {
-		if err := putPool(tx, key, 0, poolRecord{Size: a.req.Slots, By: a.worker(), Reason: a.req.Reason}); err != nil {
+		if err := putPool(tx, key, poolRecord{}, poolRecord{Size: a.req.Slots, By: a.worker(), Reason: a.req.Reason}); err != nil {
 			return nil, err
 		}
 		guard := rec.Rev
@@ -185,17 +185,18 @@ func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
 	if a.weight += p.take - 1; a.weight+len(a.keys) > MaxKeys {
 		return nil, &InvalidError{What: fmt.Sprintf("%d keys", a.weight+len(a.keys)), Rule: fmt.Sprintf("a lease has at most %d keys, and each slot is one", MaxKeys)}
 	}
-	if err := p.read(tx, hintLock); err != nil {
-		return nil, err
-	}
-	_, err = getLock(tx, slotKey(key, allSlots))
-	return p, err
+	return p, p.read(tx, hintLock)
 }
 
-// read reads the locks on the slots.
-func (p *pool) read(tx *store.Tx, lockOf reading[lockRecord]) error {
+// read reads the locks on the slots. It guards those on which every grant depends:
+// the key of all, and slots above the size, which may be held.
+func (p *pool) read(tx *store.Tx, hint reading[lockRecord]) error {
 	p.locks = nil
-	for _, slot := range slotKeys(p.key) {
+	for i, slot := range slotKeys(p.key) {
+		lockOf := hint
+		if i == allSlots || i > p.size() && i <= p.rec.Value.Most {
+			lockOf = getLock
+		}
 		lk, err := lockOf(tx, slot)
 		if err != nil {
 			return err
