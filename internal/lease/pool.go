@@ -306,7 +306,7 @@ func putPool(tx *store.Tx, key string, before, rec poolRecord) error {
 	if before.Size != 0 && before.Size != rec.Size {
 		why += fmt.Sprintf(", before %d", before.Size)
 	}
-	rec.Since, rec.Most = tx.Now().UTC(), max(rec.Size, before.Most)
+	rec.Since, rec.Most = tx.Now().UTC(), max(rec.Most, rec.Size, before.Most)
 	if err := tx.Put(poolRecordOf(key), rec); err != nil {
 		return err
 	}

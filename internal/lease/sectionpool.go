@@ -36,7 +36,11 @@ func SizeSection(tx *store.Tx, section string, size int, by string) error {
 	if err != nil || rec.Value.Size == size {
 		return err
 	}
-	return putPool(tx, key, rec.Value.Size, poolRecord{Size: size, By: by})
+	now := poolRecord{Size: size, By: by}
+	if !rec.Exists() { // it may have had a pool before, whose slots are still held: see OpenSection
+		now.Most = MaxSlots
+	}
+	return putPool(tx, key, rec.Value, now)
 }
 
 // OpenSection removes the pool of a section. It guards that nobody has taken all of
