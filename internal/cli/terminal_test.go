@@ -141,6 +141,21 @@ func TestTerminalWaits(t *testing.T) {
 	bob.see(`\x1b\[32mAcquired\x1b\[0m fix-bug \(token \d+\)`)
 }
 
+// TestTerminalWaitsForPool: the line says how full the pool is, not who holds one of
+// its slots.
+func TestTerminalWaitsForPool(t *testing.T) {
+	s := newSession(t)
+	s.pipe("acquire", "pool:tests", "--slots", "1")
+	bob := s.terminal("acquire", "pool:tests", "--owner", "bob", "--wait", "1m")
+	bob.see(`Pool "tests": 1 of 1 used, you are #1\.\nWaiting for lock`)
+	bob.see(`\r\[=*> +\] \d+s elapsed of 1m, 1 of 1 used, you are #1\x1b\[K`)
+	s.pipe("release", "pool:tests")
+	if code := bob.end(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	bob.see(`Acquired\x1b\[0m slot 1 of pool:tests \(token \d+\)`)
+}
+
 // A copy shows how far it is, and clears that when it is done.
 func TestTerminalMigrates(t *testing.T) {
 	s := newSession(t)
