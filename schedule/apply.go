@@ -54,7 +54,8 @@ type Field struct {
 }
 
 // Apply adds and changes jobs. A job whose times change fires next at the first of
-// its new times after now; one that is paused stays so.
+// its new times after now; one that is paused stays so. If a job names a pool that does
+// not exist, the error is a [*lease.PoolSizeError].
 //
 // What fits into one commit is all or none. More jobs take several commits, each job
 // whole; everything that can be refused is refused before the first of them. If it
@@ -180,6 +181,9 @@ func (r ApplyRequest) once(ctx context.Context, st *store.Store, jobs []Job, mos
 func needJobs(jobs []Job, prune bool) (q driver.Query) {
 	for _, j := range jobs {
 		q.Keys = append(q.Keys, need(j.Name).Keys...)
+		if j.Pool != "" {
+			q.Keys = append(q.Keys, lease.NeedPool(j.pool()))
+		}
 	}
 	if prune {
 		q.Ranges = []driver.Range{{Prefix: jobKind}, {Prefix: dueKind}}
@@ -195,6 +199,11 @@ func (r ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 	due, err := getDue(tx, j.Name)
 	if err != nil {
 		return Change{}, err
+	}
+	if j.Pool != "" {
+		if err := lease.MustPool(tx, j.pool()); err != nil {
+			return Change{}, err
+		}
 	}
 	now := tx.Now().UTC().Truncate(time.Microsecond)
 	c := Change{Name: j.Name, Action: "added"}
@@ -215,7 +224,7 @@ func (r ApplyRequest) apply(tx *store.Tx, j Job) (Change, error) {
 			c.dropped = d.dropped(old.Value, now, false, "its times were changed before it ran")
 			d.setNext(j, j.cron().Next(now))
 		}
-		d.Each = j.Overlap == OverlapAllow
+		d.Each, d.Pool = j.Overlap == OverlapAllow, j.pool()
 		if err := errors.Join(tx.Put(jobKind+j.Name, j), putDue(tx, d), note(tx, c.Action, j.Name, r.By)); err != nil {
 			return c, err
 		}

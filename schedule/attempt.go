@@ -40,10 +40,15 @@ func (p *pod) notClaimed(c candidate, from time.Time, err error) bool {
 		p.logPlan(s.p, c.job)
 	case errors.Is(err, errBlocked):
 		p.mu.Lock()
-		logged := p.blocked[c.job].at.Equal(c.at)
+		before := p.blocked[c.job]
+		c.full = errors.Is(err, errPoolFull)
 		p.blocked[c.job] = c
 		p.mu.Unlock()
-		if !logged {
+		switch logged := before.at.Equal(c.at) && before.full == c.full; {
+		case logged:
+		case c.full:
+			p.say(e, "Waiting with %s - no slot of its pool is free", fireLabel(c.job, c.at))
+		default:
 			p.say(e, "Waiting with %s - the run before it has not ended", fireLabel(c.job, c.at))
 		}
 		p.wake()

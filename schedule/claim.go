@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,6 +18,9 @@ var errNothing = errors.New("nothing to claim")
 
 // errBlocked: a due fire time has to wait for a run to end.
 var errBlocked = errors.New("has to wait")
+
+// errPoolFull: it has to wait for a slot.
+var errPoolFull = fmt.Errorf("%w: its pool is full", errBlocked)
 
 // firedError: that fire time already has a record, because somebody changed the table
 // back and forth, or a clock is fast; it must not fire again.
@@ -60,6 +64,9 @@ func claimNext(ctx context.Context, st *store.Store, c candidate, r lease.Acquir
 			return claimed{}, err
 		case errors.As(err, &fired):
 			return claimed{}, passOver(ctx, st, c, fired.at)
+		case errors.Is(err, errPoolFull):
+			c.full = true
+			return claimed{}, waitForSlot(ctx, st, c)
 		}
 		return out, err
 	}
@@ -81,7 +88,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 		if p = decide(s); p.claim == nil || s.due.key(p.claim.at) != key {
 			return "", &otherPlan{p}
 		}
-		return "", nil
+		return s.job.pool(), nil // its slot is released with the job's lock
 	}
 	r.Then = func(tx *store.Tx, g *lease.Grant) error {
 		fire, err := p.write(tx, s, g)
@@ -92,7 +99,10 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	}
 	var err error
 	var held *lease.HeldError
-	if out.lease, err = lease.Hold(ctx, st, r); errors.As(err, &held) {
+	switch out.lease, err = lease.Hold(ctx, st, r); {
+	case errors.As(err, &held) && held.PoolKey() != "":
+		err = errPoolFull
+	case errors.As(err, &held):
 		err = errBlocked // it waits for those in the queue of the key
 	}
 	if err == nil {
@@ -131,6 +141,16 @@ func settle(ctx context.Context, st *store.Store, c candidate) error {
 		return &settled{p}
 	}
 	return errNothing
+}
+
+// waitForSlot notes that a fire time waits for a slot, so that it is not late when it
+// gets one.
+func waitForSlot(ctx context.Context, st *store.Store, c candidate) error {
+	err := settle(ctx, st, c)
+	if errors.Is(err, errBlocked) {
+		err = errPoolFull
+	}
+	return err
 }
 
 // settled is what was decided without a claim.

@@ -113,12 +113,14 @@ func (c *dispatcher) wake() {
 	}
 }
 
-// isBlocked reports whether the job was found blocked, and nothing was written
-// about it since.
-func (c *dispatcher) isBlocked(job string, rev int64) bool {
+// isBlocked reports whether the job was found blocked, perhaps by a full pool, and
+// nothing was written about it since.
+func (c *dispatcher) isBlocked(job string, rev int64) (yes, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.blocked[job].rev == rev
+	found := c.blocked[job]
+	yes = found.rev == rev
+	return yes, yes && found.full
 }
 
 // whyResting returns why a job is not to be tried again yet, if so.

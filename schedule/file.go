@@ -25,6 +25,7 @@ type fileJob struct {
 	Command     []string          `yaml:"command"`
 	Dir         string            `yaml:"dir"`
 	Env         map[string]string `yaml:"env"`
+	Pool        string            `yaml:"pool"`
 	TTL         duration          `yaml:"ttl"`
 	MaxRun      duration          `yaml:"max-run"`
 	Jitter      duration          `yaml:"jitter"`
@@ -88,7 +89,7 @@ func ParseFile(data []byte) ([]Job, error) {
 	for _, at := range names {
 		in := f.Jobs[at.Value]
 		j := Job{
-			Name: at.Value, Cron: in.Cron, Zone: in.Zone, Command: in.Command, Dir: in.Dir, Env: in.Env,
+			Name: at.Value, Cron: in.Cron, Zone: in.Zone, Command: in.Command, Dir: in.Dir, Env: in.Env, Pool: in.Pool,
 			TTL: time.Duration(in.TTL), MaxRun: time.Duration(in.MaxRun), Jitter: time.Duration(in.Jitter),
 			Misfire: in.Misfire, Overlap: in.Overlap, OnCrash: in.OnCrash, MaxAttempts: in.MaxAttempts,
 			Keep: in.Keep, KeepFor: time.Duration(in.KeepFor),

@@ -60,6 +60,7 @@ type Job struct {
 	Command []string          `json:"command,omitempty"` // none: a handler of a program runs it
 	Dir     string            `json:"dir,omitempty"`     // default: that of the scheduler
 	Env     map[string]string `json:"env,omitempty"`
+	Pool    string            `json:"pool,omitempty"` // a run starts only with a slot of this pool
 
 	TTL         time.Duration `json:"-"` // a pod is dead after this long without a heartbeat; default 5m
 	MaxRun      time.Duration `json:"-"` // a command that runs longer is stopped; default: no bound
@@ -152,6 +153,7 @@ func (j Job) normal() (Job, error) {
 		return j, j.wrong(err)
 	}
 	j.Cron = cron.String()
+	j.Pool = strings.TrimPrefix(j.Pool, string(lease.Pool)+":")
 	return j, j.wrong(j.check())
 }
 
@@ -184,6 +186,11 @@ func (j Job) check() error {
 	case len(j.Command) > 0 && j.Command[0] == "":
 		return bad("command", "must not be empty")
 	}
+	if j.Pool != "" {
+		if _, err := lease.PoolKey(j.Pool); err != nil {
+			return err
+		}
+	}
 	for _, text := range append(slices.Clone(j.Command), j.Dir) {
 		if strings.ContainsRune(text, 0) {
 			return bad("command", "must not hold a zero byte")
@@ -211,6 +218,14 @@ func CheckName(name string) error {
 		return bad
 	}
 	return nil
+}
+
+// pool is the key of the job's pool, or "".
+func (j Job) pool() string {
+	if j.Pool == "" {
+		return ""
+	}
+	return lease.Pool.Key(j.Pool)
 }
 
 // cron is the parsed expression of a job that was checked.

@@ -18,6 +18,7 @@ type view struct {
 	ready []candidate   // what may be claimed now
 	sleep time.Duration // until the next one
 	keys  []string      // locks of runs that are not ours
+	pools []string      // whose slots jobs wait for
 
 	damaged []*DamagedError // jobs that cannot be looked at
 	trouble error           // with a job that does not fire because of it
@@ -32,6 +33,7 @@ type candidate struct {
 	rev int64 // of its due record
 
 	trouble trouble // what kept this pod from claiming it
+	full    bool    // its pool was full
 }
 
 // loop looks, hands out what is ready, and sleeps until the next fire time or change.
@@ -74,7 +76,7 @@ func (p *pod) sleep(v view) {
 	}
 	p.woken = false
 	p.mu.Unlock()
-	if err := lease.Await(ctx, p.st, v.keys, v.sleep, driver.Guard{Key: dueKind, Rev: v.rev}); err != nil && ctx.Err() == nil {
+	if err := lease.Await(ctx, p.st, slices.Concat(v.keys, v.pools), v.sleep, driver.Guard{Key: dueKind, Rev: v.rev}); err != nil && ctx.Err() == nil {
 		p.pause(time.Second)
 	}
 }
@@ -94,11 +96,12 @@ func (p *pod) look() (view, error) {
 	var v view
 	var rev int64
 	var watched []otherRun // chosen by the first run of the function: runs begin and end while it reads
+	var pools []string
 	err := p.remember(func(tx *store.Tx, damaged []*DamagedError) error {
 		if rev == 0 {
-			rev, watched = tx.Rev(), p.otherRuns()
+			rev, watched, pools = tx.Rev(), p.otherRuns(), p.fullPools()
 		}
-		v = view{rev: rev, sleep: longSleep, damaged: damaged} // what began later changed due/ after rev: the next look comes at once
+		v = view{rev: rev, sleep: longSleep, pools: pools, damaged: damaged} // what began later changed due/ after rev: the next look comes at once
 		if len(damaged) > 0 {
 			v.trouble = damaged[0]
 		}
@@ -151,7 +154,7 @@ func (p *pod) otherRuns() (list []otherRun) {
 				list = append(list, otherRun{d.Value.Job, r.Key})
 			}
 		}
-		if p.isBlocked(d.Value.Job, d.Rev) {
+		if yes, full := p.isBlocked(d.Value.Job, d.Rev); yes && !full {
 			list = append(list, otherRun{d.Value.Job, lockPrefix + d.Value.Job})
 		}
 	}
@@ -173,6 +176,10 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 	if err := p.memory.recall(tx, p.withDeadRuns(dead)); err != nil {
 		return err
 	}
+	room, err := roomIn(tx, v)
+	if err != nil {
+		return err
+	}
 	for e := range p.mine() {
 		d := e.Value
 		c := candidate{job: d.Job, ttl: span(d.TTL), rev: e.Rev}
@@ -182,7 +189,8 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 				ready, c.at, c.key = true, r.At, d.key(r.At)
 			}
 		}
-		waits := p.isBlocked(d.Job, e.Rev) && !unblocked(d, dead)
+		waits, full := p.isBlocked(d.Job, e.Rev)
+		waits = waits && (full && room[d.Pool] == 0 || !full && !unblocked(d, dead))
 		switch {
 		case ready:
 		case len(d.Triggers) > 0:
@@ -211,6 +219,41 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 		}
 	}
 	return nil
+}
+
+// poolRest is how long a pod sleeps at most while a job of it waits for a slot: it hears
+// that a slot was released, but not of another size or of waiters that leave.
+const poolRest = 2 * time.Second
+
+// roomIn counts the free slots of the pools that jobs wait for. Where others wait in
+// the pool's queue, those are before the jobs.
+func roomIn(tx *store.Tx, v *view) (map[string]int, error) {
+	room := map[string]int{}
+	for _, key := range v.pools {
+		v.sleep = min(v.sleep, poolRest)
+		pool, err := lease.PeekPool(tx, key)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case pool.Size == 0: // the claim says so
+			room[key] = 1
+		case !pool.Full() && pool.Waiters == 0:
+			room[key] = pool.Size - pool.Used
+		}
+	}
+	return room, nil
+}
+
+// fullPools lists the pools for whose slots jobs of this pod wait.
+func (p *pod) fullPools() (keys []string) {
+	for d := range p.mine() {
+		if _, full := p.isBlocked(d.Value.Job, d.Rev); full && !slices.Contains(keys, d.Value.Pool) {
+			keys = append(keys, d.Value.Pool)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // withDeadRuns lists the jobs whose runs on other pods have ended: perhaps in a commit

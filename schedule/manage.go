@@ -222,6 +222,7 @@ func (j Job) settings() [][2]string {
 		{"command", words(j.Command)},
 		{"dir", j.Dir},
 		{"env", words(env)},
+		{"pool", j.Pool},
 		{"ttl", j.TTL.String()},
 		{"max-run", j.MaxRun.String()},
 		{"jitter", j.Jitter.String()},

@@ -21,6 +21,7 @@ type situation struct {
 	held   *lockHolder // who has the job's lock, if runs may not overlap
 	dead   []deadRun   // of due.Running
 	outage *outage     // what kept this pod from the job
+	full   bool        // no slot of its pool was free
 }
 
 type lockHolder struct {
@@ -62,7 +63,7 @@ func decide(s situation) plan {
 		if again := s.exists && s.job.OnCrash == CrashRetry && d.run.Attempt < s.job.MaxAttempts; again {
 			if p.claim == nil && !p.blocked {
 				p.claim = &claim{at: d.run.At, attempt: d.run.Attempt + 1, retry: d.why}
-				p.blocked = s.held != nil
+				p.blocked = !s.free()
 			}
 			continue
 		}
@@ -70,7 +71,7 @@ func decide(s situation) plan {
 		p.due.end(d.run)
 	}
 	switch {
-	case p.blocked: // someone outside has the lock that the retry needs
+	case p.blocked: // someone outside has the lock, or the slot, that the retry needs
 		p.claim = nil
 		return p
 	case p.claim != nil:
@@ -87,6 +88,13 @@ func decide(s situation) plan {
 	return p
 }
 
+// free reports whether a run can start.
+func (s situation) free() bool { return s.held == nil && !s.full }
+
+// queues reports whether a fire time that cannot start now waits. One that needs a
+// slot does: others have taken it, not the run before.
+func (s situation) queues() bool { return s.held == nil || s.job.Overlap == OverlapQueue }
+
 // end takes a run off the list.
 func (d *dueRecord) end(r runRecord) {
 	var rest []runRecord
@@ -101,9 +109,9 @@ func (d *dueRecord) end(r runRecord) {
 func (p *plan) triggered(s situation) {
 	t := s.due.Triggers[0]
 	switch {
-	case s.held == nil:
+	case s.free():
 		p.claim = &claim{at: t.At, attempt: 1, by: t.By}
-	case s.job.Overlap == OverlapQueue:
+	case s.queues():
 		p.blocked = true
 		if s.due.isDue(s.now) && s.due.QueuedAt == nil { // it queues too
 			p.due.QueuedAt, p.changed = &s.now, true
@@ -126,12 +134,12 @@ func (p *plan) fire(s situation) {
 		}
 	}
 	switch {
-	case s.held == nil:
+	case s.free():
 		p.claim = &claim{at: at, attempt: 1}
 		p.setNext(s.job, p.passed(s, cron, at))
 	case catching:
 		p.blocked = true
-	case s.job.Overlap == OverlapQueue:
+	case s.queues():
 		p.blocked = true
 		if p.due.QueuedAt == nil {
 			p.due.QueuedAt, p.changed = &s.now, true

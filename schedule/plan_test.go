@@ -83,6 +83,7 @@ func TestDecide(t *testing.T) {
 	each := func(s *situation) { s.due.Each = true }
 	jitter := func(s *situation) { s.job.Jitter = time.Minute; s.due.setNext(s.job, at(0)) }
 	paused := func(s *situation) { s.job.Paused = true; s.due.setNext(s.job, at(0)) }
+	full := func(s *situation) { s.full = true }
 	removed := func(s *situation) { s.exists, s.due.At = false, nil }
 	for _, c := range []struct {
 		name string
@@ -120,6 +121,15 @@ func TestDecide(t *testing.T) {
 		{"dead, no attempts left", situationOf(0, dead(3), policy(CrashRetry)), "claim 0/1, lost -1, next 1"},
 		{"dead, retry, lock taken by a person", situationOf(0, dead(1), policy(CrashRetry), held), "wait, next 0"},
 		{"dead and removed", situationOf(0, dead(1), policy(CrashRetry), removed), "lost -1"},
+
+		{"no slot", situationOf(0, full), "wait, next 0, queued"},
+		{"no slot, in the queue", situationOf(7, full, queued), "wait, next 0, queued"},
+		{"a slot, and it had waited", situationOf(7.1, queued), "claim 0/1, skip 1×7 one, next 8"},
+		{"no slot, and it still runs", situationOf(0, full, held), "skip 0×1 still, next 1"},
+		{"no slot, missed an hour, all", situationOf(60.75, full, policy(MisfireAll)), "wait, next 0"},
+		{"no slot, missed one, skip", situationOf(0.9, full), "skip 0×1 missed, next 1"},
+		{"no slot for a retry", situationOf(0, full, dead(1), policy(CrashRetry)), "wait, next 0"},
+		{"no slot, triggered", situationOf(-0.5, full, triggered), "wait, next 0"},
 
 		{"triggered", situationOf(0.5, triggered), "claim 0.5/1, next 0"},
 		{"triggered while paused", situationOf(0.5, paused, triggered), "claim 0.5/1"},

@@ -25,10 +25,11 @@ type dueRecord struct {
 	Job      string      `json:"job"`
 	At       *time.Time  `json:"at,omitempty"`       // the next fire time; none while paused
 	Start    *time.Time  `json:"startAt,omitempty"`  // when it may be claimed, where jitter makes that later
-	QueuedAt *time.Time  `json:"queuedAt,omitempty"` // since when it waits for the run before it
+	QueuedAt *time.Time  `json:"queuedAt,omitempty"` // since when it waits for the run before it, or for a slot
 	TTL      float64     `json:"ttlSeconds"`         // of the lease
 	Handler  bool        `json:"handler,omitempty"`  // no command: for programs that know the job
 	Each     bool        `json:"each,omitempty"`     // runs may overlap: each has a lock of its own
+	Pool     string      `json:"pool,omitempty"`     // the key of the pool whose slots its runs need
 	Triggers []trigger   `json:"triggers,omitempty"`
 	Running  []runRecord `json:"running,omitempty"`
 }
@@ -68,7 +69,7 @@ func (d dueRecord) full(runs int) bool {
 
 // newDue is the due record of a job that has no fire time yet.
 func newDue(j Job) dueRecord {
-	return dueRecord{Job: j.Name, TTL: j.TTL.Seconds(), Handler: len(j.Command) == 0, Each: j.Overlap == OverlapAllow}
+	return dueRecord{Job: j.Name, TTL: j.TTL.Seconds(), Handler: len(j.Command) == 0, Each: j.Overlap == OverlapAllow, Pool: j.pool()}
 }
 
 func (d dueRecord) empty() bool { return d.At == nil && len(d.Triggers)+len(d.Running) == 0 }
@@ -177,6 +178,7 @@ type Fire struct {
 	Pod       string     `json:"pod,omitempty"`
 	Lease     string     `json:"lease,omitempty"`
 	Token     int64      `json:"token,omitempty"`
+	Slot      int        `json:"slot,omitempty"` // of the job's pool
 	By        string     `json:"triggeredBy,omitempty"`
 	ClaimedAt *time.Time `json:"claimedAt,omitempty"`
 	EndedAt   *time.Time `json:"endedAt,omitempty"`

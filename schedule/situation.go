@@ -10,7 +10,7 @@ import (
 // readSituation collects the situation of a job, guarding all of it.
 func readSituation(tx *store.Tx, c candidate) (situation, error) {
 	name := c.job
-	s := situation{now: clock(tx)}
+	s := situation{now: clock(tx), full: c.full}
 	s.outage = c.trouble.at(time.Now(), s.now)
 	if err := tx.Want(jobKind+name, dueKind+name); err != nil {
 		return s, err
@@ -149,6 +149,9 @@ func (p plan) writeClaim(tx *store.Tx, s situation, g *lease.Grant) (Fire, error
 	f := Fire{
 		Job: s.job.Name, At: c.at, RunID: runID(s.job.Name, c.at), State: Claimed, Attempt: c.attempt,
 		Pod: podOf(g.Owner), Lease: g.LeaseID, By: c.by, ClaimedAt: &now,
+	}
+	if slots := g.Slots(); len(slots) > 0 {
+		f.Slot = slots[0]
 	}
 	if c.retry != "" {
 		f.Why, f.By = "attempt before: "+c.retry, before.Value.By

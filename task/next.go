@@ -19,6 +19,7 @@ type NextRequest struct {
 	Section string        // only from this section
 	Label   string        // only with this label
 	Claim   bool          // claim it
+	Pool    string        // with Claim: take a slot of the pool with this key together with it
 	Wait    time.Duration // how long to wait for a ready task
 
 	WithSection bool // with HoldNext: acquire an exclusive section together with the task
@@ -182,6 +183,9 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*Ne
 		return nil, err
 	}
 	var held *lease.HeldError
+	if errors.As(err, &held) && r.Pool != "" && held.Asked == r.Pool { // no other task can start either
+		return nil, err
+	}
 	var state *StateError
 	var invalid *lease.InvalidError
 	refused := errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lease.ErrNotFound)
@@ -221,6 +225,9 @@ func (r *selection) claim(ctx context.Context, st *store.Store, t candidate) (*N
 	if t.entry != "" {
 		a.OuterKey, a.Need = t.asListed(a.OuterKey), append(a.Need, t.entry)
 	}
+	if r.Pool != "" {
+		a.Keys, a.OuterKey = []string{t.ID, r.Pool}, except(r.Pool, a.OuterKey)
+	}
 	if r.first != nil {
 		a.First, a.Need = r.first.do, append(a.Need, r.first.need()...)
 	}
@@ -229,6 +236,16 @@ func (r *selection) claim(ctx context.Context, st *store.Store, t candidate) (*N
 		return nil, err
 	}
 	return &NextResult{Task: claimed[0], Grant: &g}, nil
+}
+
+// except is an OuterKey for a key besides the tasks, which has no outer key.
+func except(other string, of func(*store.Tx, string) (string, error)) func(*store.Tx, string) (string, error) {
+	return func(tx *store.Tx, key string) (string, error) {
+		if key == other {
+			return "", nil
+		}
+		return of(tx, key)
+	}
 }
 
 // look returns the tasks that may be claimed now, in order, and what blocks the

@@ -113,7 +113,7 @@ func (r *breaking) namesSlots(tx *store.Tx, keys []string) error {
 		if err != nil || lk.Exists() {
 			return err
 		}
-		p, err := peekPool(tx, key)
+		p, err := PeekPool(tx, key)
 		return cmp.Or(err, error(&WhichSlotError{Pool: p.Pool, Holders: p.Holders}))
 	}
 	return nil

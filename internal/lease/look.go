@@ -114,7 +114,7 @@ func Check(ctx context.Context, st *store.Store, r CheckRequest) (CheckResult, e
 // checkPool is Check for a pool. The lock in the result is a slot that is held as
 // the request says.
 func (r CheckRequest) checkPool(tx *store.Tx, out *CheckResult) error {
-	p, err := peekPool(tx, out.Key)
+	p, err := PeekPool(tx, out.Key)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 		}
 		out = ShowResult{Key: key, Waiters: []Waiter{}}
 		if isPool(key) {
-			p, err := peekPool(tx, key)
+			p, err := PeekPool(tx, key)
 			if err != nil {
 				return err
 			}

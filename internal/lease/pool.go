@@ -217,8 +217,8 @@ type PoolInfo struct {
 // Full reports that no slot is free.
 func (p PoolInfo) Full() bool { return p.All || p.Size > 0 && p.Used >= p.Size }
 
-// peekPool reads a pool, and guards nothing.
-func peekPool(tx *store.Tx, key string) (PoolInfo, error) {
+// PeekPool reads a pool, and guards nothing.
+func PeekPool(tx *store.Tx, key string) (PoolInfo, error) {
 	rec, err := store.Peek[poolRecord](tx, poolRecordOf(key))
 	if err != nil {
 		return PoolInfo{}, err
@@ -259,7 +259,7 @@ func (p *PoolInfo) add(i Info) {
 	p.Holders = append(p.Holders, i)
 }
 
-// needPool names the records that peekPool and a grant begin with.
+// needPool names the records that PeekPool and a grant begin with.
 func needPool(key string) []string {
 	return append(lockKeys(slotKeys(key)), poolRecordOf(key), queueKind+key)
 }
@@ -294,7 +294,7 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 				return err
 			}
 		}
-		out, err = peekPool(tx, key)
+		out, err = PeekPool(tx, key)
 		return err
 	})
 	return out, err
@@ -336,7 +336,7 @@ func RemovePool(ctx context.Context, st *store.Store, r RemovePoolRequest) error
 		if _, err := getQueue(tx, key); err != nil {
 			return err
 		}
-		p, err := peekPool(tx, key)
+		p, err := PeekPool(tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -363,12 +363,12 @@ type PoolResult struct {
 // ShowPool returns a pool, who holds its slots and who waits for them, or
 // [ErrNotFound].
 func ShowPool(ctx context.Context, st *store.Store, name string) (out PoolResult, err error) {
-	key, err := poolKey(name)
+	key, err := PoolKey(name)
 	if err != nil {
 		return PoolResult{}, err
 	}
 	err = st.View(ctx, driver.Query{Keys: needPool(key)}, func(tx *store.Tx) error {
-		if out.PoolInfo, err = peekPool(tx, key); err != nil {
+		if out.PoolInfo, err = PeekPool(tx, key); err != nil {
 			return err
 		}
 		if out.Queue, err = waitersFor(tx, key); err != nil {
@@ -420,8 +420,29 @@ func Pools(ctx context.Context, st *store.Store) (out PoolsResult, err error) {
 	return out, err
 }
 
-// poolKey is the key of the pool with that name.
-func poolKey(name string) (string, error) {
+// CheckPool returns the key of a pool, or a [*PoolSizeError] if there is none.
+func CheckPool(ctx context.Context, st *store.Store, name string) (key string, err error) {
+	if key, err = PoolKey(name); err != nil {
+		return "", err
+	}
+	return key, st.View(ctx, driver.Query{Keys: []string{poolRecordOf(key)}}, func(tx *store.Tx) error { return MustPool(tx, key) })
+}
+
+// MustPool guards that there is a pool with that key, or returns a [*PoolSizeError].
+func MustPool(tx *store.Tx, key string) error {
+	rec, err := getPool(tx, key)
+	if err == nil && !rec.Exists() {
+		_, name := KindOf(key)
+		err = &PoolSizeError{Pool: name}
+	}
+	return err
+}
+
+// NeedPool names the record that MustPool reads.
+func NeedPool(key string) string { return poolRecordOf(key) }
+
+// PoolKey is the key of the pool with that name.
+func PoolKey(name string) (string, error) {
 	key, err := CheckKey(Pool.Key(strings.TrimPrefix(name, string(Pool)+":")))
 	if err == nil && !isPool(key) {
 		err = &InvalidError{What: "pool " + quote(name), Rule: "must not hold '#'"}
@@ -430,7 +451,7 @@ func poolKey(name string) (string, error) {
 }
 
 func checkPool(name, by, reason string) (string, error) {
-	key, err := poolKey(name)
+	key, err := PoolKey(name)
 	if err == nil && ofSection(key) {
 		err = sectionsOwn(key)
 	}

@@ -73,6 +73,9 @@ func poolSize(e *lease.PoolSizeError, c Caller) Problem {
 		Details: map[string]any{"pool": e.Pool, "size": e.Size, "setBy": e.By, "slots": e.Slots, "take": e.Take},
 	}
 	switch set := c.Line("pools", "set", e.Pool, strconv.Itoa(max(e.Slots, e.Take, 1))); {
+	case e.Size == 0 && e.Take == 0: // for a runner or a job
+		p.Code, p.Next = "POOL_UNKNOWN", set
+		p.Message = "there is no pool " + e.Pool + ": set its size first"
 	case e.Size == 0:
 		p.Code, p.Next = "POOL_UNKNOWN", set
 		p.Message = "there is no pool " + e.Pool + ": give its size with --slots N"

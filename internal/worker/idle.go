@@ -28,10 +28,7 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 		if err := none.Wait(w.Soft, w.st, time.Minute, w.untouched()); err != nil {
 			return false, nil
 		}
-		_, err := task.Next(w.Soft, w.st, task.NextRequest{
-			Section: w.o.Section, Label: w.o.Label, Acquire: lease.AcquireRequest{Owner: w.owner},
-		})
-		switch {
+		switch err := w.look(w.Soft); {
 		case w.Soft.Err() != nil:
 			return false, nil
 		case err == nil:
@@ -49,6 +46,15 @@ func (w *worker) idle(none *task.NothingReadyError) (more bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// look finds out whether a task is ready; if not, the error is a
+// [*task.NothingReadyError].
+func (w *worker) look(ctx context.Context) error {
+	_, err := task.Next(ctx, w.st, task.NextRequest{
+		Section: w.o.Section, Label: w.o.Label, Acquire: lease.AcquireRequest{Owner: w.owner},
+	})
+	return err
 }
 
 // logWait tells about the section that is waited for.

@@ -23,6 +23,7 @@ type runnerRecord struct {
 	Owner   string `json:"owner"`
 	Section string `json:"section,omitempty"`
 	Label   string `json:"label,omitempty"`
+	Pool    string `json:"pool,omitempty"`
 	StopBy  string `json:"stopBy,omitempty"` // who asked it to stop
 	Woken   int    `json:"woken,omitempty"`  // how often somebody asked it to look again
 }
@@ -68,7 +69,7 @@ func (w *worker) register(ctx context.Context) error {
 }
 
 func (w *worker) record(since time.Time) runnerRecord {
-	return runnerRecord{Record: presence.Here(w.o.Name, since, w.o.TTL), ID: w.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label}
+	return runnerRecord{Record: presence.Here(w.o.Name, since, w.o.TTL), ID: w.id, Owner: w.owner, Section: w.o.Section, Label: w.o.Label, Pool: w.poolName()}
 }
 
 // keepRecord keeps the record alive and hears what others write there.
@@ -135,7 +136,8 @@ type Info struct {
 	HeartbeatAt time.Time   `json:"heartbeatAt"`
 	Section     string      `json:"section,omitempty"` // all that it works in
 	Label       string      `json:"label,omitempty"`
-	Tasks       []task.Task `json:"tasks"` // in its hands
+	Pool        string      `json:"pool,omitempty"` // whose slots its commands need
+	Tasks       []task.Task `json:"tasks"`          // in its hands
 }
 
 // ListResult holds runners by name.
@@ -176,7 +178,7 @@ func newInfo(e store.Entry[runnerRecord]) Info {
 	r := e.Value
 	i := Info{
 		Name: r.Name, Owner: r.Owner, State: "idle", Host: r.Host, PID: r.PID, Since: r.Since,
-		HeartbeatAt: e.Time.UTC(), Section: r.Section, Label: r.Label, Tasks: []task.Task{},
+		HeartbeatAt: e.Time.UTC(), Section: r.Section, Label: r.Label, Pool: r.Pool, Tasks: []task.Task{},
 	}
 	switch state := r.State(e.Age); {
 	case state != "":

@@ -56,6 +56,7 @@ func (w *worker) runNext() error {
 		o.Stdout = run.out
 	}
 	res, err := runner.Run(ctx, w.st, o)
+	defer run.leavePool()
 	if run.lease == nil {
 		return err
 	}
@@ -84,10 +85,11 @@ func (run *taskRun) claimNext(ctx context.Context, r lease.AcquireRequest) (runn
 		if w.section != nil && w.section.Err() != nil {
 			w.leaveSection("Lost the section lock on %s", w.sectionName)
 		}
-		req := task.NextRequest{Section: w.o.Section, Label: w.o.Label, Acquire: r}
+		req := task.NextRequest{Section: w.o.Section, Label: w.o.Label, Pool: w.pool, Acquire: r}
+		req.Acquire.Owner = w.holder()
 		again := w.section != nil && !w.untried
 		if w.section != nil {
-			req.Section, req.Acquire.Owner = w.sectionName, w.section.Owner()
+			req.Section = w.sectionName
 		}
 		if again {
 			w.say(LogEntry{Event: "checking", Section: w.sectionName}, "Checking for next task in %s...", w.sectionName)
@@ -102,6 +104,14 @@ func (run *taskRun) claimNext(ctx context.Context, r lease.AcquireRequest) (runn
 			if err == nil || refused {
 				continue
 			}
+		}
+		if full, ok := errors.AsType[*lease.HeldError](err); ok && w.pool != "" && full.Asked == w.pool {
+			if err = w.waitForSlot(r, full); err == nil {
+				continue
+			}
+		}
+		if _, ok := errors.AsType[*lease.PoolSizeError](err); ok {
+			err = &lease.PoolSizeError{Pool: w.poolName()} // somebody removed it
 		}
 		if err != nil {
 			return runner.Claim{}, err
@@ -164,14 +174,14 @@ func (run *taskRun) document() []byte {
 }
 
 func (run *taskRun) env() []string {
-	return []string{
+	return append([]string{
 		"TASKLOCK_KEY=" + run.task.ID,
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(run.token, 10),
 		"TASKLOCK_TASK_ID=" + run.task.ID,
 		"TASKLOCK_TASK_TITLE=" + run.task.Title,
 		"TASKLOCK_TASK_SECTION=" + run.task.Section,
 		"TASKLOCK_ATTEMPT=" + strconv.Itoa(run.task.Attempts),
-	}
+	}, run.slotVariable()...)
 }
 
 // args fills in the placeholders.

@@ -37,6 +37,7 @@ type Options struct {
 
 	Section string // only tasks of this section
 	Label   string // only tasks with this label
+	Pool    string // a command runs only with a slot of this pool
 
 	// Command is the program and its arguments. In the arguments {id},
 	// {title}, {section}, {attempt} and {token} stand for the task's; no
@@ -99,11 +100,15 @@ type Summary struct {
 // The end of ctx stops the runner, see Grace, and is not an error. Once it has
 // begun, it tries again what can pass by itself ([store.MayPass]): with Wait for
 // ever, else for a minute. Other errors than those of the store are
-// [*runner.StartError] if the command cannot start, and [*RunningError] if
-// another runner has that name.
+// [*runner.StartError] if the command cannot start, [*RunningError] if another
+// runner has that name, and [*lease.PoolSizeError] if there is no such pool, or
+// somebody removed it.
 func Work(ctx context.Context, st *store.Store, o Options) (Summary, error) {
 	w, err := newWorker(st, o)
 	if err != nil {
+		return Summary{}, err
+	}
+	if err := w.checkPool(ctx); err != nil {
 		return Summary{}, err
 	}
 	w.Steps = shutdown.New(ctx, shutdown.Options{Grace: w.o.Grace, Cause: errStopped, Signals: w.signals(), Heard: w.heard})
@@ -133,6 +138,7 @@ type worker struct {
 	st    *store.Store
 	o     Options
 	owner string // of all that it holds
+	pool  string // the key of its pool
 
 	*shutdown.Steps
 	id  string       // of this start, in its record
@@ -141,6 +147,7 @@ type worker struct {
 	section     *lease.Lease // kept from task to task
 	sectionName string       // its name
 	untried     bool         // nothing was found in it yet
+	slot        *lease.Lease // that it waited for, until the next task ends
 	runs        int
 	idling      bool
 	waitsFor    *task.Closed // the section that is waited for, and why
@@ -255,7 +262,7 @@ func (w *worker) say(e LogEntry, format string, args ...any) {
 // enterSection takes a section for as long as there is something to do in it.
 func (w *worker) enterSection(ctx context.Context, section, key string) error {
 	lease, err := lease.Hold(context.WithoutCancel(ctx), w.st, lease.AcquireRequest{
-		Keys: []string{key}, Owner: w.owner, TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
+		Keys: []string{key}, Owner: w.holder(), TTL: w.o.TTL, Session: sessionPrefix + w.o.Name,
 	})
 	if err != nil {
 		return err

@@ -33,7 +33,8 @@ leaves out fires right after it; one that comes twice fires once.
 
 Every tasklock scheduler on the same store takes part, and one of them runs each
 fire time. The command finds TASKLOCK_RUN_ID, TASKLOCK_FIRE_TIME, TASKLOCK_ATTEMPT
-and TASKLOCK_TOKEN in its environment.`,
+and TASKLOCK_TOKEN in its environment, with --pool also TASKLOCK_SLOT. If no slot is
+free, the fire time waits for one (see tasklock pools).`,
 		Example: `  tasklock jobs add daily-digest --cron "0 6 * * *" --tz Europe/Vienna -- ./digest
   tasklock jobs add probe --cron "@every 10s" --max-run 8s -- ./probe --all`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +62,7 @@ func (o *jobsAddOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.job.Zone, "tz", "", "time zone of the expression, like Europe/Vienna (default UTC)")
 	f.StringVar(&o.job.Dir, "dir", "", "folder of the command (default: the scheduler's)")
 	f.StringArrayVar(&o.env, "env", nil, "variable of the command, `K=V`; repeat for more")
+	f.StringVar(&o.job.Pool, "pool", "", "start a run only with a slot of this `POOL`")
 	f.Var(&o.ttl, "ttl", "a pod without a heartbeat for this long is dead (default 5m)")
 	f.Var(&o.maxRun, "max-run", "stop a command that runs longer (default: no limit)")
 	f.Var(&o.jitter, "jitter", "delay each start by up to this (default: no delay)")

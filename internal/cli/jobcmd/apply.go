@@ -80,8 +80,8 @@ larger file takes several, and if one fails, the same command completes them.
       tz: Europe/Vienna
       command: [./digest, --all]
 
-Further keys are the flags of jobs add: dir, env, ttl, max-run, jitter, misfire,
-overlap, on-crash, max-attempts, keep, keep-for.`,
+Further keys are the flags of jobs add: dir, env, pool, ttl, max-run, jitter,
+misfire, overlap, on-crash, max-attempts, keep, keep-for.`,
 		Example: `  tasklock jobs apply -f jobs.yaml --prune --dry-run`,
 		Args:    session.NoArgs,
 		RunE: s.Run(func(ctx context.Context, _ []string) error {

@@ -94,7 +94,7 @@ func newJobsListCmd(s *session.Session) *cobra.Command {
 		Long: `List the jobs, when they fire next, and where they run.
 
 In a pipe, tabs separate the fields: name, state, expression, zone, next fire time,
-pods that run it, command. --quiet prints only the names.`,
+pods that run it, command, pool. --quiet prints only the names.`,
 		Args: session.NoArgs,
 		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error { return listJobs(ctx, s, st) }),
 	}
@@ -146,10 +146,10 @@ func printJobs(p *term.Printer, list []schedule.Info) {
 		}
 		pods := term.Each(j.Running, func(r schedule.Run) string { return r.Pod })
 		rows = append(rows, term.Row(
-			term.Strong.Of(j.Name), jobState(j), j.Cron, j.Zone, next, strings.Join(pods, " "), term.Faint.Of(term.Short(command(j.Job), 80)),
+			term.Strong.Of(j.Name), jobState(j), j.Cron, j.Zone, next, strings.Join(pods, " "), term.Faint.Of(term.Short(command(j.Job), 80)), j.Pool,
 		))
 	}
-	p.List("No jobs.", []string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND"}, rows)
+	p.List("No jobs.", []string{"JOB", "STATE", "CRON", "ZONE", "NEXT", "RUNS ON", "COMMAND", "POOL"}, rows)
 }
 
 func newJobsShowCmd(s *session.Session) *cobra.Command {
@@ -179,6 +179,9 @@ func printJob(p *term.Printer, j schedule.Info) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
 		p.Line("  env: %s=%s", name, j.Env[name])
+	}
+	if j.Pool != "" {
+		p.Line("  pool: %s", j.Pool)
 	}
 	p.Line("  ttl: %s", term.Exact(j.TTL))
 	if j.MaxRun > 0 {

@@ -16,11 +16,11 @@ import (
 )
 
 type runnerStartOptions struct {
-	name, section, label string
-	idle                 string
-	max, retries         int
-	ttl, maxHold, grace  session.DurationFlag
-	noStdin, keepOutput  bool
+	name, section, label, pool string
+	idle                       string
+	max, retries               int
+	ttl, maxHold, grace        session.DurationFlag
+	noStdin, keepOutput        bool
 }
 
 func newRunnerStartCmd(s *session.Session) *cobra.Command {
@@ -41,7 +41,8 @@ run, and in arguments with {id}, {title}, {section}, {attempt} or {token}. stdou
 belongs to the command; the log goes to stderr, with --json as one object a line.
 
 One runner at a time works in an exclusive section, and keeps it until no task there
-is ready. After Ctrl+C, SIGTERM or runner stop the current command may go on for
+is ready. With --pool a command runs only with a slot of that pool (see tasklock
+pools), whose number is in TASKLOCK_SLOT. After Ctrl+C, SIGTERM or runner stop the current command may go on for
 --grace; then its task becomes pending again. A second signal stops it at once.`,
 		Example: `  tasklock runner start -- ./work.sh {id}
   tasklock runner start --section Backend --retries 2 --max-hold 30m --idle wait -- claude -p {title}`,
@@ -60,6 +61,7 @@ is ready. After Ctrl+C, SIGTERM or runner stop the current command may go on for
 	f.StringVar(&o.name, "id", "", "name of the runner (default: random)")
 	f.StringVar(&o.section, "section", "", "only tasks of this section")
 	f.StringVar(&o.label, "label", "", "only tasks with this label")
+	f.StringVar(&o.pool, "pool", "", "run the command only with a slot of this `POOL`")
 	f.StringVar(&o.idle, "idle", "exit", "when nothing is ready: exit or wait")
 	f.IntVar(&o.max, "max", 0, "end after this many runs of the command; 0: no limit")
 	f.IntVar(&o.retries, "retries", 0, "try a failed task again this many times")
@@ -98,7 +100,7 @@ func (o *runnerStartOptions) run(ctx context.Context, s *session.Session, comman
 		return err
 	}
 	w := worker.Options{
-		Owner: s.Identity().Owner, Name: o.name, Section: o.section, Label: o.label,
+		Owner: s.Identity().Owner, Name: o.name, Section: o.section, Label: o.label, Pool: o.pool,
 		Command: command, Dir: s.Dir, Env: s.LeaseEnviron(ctx), NoStdin: o.noStdin, Stdout: s.Stdout, Stderr: s.Stderr, KeepOutput: o.keepOutput,
 		Max: o.max, Wait: o.idle == "wait", Retries: o.retries, TTL: o.ttl.Value, MaxHold: o.maxHold.Value,
 		Grace: o.grace.Value, Signals: true, Guardian: []string{self, session.GuardianVerb}, Log: func(e worker.LogEntry) { s.Log(e, "[%s] %s", e.Runner, e.Message) },
@@ -114,6 +116,11 @@ func (o *runnerStartOptions) run(ctx context.Context, s *session.Session, comman
 }
 
 func (o *runnerStartOptions) dryRun(ctx context.Context, s *session.Session, st *store.Store, command []string) error {
+	if o.pool != "" {
+		if _, err := lease.CheckPool(ctx, st, o.pool); err != nil {
+			return err
+		}
+	}
 	out, err := task.Next(ctx, st, task.NextRequest{Section: o.section, Label: o.label, Acquire: lease.AcquireRequest{Owner: s.Identity().Owner}})
 	if err != nil {
 		return err

@@ -1,0 +1,174 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
+	wait "github.com/tasklock/tasklock/internal/patience"
+	"github.com/tasklock/tasklock/store"
+)
+
+func (w *world) setPool(slots int) {
+	w.t.Helper()
+	_, err := lease.SetPool(w.t.Context(), w.st, lease.SetPoolRequest{Name: "tests", Slots: slots, By: "tester"})
+	w.must(err)
+}
+
+func (w *world) add(jobs ...Job) {
+	w.t.Helper()
+	_, err := Apply(w.t.Context(), w.st, ApplyRequest{Jobs: jobs, By: "tester"})
+	w.must(err)
+}
+
+func (w *world) slotsUsed() int {
+	p, err := lease.ShowPool(context.Background(), w.st, "tests")
+	w.must(err)
+	return p.Used
+}
+
+func (w *world) holdSlot() *lease.Lease {
+	w.t.Helper()
+	l, err := lease.Hold(w.t.Context(), w.st, lease.AcquireRequest{Keys: []string{"pool:tests"}, Owner: "other"})
+	w.must(err)
+	return l
+}
+
+// Six jobs that are due at once share two slots: never more than two run, and each
+// fires once.
+func TestJobsInPool(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(2)
+	var jobs []Job
+	var names []string
+	handlers := map[string]Handler{}
+	var wrong atomic.Int64
+	for i := range 6 {
+		name := fmt.Sprint("j", i)
+		names, jobs = append(names, name), append(jobs, Job{Name: name, Cron: "@yearly", Misfire: MisfireOnce, Pool: "tests"})
+		handlers[name] = func(ctx context.Context, f Fire) error {
+			if f.Slot < 1 || f.Slot > 2 || w.slotsUsed() > 2 {
+				wrong.Add(1)
+			}
+			f.Job = "all"
+			return w.handle(ctx, f)
+		}
+	}
+	w.add(jobs...)
+	w.outage(400 * 24 * time.Hour)
+	w.pods(3, handlers, w.settled(names...))
+	if w.most["all"] > 2 || len(w.runs["all"]) != 6 || wrong.Load() > 0 {
+		t.Errorf("%d runs, %d at a time, %d without a slot", len(w.runs["all"]), w.most["all"], wrong.Load())
+	}
+	for _, name := range names {
+		if f := w.history(name)[0]; f.State != Done {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	if n := w.slotsUsed(); n > 0 {
+		t.Errorf("%d slots left behind", n)
+	}
+}
+
+// The slot is taken with the claim and released with it, in the same commits.
+func TestSlotEndsWithRun(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	w.add(Job{Name: "x", Cron: "@yearly", Pool: "pool:tests"}, Job{Name: "y", Cron: "@yearly", Pool: "tests"})
+	c := w.claim("x")
+	if w.slotsUsed() != 1 || c.key != "job:x" || c.fire.Slot != 1 {
+		t.Errorf("claimed %s with slot %d", c.key, c.fire.Slot)
+	}
+	_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "y", By: "tester"})
+	w.must(err)
+	_, err = claimNext(t.Context(), w.st, candidate{job: "y", key: "job:y", ttl: time.Minute}, lease.AcquireRequest{Owner: "pod-2"})
+	if !errors.Is(err, errPoolFull) {
+		t.Errorf("a second claim: %v", err)
+	}
+	_, err = finish(t.Context(), w.st, c, ending{state: Done})
+	w.must(err)
+	if n := w.slotsUsed(); n != 0 {
+		t.Errorf("%d slots after the end", n)
+	}
+	w.claimDue("y")
+}
+
+// A fire time that finds no slot waits for one, whatever the policies say, and a pod
+// hears when a stranger releases it.
+func TestFireWaitsForSlot(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	w.add(Job{Name: "x", Cron: "@yearly", Misfire: MisfireSkip, Pool: "tests"})
+	slot := w.holdSlot()
+	w.dueNow("x")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	var waits atomic.Int64
+	go func() {
+		done <- New(w.st).Handle("x", w.handle).Run(ctx, &Options{Log: func(e LogEntry) {
+			if strings.HasPrefix(e.Message, "Waiting with x") {
+				waits.Add(1)
+			}
+		}})
+	}()
+	wait.Until(t, "it waits", func() bool {
+		i, err := Show(t.Context(), w.st, "x")
+		return err == nil && i.Waiting && waits.Load() == 1
+	})
+	w.must(slot.Release(t.Context()))
+	wait.Until(t, "it has run", func() bool { h := w.history("x"); return len(h) == 1 && h[0].State == Done })
+	stop()
+	w.must(<-done)
+	if waits.Load() != 1 {
+		t.Errorf("it logged %d waits", waits.Load())
+	}
+}
+
+// dueNow makes a job due at this moment.
+func (w *world) dueNow(name string) {
+	w.t.Helper()
+	w.must(update(w.t.Context(), w.st, false, need(name), func(tx *store.Tx) error {
+		job, due, err := mustJob(tx, name)
+		if err != nil {
+			return err
+		}
+		due.setNext(job, tx.Now().UTC().Truncate(time.Second))
+		return putDue(tx, due)
+	}))
+}
+
+// A pool that does not exist is refused with the job; one that was removed later is
+// reported, and in the record of the fire time.
+func TestJobNeedsPool(t *testing.T) {
+	w := newWorld(t)
+	x := Job{Name: "x", Cron: "@yearly", Pool: "tests"}
+	_, err := Apply(t.Context(), w.st, ApplyRequest{Jobs: []Job{x}})
+	if none := (*lease.PoolSizeError)(nil); !errors.As(err, &none) || none.Pool != "tests" {
+		t.Errorf("no pool: %v", err)
+	}
+	w.setPool(1)
+	w.add(x)
+	w.must(lease.RemovePool(t.Context(), w.st, lease.RemovePoolRequest{Name: "tests", By: "tester"}))
+	_, err = Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
+	w.must(err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	var said atomic.Bool
+	go func() {
+		done <- New(w.st).Handle("x", w.handle).Run(ctx, &Options{Log: func(e LogEntry) {
+			if e.Event == "trouble" && strings.Contains(e.Message, "pool tests has no size") {
+				said.Store(true)
+			}
+		}})
+	}()
+	wait.Until(t, "the log says so", said.Load)
+	w.setPool(1)
+	wait.Until(t, "it has run", func() bool { h := w.history("x"); return len(h) == 1 && h[0].State == Done })
+	stop()
+	w.must(<-done)
+}
