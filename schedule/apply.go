@@ -14,6 +14,9 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
+// PoolSizeError: there is no such pool. Its Size is 0.
+type PoolSizeError = lease.PoolSizeError
+
 // ApplyRequest adds and changes jobs: see [Apply].
 type ApplyRequest struct {
 	Jobs   []Job
@@ -55,7 +58,7 @@ type Field struct {
 
 // Apply adds and changes jobs. A job whose times change fires next at the first of
 // its new times after now; one that is paused stays so. If a job names a pool that does
-// not exist, the error is a [*lease.PoolSizeError].
+// not exist, the error is a [*PoolSizeError].
 //
 // What fits into one commit is all or none. More jobs take several commits, each job
 // whole; everything that can be refused is refused before the first of them. If it
