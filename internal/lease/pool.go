@@ -430,6 +430,9 @@ func CheckPool(ctx context.Context, st *store.Store, name string) (key string, e
 
 // MustPool guards that there is a pool with that key, or returns a [*PoolSizeError].
 func MustPool(tx *store.Tx, key string) error {
+	if ofSection(key) {
+		return sectionsOwn(key)
+	}
 	rec, err := getPool(tx, key)
 	if err == nil && !rec.Exists() {
 		_, name := KindOf(key)

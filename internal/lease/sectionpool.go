@@ -25,7 +25,7 @@ func sectionsOwn(pool string) error {
 
 // SizeSection lets this many owners work in a section.
 func SizeSection(tx *store.Tx, section string, size int, by string) error {
-	key, err := poolKey(SectionPool(section))
+	key, err := PoolKey(SectionPool(section))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func OpenSection(tx *store.Tx, section string) (all *Info, err error) {
 // PeekSection returns the pool of a section, and guards nothing. Its size is 0 if
 // there is none.
 func PeekSection(tx *store.Tx, section string) (PoolInfo, error) {
-	return peekPool(tx, SectionPool(section))
+	return PeekPool(tx, SectionPool(section))
 }
 
 // NeedSection names the records that PeekSection reads first.
