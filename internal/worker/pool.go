@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -119,14 +118,4 @@ func (w *worker) logSlot(err error) {
 	if err != nil && !errors.Is(err, lease.ErrNotFound) {
 		w.say(LogEntry{Event: "trouble"}, "The slot of pool %s was not released: %v", w.poolName(), err)
 	}
-}
-
-// slotVariable is the number of the slot, as the command of run gets it.
-func (run *taskRun) slotVariable() []string {
-	for _, k := range run.lease.Grant().Keys {
-		if k.Name == run.w.pool && k.Slot > 0 {
-			return []string{"TASKLOCK_SLOT=" + strconv.Itoa(k.Slot)}
-		}
-	}
-	return nil
 }

@@ -174,14 +174,14 @@ func (run *taskRun) document() []byte {
 }
 
 func (run *taskRun) env() []string {
-	return append([]string{
+	return []string{
 		"TASKLOCK_KEY=" + run.task.ID,
 		"TASKLOCK_TOKEN=" + strconv.FormatInt(run.token, 10),
 		"TASKLOCK_TASK_ID=" + run.task.ID,
 		"TASKLOCK_TASK_TITLE=" + run.task.Title,
 		"TASKLOCK_TASK_SECTION=" + run.task.Section,
 		"TASKLOCK_ATTEMPT=" + strconv.Itoa(run.task.Attempts),
-	}, run.slotVariable()...)
+	}
 }
 
 // args fills in the placeholders.
