@@ -227,7 +227,7 @@ func (j *judge) slotTaken(key string, rev int64) {
 	pool, number, _ := strings.Cut(key, "#")
 	slots, all := j.slots(pool)
 	size := j.pools[pool]
-	if len(slots) > size {
+	if len(slots) > size && all == nil { // who has all of it may also have a slot above a size that became smaller
 		j.fault("%d slots of %s are used after a grant of %s, and its size is %d", len(slots), pool, key, size)
 	}
 	if number == "all" {
@@ -236,7 +236,7 @@ func (j *judge) slotTaken(key string, rev int64) {
 				j.fault("%s has all of %s, and %s is held by %s", all.Owner, pool, slot, l.Owner)
 			}
 		}
-		if len(slots) != size || rev <= j.shared[pool] && j.shared[pool] != rev {
+		if len(slots) < size || rev <= j.shared[pool] && j.shared[pool] != rev {
 			j.fault("%s has all %d slots of %s at token %d after %d, and %d exist", all.Owner, size, pool, rev, j.shared[pool], len(slots))
 		}
 		j.alone[pool] = rev
