@@ -374,6 +374,9 @@ func (r *selection) poolHolders(tx *store.Tx, s Section) (*holders, error) {
 	if err != nil {
 		return nil, err
 	}
+	if all := pool.AllOf(); all != nil && !lease.MayUse(r.Acquire.Owner, all.Owner) {
+		return &holders{closedSection{name: s.Name, by: *all}, []driver.Guard{all.Guard()}}, nil
+	}
 	var guards []driver.Guard
 	for _, h := range pool.Holders {
 		if lease.MayUse(r.Acquire.Owner, h.Owner) {
@@ -385,9 +388,5 @@ func (r *selection) poolHolders(tx *store.Tx, s Section) (*holders, error) {
 		r.open[s.Name] = true
 		return nil, nil
 	}
-	by := closedSection{s.Name, pool.Holders[0], len(guards)}
-	if pool.All {
-		by.workers = 0
-	}
-	return &holders{by, guards}, nil
+	return &holders{closedSection{s.Name, pool.Holders[0], len(guards)}, guards}, nil
 }

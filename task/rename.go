@@ -93,6 +93,9 @@ func (r RenameRequest) begin(ctx context.Context, st *store.Store) error {
 		old.MovesTo, fresh.MovesFrom = r.To, r.From
 		fresh.Name = r.To
 		if fresh.Workers > 0 {
+			if err := fresh.freeName(tx, r.By); err != nil {
+				return err
+			}
 			if err := lease.SizeSection(tx, r.To, fresh.Workers, r.By); err != nil {
 				return err
 			}
@@ -214,7 +217,7 @@ func (r RenameRequest) end(ctx context.Context, st *store.Store) (done bool, err
 			return err
 		}
 		if from.Value.Workers > 0 {
-			if all, err := lease.OpenSection(tx, r.From); err != nil || all.InForce() {
+			if all, err := lease.OpenSection(tx, r.From, r.By); err != nil || all.InForce() {
 				return cmp.Or(err, from.Value.heldBy(all))
 			}
 		}

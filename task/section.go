@@ -72,20 +72,14 @@ func (s *Section) setWorkers(tx *store.Tx, n int, by string) error {
 	s.Shared, s.Workers = n == AnyWorkers, 0
 	switch {
 	case was.Workers > 0 && n == AnyWorkers:
-		all, err := lease.OpenSection(tx, s.Name)
+		all, err := lease.OpenSection(tx, s.Name, by)
 		return cmp.Or(err, s.heldBy(all))
 	case was.Workers > 0:
 		s.Workers = n
 		return lease.SizeSection(tx, s.Name, n, by)
 	}
-	lk, err := lease.Look(tx, sectionLock(s.Name))
-	if err := cmp.Or(err, s.heldBy(lk)); err != nil {
+	if err := s.freeName(tx, by); err != nil {
 		return err
-	}
-	if lk != nil {
-		if err := lease.ReleaseKey(tx, sectionLock(s.Name), by, "the section is for others too"); err != nil {
-			return err
-		}
 	}
 	if was.Shared {
 		if err := vacate(tx, s.Name, by); err != nil {
@@ -97,6 +91,16 @@ func (s *Section) setWorkers(tx *store.Tx, n int, by string) error {
 	}
 	s.Workers = n
 	return lease.SizeSection(tx, s.Name, n, by)
+}
+
+// freeName makes sure that nobody holds the name of the section as a plain key: it
+// would not keep out those who work in the pool.
+func (s Section) freeName(tx *store.Tx, by string) error {
+	lk, err := lease.Look(tx, sectionLock(s.Name))
+	if err := cmp.Or(err, s.heldBy(lk)); err != nil || lk == nil {
+		return err
+	}
+	return lease.ReleaseKey(tx, sectionLock(s.Name), by, "the section is for others too")
 }
 
 // heldBy refuses to change a section that somebody has for itself.
@@ -396,8 +400,9 @@ func (i *SectionInfo) addOwners(pool lease.PoolInfo) {
 		i.Owners = append(i.Owners, h.Owner)
 	}
 	slices.Sort(i.Owners)
-	if i.Owners = slices.Compact(i.Owners); pool.All {
-		i.LockedBy = i.Owners[0]
+	i.Owners = slices.Compact(i.Owners)
+	if all := pool.AllOf(); all != nil {
+		i.LockedBy = all.Owner
 	}
 }
 
@@ -437,7 +442,7 @@ func DeleteSection(ctx context.Context, st *store.Store, name, by string, dry bo
 				return &StateError{ID: "section " + name, Why: "section " + o.Name + " depends on it"}
 			}
 		}
-		if all, err := lease.OpenSection(tx, name); err != nil || all.InForce() {
+		if all, err := lease.OpenSection(tx, name, by); err != nil || all.InForce() {
 			return cmp.Or(err, s.Value.heldBy(all))
 		}
 		tx.GuardKind(openKind) // a task may come meanwhile

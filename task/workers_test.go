@@ -208,3 +208,92 @@ func TestRenameGoesOn(t *testing.T) {
 }
 
 func errOf[T any](_ T, err error) error { return err }
+
+// Who has all of a section may give back its slots one by one: the rest still keeps
+// everybody out, and whoever asks learns who has it.
+func TestAllOfASectionWithoutSlots(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.section(task.SectionRequest{Name: "S", New: true, Workers: ptr(2)}))
+		w.add(in("S", "a"))
+		w.acquire("A", "section:S")
+		w.must(w.release("A", "pool:section:S#1", "pool:section:S#2"))
+		got, err := task.Sections(w.ctx, w.st, "S")
+		w.must(err)
+		if by := got.Sections[0].LockedBy; by != "A" {
+			t.Errorf("locked by %q", by)
+		}
+		as[*lease.HeldError](w, errOf(w.tryClaim("B", "a")))
+		_, err = w.next("B")
+		none := as[*task.NothingReadyError](w, err)
+		if len(none.Closed) != 1 || none.Closed[0].Workers != 0 {
+			t.Errorf("%+v", none.Closed)
+		}
+	})
+}
+
+// A take-over by force of a task ends its holder, and nobody else in its section.
+func TestForceInASectionForSeveral(t *testing.T) {
+	for _, victim := range []string{"a", "b"} {
+		bubble(t, func(w *world) {
+			w.must(w.section(task.SectionRequest{Name: "S", New: true, Workers: ptr(2)}))
+			w.add(in("S", "a"), in("S", "b"), in("S", "c"))
+			w.acquire("A", "a")
+			w.acquire("B", "b")
+			g, err := w.tryAcquire(lease.AcquireRequest{Keys: []string{victim}, Owner: "C", Force: true, Reason: "hangs"})
+			w.must(err)
+			for _, o := range g.TookOver {
+				if o.Owner != map[string]string{"a": "A", "b": "B"}[victim] {
+					t.Errorf("C wants %s, and ends %+v", victim, o)
+				}
+			}
+			_, err = w.tryAcquire(lease.AcquireRequest{Keys: []string{"c"}, Owner: "D", Force: true, Reason: "hurry"})
+			as[*lease.HeldError](w, err) // which of the two would it be?
+		})
+	}
+}
+
+// An owner whose lease on all of a section is over cannot renew it once others may
+// work there.
+func TestExpiredAllEndsWithThePool(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.section(task.SectionRequest{Name: "S", New: true, Workers: ptr(2)}))
+		w.add(in("S", "a"))
+		_, err := w.tryAcquire(lease.AcquireRequest{Keys: []string{"section:S"}, Owner: "A", TTL: time.Minute})
+		w.must(err)
+		time.Sleep(2 * time.Minute)
+		w.must(w.section(task.SectionRequest{Name: "S", Workers: ptr(task.AnyWorkers)}))
+		w.claim("B", "a")
+		w.want(w.renew("A", "pool:section:S#all"), lease.ErrLost)
+		w.want(w.renew("A", "section:S"), lease.ErrLost)
+	})
+}
+
+// A section for several does not get a name that somebody holds as a key.
+func TestRenameToAHeldName(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.section(task.SectionRequest{Name: "S", New: true, Workers: ptr(2)}))
+		w.add(in("S", "a"))
+		w.acquire("A", "section:T")
+		w.unchanged("rename", func() {
+			_, err := task.RenameSection(w.ctx, w.st, task.RenameRequest{From: "S", To: "T", By: "B"})
+			as[*task.StateError](w, err)
+		})
+	})
+}
+
+// A repeated claim gets its grant, whatever its section has become meanwhile.
+func TestRepeatedClaimWhenTheSectionOpens(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.section(task.SectionRequest{Name: "S", New: true, Workers: ptr(2)}))
+		w.add(in("S", "a"))
+		r := lease.AcquireRequest{Keys: []string{"a"}, Owner: "A", ID: "r1"}
+		first, err := w.tryAcquire(r)
+		w.must(err)
+		w.must(w.section(task.SectionRequest{Name: "S", Workers: ptr(task.AnyWorkers)}))
+		again, err := w.tryAcquire(r)
+		w.must(err)
+		if again.Token != first.Token {
+			t.Errorf("%+v", again)
+		}
+	})
+}

@@ -212,7 +212,13 @@ type PoolInfo struct {
 	Since   time.Time `json:"since,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
 	Holders []Info    `json:"holders"` // of the slots, in force
+
+	all *Info // who has taken all of it
 }
+
+// AllOf returns who has taken all of the pool, or nil. It may have released slots
+// since: then Holders does not name it.
+func (p PoolInfo) AllOf() *Info { return p.all }
 
 // Full reports that no slot is free.
 func (p PoolInfo) Full() bool { return p.All || p.Size > 0 && p.Used >= p.Size }
@@ -252,7 +258,7 @@ func newPoolInfo(key string, rec poolRecord) PoolInfo {
 // add counts a lock in force on one of the pool's keys.
 func (p *PoolInfo) add(i Info) {
 	if slotOf(i.Key) == allSlots {
-		p.All = true
+		p.All, p.all = true, &i
 		return
 	}
 	p.Used++

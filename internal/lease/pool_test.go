@@ -582,3 +582,18 @@ func TestOldHintsAboutSlots(t *testing.T) {
 		as[*lease.HeldError](w, take("x", 3))
 	})
 }
+
+// A repeated request gets what it was granted, whatever the size is now.
+func TestRepeatedRequestAfterAnotherSize(t *testing.T) {
+	for take, size := range map[int]int{lease.TakeAll: 5, 3: 2} {
+		bubble(t, func(w *world) {
+			w.pool("p", 4)
+			r := lease.AcquireRequest{Owner: "a", ID: "r1", Keys: []string{"pool:p"}, Take: take}
+			g := w.grant(r)
+			w.pool("p", size)
+			again := w.grant(r)
+			equal(w, "slots", again.Slots(), g.Slots())
+			equal(w, "used", w.showPool().Used, len(g.Slots()))
+		})
+	}
+}

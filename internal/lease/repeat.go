@@ -55,10 +55,11 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 }
 
 // asks reports whether the request asks for a key that an earlier request of this
-// id had: a section may have come with a task that has moved since.
+// id had: a section may have come with a task that has moved since, or have another
+// number of workers.
 func (a *acquisition) asks(key string) bool {
 	kind, _ := KindOf(key)
-	return a.req.OuterKey == nil || kind != Section
+	return a.req.OuterKey == nil || kind != Section && !ofSection(queueOf(key))
 }
 
 // over is the answer to a repeated request whose key is no longer held: it has had

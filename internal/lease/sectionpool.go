@@ -44,12 +44,16 @@ func SizeSection(tx *store.Tx, section string, size int, by string) error {
 }
 
 // OpenSection removes the pool of a section. It guards that nobody has taken all of
-// it, or returns whoever has. Those who hold a slot keep it until they end.
-func OpenSection(tx *store.Tx, section string) (all *Info, err error) {
+// it, or returns whoever has: a lease on all that is over ends, or its owner could
+// renew it. Those who hold a slot keep it until they end.
+func OpenSection(tx *store.Tx, section, by string) (all *Info, err error) {
 	key := SectionPool(section)
 	all, err = Look(tx, slotKey(key, allSlots))
 	if err != nil || all.InForce() {
 		return all, err
+	}
+	if err := BreakKeys(tx, []string{slotKey(key, allSlots)}, by, "", false); err != nil {
+		return nil, err
 	}
 	rec, err := getPool(tx, key)
 	if err == nil && rec.Exists() {

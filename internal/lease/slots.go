@@ -122,7 +122,7 @@ type pool struct {
 
 // takeSlots adds slots of a pool to the grant, or notes what blocks them.
 func (a *acquisition) takeSlots(tx *store.Tx, g *Grant, key string, repeated bool) error {
-	p, err := a.pool(tx, key)
+	p, err := a.pool(tx, key, repeated)
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,9 @@ func (a *acquisition) takeSlots(tx *store.Tx, g *Grant, key string, repeated boo
 		}
 	}
 	mine, fresh := p.choose()
+	if repeated && p.all && slices.Contains(mine, allSlots) {
+		fresh = nil // the pool has grown since
+	}
 	slices.Sort(mine)
 	slices.Sort(fresh)
 	switch {
@@ -159,13 +162,14 @@ func (a *acquisition) takeSlots(tx *store.Tx, g *Grant, key string, repeated boo
 }
 
 // pool reads what a grant of slots begins with. It creates the pool if the request
-// names a size and there is none.
-func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
+// names a size and there is none. What was granted before fits, whatever the size is
+// now.
+func (a *acquisition) pool(tx *store.Tx, key string, repeated bool) (*pool, error) {
 	rec, err := getPool(tx, key)
 	if err != nil {
 		return nil, err
 	}
-	if !rec.Exists() && a.req.Slots != 0 && slices.Contains(a.asked, key) {
+	if !rec.Exists() && a.req.Slots != 0 && !repeated && slices.Contains(a.asked, key) {
 		if err := putPool(tx, key, poolRecord{}, poolRecord{Size: a.req.Slots, By: a.worker(), Reason: a.req.Reason}); err != nil {
 			return nil, err
 		}
@@ -179,10 +183,10 @@ func (a *acquisition) pool(tx *store.Tx, key string) (*pool, error) {
 	if p.all = p.take == TakeAll; p.all {
 		p.take = p.size()
 	}
-	if err := p.fits(a.req); err != nil {
+	if err := p.fits(a.req); err != nil && !repeated {
 		return nil, err
 	}
-	if a.weight += p.take - 1; a.weight+len(a.keys) > MaxKeys {
+	if a.weight += p.take - 1; a.weight+len(a.keys) > MaxKeys && !repeated {
 		return nil, &InvalidError{What: fmt.Sprintf("%d keys", a.weight+len(a.keys)), Rule: fmt.Sprintf("a lease has at most %d keys, and each slot is one", MaxKeys)}
 	}
 	return p, p.read(tx, hintLock)
@@ -333,11 +337,19 @@ func (a *acquisition) judgeSlot(tx *store.Tx, p *pool, slot int, ls store.Entry[
 		}
 		p.users = append(p.users, others...)
 		return Held, err
-	case state != Held || a.req.Force:
+	case state != Held || a.forces(p, ls.Value):
 		return endsFor(state), nil
 	}
 	p.held = append(p.held, *heldBy(lk.Value.Key, lk, ls))
 	return Held, nil
+}
+
+// forces reports whether a take-over by force ends the holder of a slot: not one that
+// holds nothing of what the request names.
+func (a *acquisition) forces(p *pool, l leaseRecord) bool {
+	return a.req.Force && (p.all || slices.ContainsFunc(l.all(), func(key string) bool {
+		return key == slotKey(p.key, allSlots) || slices.Contains(a.asked, key)
+	}))
 }
 
 // choose returns the slots that the request uses again, and those that it takes.
