@@ -122,7 +122,14 @@ func shellWords(t *testing.T, line string) ([]string, error) {
 // TestGuideRuns runs what the guide says, as it stands, in a fresh project.
 func TestGuideRuns(t *testing.T) {
 	s := newSession(t)
-	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"}} {
+	remote := t.TempDir()
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main"},
+		{"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"},
+		{"init", "-q", "--bare", remote},
+		{"remote", "add", "origin", remote},
+		{"push", "-q", "origin", "main"}, // for land
+	} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = s.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
