@@ -209,7 +209,7 @@ func TestRenameGoesOn(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// Who has all of a section may give back its slots one by one: the rest still keeps
+// Who has all of a section may release its slots one by one: the rest still keeps
 // everybody out, and whoever asks learns who has it.
 func TestAllOfASectionWithoutSlots(t *testing.T) {
 	bubble(t, func(w *world) {
