@@ -37,6 +37,9 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 			return 0, fmt.Errorf("%w: the value of record %q is not JSON", driver.ErrInvalid, w.Key)
 		}
 	}
+	if err := s.prepare(ctx); err != nil {
+		return 0, s.life.Ended(ctx, err)
+	}
 	return s.group.Commit(ctx, b)
 }
 

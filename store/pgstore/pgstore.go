@@ -100,6 +100,7 @@ type Store struct {
 	pooled bool      // a pooler stands between us and the server
 
 	outdated bool // the schema is of an older version
+	prepared bool // and this version can commit to it
 }
 
 // Open opens the store that a connection string names: a libpq URL, or keywords

@@ -104,15 +104,42 @@ SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key
 FROM @.record WHERE key > 'fire/' AND key < 'fire0';
 CREATE OR REPLACE VIEW @.last_runs AS
 SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
-`, `
+`, lifeTables + `
+DROP FUNCTION IF EXISTS @.commit(bigint[], integer[], text[], bigint[], integer[], text[], bigint[],
+  integer[], text[], text[], integer[], text[], integer[], text[], text);
+` + commitFunction + `
+DO $do$
+DECLARE
+  r record;
+BEGIN
+  FOR r IN SELECT a.privilege_type AS what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS who
+    FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+    WHERE c.oid = '@.record'::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE format('GRANT %s ON %s TO %s', r.what, '@.life', r.who);
+    IF r.what = 'INSERT' THEN
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', '@.commit', r.who);
+    END IF;
+    IF r.what IN ('SELECT', 'UPDATE') THEN
+      EXECUTE format('GRANT %s ON SEQUENCE %s TO %s', r.what, '@.synced', r.who);
+    END IF;
+  END LOOP;
+END $do$;
+`,
+}
+
+// lifeTables and commitFunction are what a commit of this version needs of the fifth
+// step. They can stand in an older schema: see prepare.
+const lifeTables = `
 DROP TABLE IF EXISTS @.life;
 CREATE UNLOGGED TABLE @.life (one boolean PRIMARY KEY CHECK (one), id bigint NOT NULL);
 DROP SEQUENCE IF EXISTS @.synced;
 CREATE SEQUENCE @.synced;
 INSERT INTO @.life VALUES (true, @chance);
 UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '';
-DROP FUNCTION IF EXISTS @.commit(bigint[], integer[], text[], bigint[], integer[], text[], bigint[],
-  integer[], text[], text[], integer[], text[], integer[], text[], text);
+`
+
+const commitFunction = `
 CREATE OR REPLACE FUNCTION @.commit(
   n integer, floor bigint, gb integer[], gk text[], gr bigint[], there text[],
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[]
@@ -194,25 +221,7 @@ BEGIN
   END IF;
   RETURN ARRAY[base, base + n, (date_part('epoch', moment) * 1000000)::bigint, alive, era] || bad;
 END $$;
-DO $do$
-DECLARE
-  r record;
-BEGIN
-  FOR r IN SELECT a.privilege_type AS what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS who
-    FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
-    WHERE c.oid = '@.record'::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
-  LOOP
-    EXECUTE format('GRANT %s ON %s TO %s', r.what, '@.life', r.who);
-    IF r.what = 'INSERT' THEN
-      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', '@.commit', r.who);
-    END IF;
-    IF r.what IN ('SELECT', 'UPDATE') THEN
-      EXECUTE format('GRANT %s ON SEQUENCE %s TO %s', r.what, '@.synced', r.who);
-    END IF;
-  END LOOP;
-END $do$;
-`,
-}
+`
 
 // chance is the id of a life.
 const chance = `floor(random() * 9007199254740991)::bigint`
@@ -237,8 +246,58 @@ FROM @.record WHERE key = ''`
 // build is the SQL of the steps from a version on.
 func (n names) build(from int) string {
 	sql := strings.Join(steps[from:], "")
-	sql = strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@told", fmt.Sprint(maxTold), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
+	sql = n.fill(sql)
 	return sql + fmt.Sprintf("UPDATE %s.record SET value = jsonb_set(value::jsonb, '{version}', '%d') WHERE key = '';", n.quoted, len(steps))
+}
+
+// fill puts the names of the schema into the SQL of a step.
+func (n names) fill(sql string) string {
+	return strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@told", fmt.Sprint(maxTold), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
+}
+
+// prepare lets this version commit to an older schema, once: an upgrade closes the
+// store for older versions before it changes the schema. They go on with their own
+// function, which has other parameters, until the store is closed.
+func (s *Store) prepare(ctx context.Context) error {
+	s.mu.Lock()
+	needed := s.outdated && !s.prepared
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	ctx, stop := s.limited(ctx, writing)
+	defer stop()
+	c, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.pool.drop(c)
+	begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; %sSET LOCAL lock_timeout = '%v'; SELECT pg_advisory_xact_lock(%d); SELECT pg_advisory_xact_lock(%d)",
+		trusted, turnPatience, s.names.create, s.names.turn)
+	if _, err := c.exec(ctx, begin); tired(err) {
+		_, _ = c.exec(ctx, "ROLLBACK")
+		return s.noTurn(ctx, c, s.names.turn)
+	} else if err != nil {
+		return s.explain(err)
+	}
+	version, err := s.version(ctx, c)
+	if err != nil {
+		return err
+	}
+	sql := ""
+	if version > noTables && version < len(steps) {
+		sql = s.names.fill(lifeTables + commitFunction)
+	}
+	_, err = c.exec(ctx, sql+"COMMIT")
+	if code(err) == "42501" {
+		return s.mayNotCreate(err, version)
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.prepared = true
+		s.mu.Unlock()
+	}
+	return s.explain(err)
 }
 
 // create makes the schema, or with upgrade its missing parts. Others that want
