@@ -213,7 +213,7 @@ func (r RenameRequest) end(ctx context.Context, st *store.Store) (done bool, err
 		if from.Value.MovesTo != r.To || to.Value.MovesFrom != r.From {
 			return &StateError{ID: "section " + r.From, Why: "was changed meanwhile"}
 		}
-		if err := r.followers(tx); err != nil {
+		if err := cmp.Or(r.unused(tx, from.Value), r.followers(tx)); err != nil {
 			return err
 		}
 		if from.Value.Workers > 0 {

@@ -207,6 +207,18 @@ func TestRenameGoesOn(t *testing.T) {
 	w.claim("B", "t1")
 }
 
+// Who takes the old name while the tasks move keeps it: the rename waits for it.
+func TestRenameOfAHeldName(t *testing.T) {
+	w := newWorld(t)
+	w.add(in("S", "a"))
+	rename := task.RenameRequest{From: "S", To: "T", By: "A", Progress: func(int, int) { w.acquire("B", "section:S") }}
+	as[*task.StateError](w, errOf(task.RenameSection(w.ctx, w.st, rename)))
+	w.holds("section:S B")
+	w.must(w.release("B", "section:S"))
+	w.must(errOf(task.RenameSection(w.ctx, w.st, rename)))
+	w.claim("B", "a")
+}
+
 func errOf[T any](_ T, err error) error { return err }
 
 // Who has all of a section may release its slots one by one: the rest still keeps
