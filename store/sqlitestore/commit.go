@@ -14,7 +14,7 @@ import (
 // How often the log is looked at, and how long is too long.
 const (
 	shortenEvery = 1000    // commits
-	longLog      = 250     // pages
+	longLog      = 64      // pages: each new process reads them all
 	hugeLog      = 8 << 20 // bytes
 )
 
