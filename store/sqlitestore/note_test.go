@@ -2,8 +2,10 @@ package sqlitestore_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc64"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -240,5 +242,14 @@ func TestLogRemovedUnderAHolder(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A note has the checksum that other versions of tasklock compute with package crc64.
+func TestNoteChecksum(t *testing.T) {
+	last := leave(t)["db.d/last"]
+	body, sum := last[:len(last)-8], last[len(last)-8:]
+	if want := crc64.Checksum(body, crc64.MakeTable(crc64.ECMA)); binary.BigEndian.Uint64(sum) != want {
+		t.Errorf("the note ends with %x, want %x", sum, want)
 	}
 }
