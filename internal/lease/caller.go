@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
@@ -37,7 +38,7 @@ func (c Caller) Range() driver.Range {
 func (c Caller) Due(snap driver.Snapshot) (names []string) {
 	prefix := c.Range().Prefix
 	for _, rec := range snap.Records {
-		if !strings.HasPrefix(rec.Key, prefix) || slices.Contains(names, leaseName(rec.Key)) {
+		if !strings.HasPrefix(rec.Key, prefix) || slices.Contains(names, leaseName(rec.Key)) || c.tooSoon(snap.Now, rec) {
 			continue
 		}
 		ls, err := store.DecodeAt[leaseRecord](snap.Now, rec)
@@ -46,6 +47,16 @@ func (c Caller) Due(snap driver.Snapshot) (names []string) {
 		}
 	}
 	return names
+}
+
+// tooSoon reports whether a lease cannot be due, by the little that is quick to read: an
+// owner may hold a hundred leases, and each of its commands looks at all of them.
+func (c Caller) tooSoon(now time.Time, rec driver.Record) bool {
+	ls, err := store.DecodeAt[struct {
+		TTL     float64 `json:"ttlSeconds"`
+		Session string  `json:"session"`
+	}](now, rec)
+	return err == nil && ls.Age <= seconds(ls.Value.TTL)/3 && (c.Session == "" || ls.Value.Session != c.Session)
 }
 
 func (c Caller) wants(ls store.Entry[leaseRecord]) bool {
