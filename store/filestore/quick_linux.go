@@ -65,6 +65,22 @@ func (q *quick) fill(s *Store, name string, content []byte) (ok bool) {
 	return st.Size <= int64(len(content)) || unix.Ftruncate(fd, int64(len(content))) == nil
 }
 
+// startSync begins to write the content of a record's file to the disk. Only a sync
+// reports what fails.
+func (q *quick) startSync(s *Store, key string) {
+	folder, name := file(key)
+	kind, ok := q.kind(s, folder)
+	if !ok || kind < 0 {
+		return
+	}
+	fd, err := unix.Openat(kind, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	_ = unix.Close(fd)
+}
+
 // sync puts the content of a file on the disk. There may be none. The long way
 // cannot repeat a failure: the kernel may report it only once.
 func (q *quick) sync(s *Store, folder, name string) (done bool, err error) {

@@ -9,6 +9,7 @@ func (quick) read(*Store, string, string) (data []byte, ok bool)   { return nil,
 func (quick) fill(*Store, string, []byte) (ok bool)                { return false }
 func (quick) place(*Store, string, string, string, bool) (ok bool) { return false }
 func (quick) take(*Store, string, string, string) (ok bool)        { return false }
+func (quick) startSync(*Store, string)                             {}
 func (quick) sync(*Store, string, string) (done bool, err error)   { return false, nil }
 func (quick) made(string)                                          {}
 func (quick) close(*Store)                                         {}

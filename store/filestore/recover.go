@@ -268,10 +268,14 @@ func (s *Store) empty(t *tree, st state) (state, error) {
 // syncRecords puts the files of these records, and their folders, on the disk.
 func (s *Store) syncRecords(t *tree, last map[string]record) error {
 	folders := make(map[string]bool)
-	keys := slices.Collect(maps.Keys(last))
-	for _, key := range keys {
+	var keys []string // of those that have a file
+	for key, r := range last {
 		folder, _ := file(key)
 		folders[folder] = true
+		if r.value != nil {
+			keys = append(keys, key)
+			t.startSync(key)
+		}
 	}
 	fault.Point("file.syncfiles")
 	if err := s.eachAtOnce(keys, func(key string) error { return t.syncFile(key) }); err != nil {
@@ -292,10 +296,10 @@ func (s *Store) syncRecords(t *tree, last map[string]record) error {
 	return s.explain(syncDir(s.root), "")
 }
 
-// eachAtOnce runs fn for all of them, many at a time: file systems sync many
+// eachAtOnce runs fn for all of them, some at a time: file systems sync several
 // files together in little more than the time of one.
 func (s *Store) eachAtOnce(list []string, fn func(string) error) error {
-	const many = 32
+	const many = 8
 	var group sync.WaitGroup
 	errs := make([]error, min(many, len(list)))
 	for i := range errs {

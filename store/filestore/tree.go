@@ -205,6 +205,11 @@ func (t *tree) names(f *folder) ([]string, error) {
 	return list, t.s.explain(err, f.path)
 }
 
+// startSync has the kernel write the content of a record's file to the disk, without
+// waiting for it. If all files are under way, syncing them takes half as long: the
+// first sync finds the work of the others done.
+func (t *tree) startSync(key string) { t.quick.startSync(t.s, key) }
+
 // syncFile puts the content of a record's file on the disk. There may be none.
 func (t *tree) syncFile(key string) error {
 	folder, name := file(key)
