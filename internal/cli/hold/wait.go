@@ -77,7 +77,7 @@ func (w *Wait) Update(h lease.HeldError) {
 		h.Waited = 0
 		w.s.Note("%s.\nWaiting for lock... (Ctrl+C to cancel)", w.Who(&h))
 	} else {
-		w.s.Note("%s", w.plain())
+		w.s.Note("%s", w.plain("Waiting up to "+term.Exact(w.wait)))
 	}
 	w.done.Add(1)
 	go w.keep()
@@ -102,7 +102,7 @@ func (w *Wait) keep() {
 		}
 		if !w.live {
 			w.mu.Lock()
-			line := w.plain()
+			line := w.plain("Waiting for " + term.Rough(time.Since(w.started)))
 			w.mu.Unlock()
 			w.s.Note("%s", line)
 		}
@@ -184,16 +184,12 @@ func (w *Wait) checking() []string {
 	return []string{"checking every " + term.Exact(cfg.PollInterval())}
 }
 
-// plain is the same for a pipe.
-func (w *Wait) plain() string {
+// plain is the same for a pipe: the first line says how long the wait may take, later
+// ones how long it has taken.
+func (w *Wait) plain(waiting string) string {
 	now := w.held
 	now.Waited = 0
-	s := w.Who(&now)
-	if waited := time.Since(w.started); waited < time.Second {
-		s += ". Waiting up to " + term.Exact(w.wait)
-	} else {
-		s += ". Waiting for " + term.Rough(waited)
-	}
+	s := w.Who(&now) + ". " + waiting
 	if w.held.Position > 0 && w.held.Pool == nil {
 		s += fmt.Sprintf(", place %d in the queue", w.held.Position)
 	}
