@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|holders|scale|tasks|claims|scheduler|jobs|hooks|files|git|postgres|etcd…]")
+		fmt.Fprintln(os.Stderr, "usage: bench DIR-OF-TASKLOCK [startup|sqlite|processes|wakeup|holders|pools|scale|tasks|claims|scheduler|jobs|hooks|files|git|postgres|etcd…]")
 		os.Exit(2)
 	}
 	bin, err := filepath.Abs(filepath.Join(os.Args[1], "tasklock"))
@@ -41,6 +41,7 @@ func main() {
 		{"processes", b.processes},
 		{"wakeup", b.wakeup},
 		{"holders", b.holders},
+		{"pools", b.pools},
 		{"scale", b.scale},
 		{"tasks", b.tasks},
 		{"claims", b.inProgress},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -322,4 +323,65 @@ func TestPool(t *testing.T) {
 		}
 		w.must(all.Release(w.ctx))
 	})
+}
+
+// Workers that come back get the slots that they had, so a pool costs as many reads
+// and commits as a key for each worker, however many they are.
+func TestPoolCostsAsMuchAsKeys(t *testing.T) {
+	for _, workers := range []int{1, 4, 16} {
+		keys := costOfPairs(t, workers, func(i int) string { return fmt.Sprint("key", i) })
+		pool := costOfPairs(t, workers, func(int) string { return "pool:p" })
+		pairs := int64(workers * pairsEach)
+		t.Logf("%d workers, %d pairs: keys %+v, pool %+v", workers, pairs, keys, pool)
+		// In the first round they draw slots, and some draw the same one. Each refusal costs a read.
+		draws := int64(workers * workers / 2)
+		if pool.Refused > keys.Refused+draws || pool.Reads > keys.Reads+2*draws || pool.Commits > keys.Commits+keys.Commits/20 {
+			t.Errorf("%d workers: a pool costs %+v, keys %+v", workers, pool, keys)
+		}
+		if pool.Records > (lease.MaxSlots+4)*(pairs+draws)*2 {
+			t.Errorf("%d workers: %d pairs read %d records", workers, pairs, pool.Records)
+		}
+	}
+}
+
+const pairsEach = 50
+
+// slowCommits lets all read before one commits.
+type slowCommits struct{ driver.Store }
+
+func (d slowCommits) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	time.Sleep(drivertest.FarRead)
+	return d.Store.Commit(ctx, b)
+}
+
+// costOfPairs is what workers cost that acquire and release at the same time, each
+// with a Locker of its own.
+func costOfPairs(t *testing.T, workers int, key func(i int) string) (cost drivertest.Counts) {
+	synctest.Test(t, func(t *testing.T) {
+		counted := drivertest.NewCounted(slowCommits{drivertest.NewFar(t, memstore.New(), nil)})
+		st := store.New(counted)
+		if _, err := lease.SetPool(t.Context(), st, lease.SetPoolRequest{Name: "p", Slots: workers, By: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		counted.Take()
+		var all sync.WaitGroup
+		for i := range workers {
+			all.Go(func() {
+				l := lock.New(st, &lock.Options{Owner: fmt.Sprint("worker", i)})
+				for range pairsEach {
+					held, err := l.Acquire(t.Context(), key(i), nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := held.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		cost = counted.Take()
+	})
+	return cost
 }

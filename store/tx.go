@@ -211,7 +211,7 @@ func DecodeAt[T any](now time.Time, rec driver.Record) (Entry[T], error) {
 	if err := decode(rec.Key, rec.Value, &e.Value); err != nil {
 		return e, err
 	}
-	if v, ok := any(e.Value).(Checker); ok {
+	if v, ok := any(&e.Value).(Checker); ok {
 		if err := v.Check(rec.Key); err != nil {
 			return e, &RecordError{Key: rec.Key, Err: err}
 		}

@@ -52,10 +52,8 @@ func (k Kind) Key(name string) string {
 
 // KindOf returns the kind of a key and the name without its prefix.
 func KindOf(key string) (Kind, string) {
-	for _, k := range prefixes {
-		if name, ok := strings.CutPrefix(key, string(k)+":"); ok {
-			return k, name
-		}
+	if kind, name, ok := strings.Cut(key, ":"); ok && slices.Contains(prefixes, Kind(kind)) {
+		return Kind(kind), name
 	}
 	return Task, key
 }

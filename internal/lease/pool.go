@@ -78,10 +78,15 @@ const allSlots = 0
 
 // slotKey is the key of a slot, or with [allSlots] that of all.
 func slotKey(pool string, slot int) string {
+	return pool + slotMark(slot)
+}
+
+// slotMark is what the key of a slot has more than that of its pool.
+func slotMark(slot int) string {
 	if slot == allSlots {
-		return pool + "#all"
+		return "#all"
 	}
-	return pool + "#" + strconv.Itoa(slot)
+	return "#" + strconv.Itoa(slot)
 }
 
 // slotOf is the number of a slot's key; -1: it is not one.
@@ -113,11 +118,27 @@ func SlotOf(key string) (pool string, slot int, ok bool) {
 // slotKeys are the keys that a pool can have, by their numbers: also those above
 // its size, which was larger before.
 func slotKeys(pool string) []string {
-	keys := make([]string, 1+MaxSlots)
-	for i := range keys {
-		keys[i] = slotKey(pool, i)
+	keys := slotRecords(pool)
+	for i, record := range keys {
+		keys[i] = record[len(lockKind):]
 	}
 	return keys
+}
+
+// slotRecords is where the locks on slotKeys are kept. All of them are parts of one
+// text: every grant needs them.
+func slotRecords(pool string) []string {
+	var all strings.Builder
+	all.Grow((1 + MaxSlots) * (len(lockKind) + len(pool) + len("#all")))
+	records := make([]string, 1+MaxSlots)
+	for i := range records {
+		start := all.Len()
+		all.WriteString(lockKind)
+		all.WriteString(pool)
+		all.WriteString(slotMark(i))
+		records[i] = all.String()[start:]
+	}
+	return records
 }
 
 // withSlots returns the keys with those of pools replaced by all of their slots.
@@ -267,7 +288,7 @@ func (p *PoolInfo) add(i Info) {
 
 // needPool names the records that PeekPool and a grant begin with.
 func needPool(key string) []string {
-	return append(lockKeys(slotKeys(key)), poolRecordOf(key), queueKind+key)
+	return append(slotRecords(key), poolRecordOf(key), queueKind+key)
 }
 
 // SetPoolRequest gives a pool a size, whether it exists or not. Holders of slots

@@ -189,17 +189,17 @@ func (a *acquisition) pool(tx *store.Tx, key string, repeated bool) (*pool, erro
 	if a.weight += p.take - 1; a.weight+len(a.keys) > MaxKeys && !repeated {
 		return nil, &InvalidError{What: fmt.Sprintf("%d keys", a.weight+len(a.keys)), Rule: fmt.Sprintf("a lease has at most %d keys, and each slot is one", MaxKeys)}
 	}
-	return p, p.read(tx, hintLock)
+	return p, p.read(tx, store.Hint[lockRecord])
 }
 
 // read reads the locks on the slots. It guards those on which every grant depends:
 // the key of all, and slots above the size, which may be held.
 func (p *pool) read(tx *store.Tx, hint reading[lockRecord]) error {
-	p.locks = nil
-	for i, slot := range slotKeys(p.key) {
+	p.locks = make([]store.Entry[lockRecord], 0, 1+MaxSlots)
+	for i, slot := range slotRecords(p.key) {
 		lockOf := hint
 		if i == allSlots || i > p.size() && i <= p.rec.Value.Most {
-			lockOf = getLock
+			lockOf = store.Get[lockRecord]
 		}
 		lk, err := lockOf(tx, slot)
 		if err != nil {
@@ -208,11 +208,6 @@ func (p *pool) read(tx *store.Tx, hint reading[lockRecord]) error {
 		p.locks = append(p.locks, lk)
 	}
 	return nil
-}
-
-// hintLock reads a lock for a grant that will guard those that it takes.
-func hintLock(tx *store.Tx, key string) (store.Entry[lockRecord], error) {
-	return store.Hint[lockRecord](tx, recordOf(key))
 }
 
 func (p *pool) size() int { return p.rec.Value.Size }
@@ -286,7 +281,7 @@ func (p *pool) over(slot int) bool { return p.state[slot] != "" && p.state[slot]
 // judgeSlots looks at the leases of all slots. What it finds may be a refusal, so it
 // is not content with hints.
 func (a *acquisition) judgeSlots(tx *store.Tx, p *pool) error {
-	if err := p.read(tx, peekLock); err != nil {
+	if err := p.read(tx, store.Peek[lockRecord]); err != nil {
 		return err
 	}
 	if err := wantHolders(tx, p.locks); err != nil {
@@ -486,7 +481,7 @@ func slotsOf(tx *store.Tx, keys []string, fits func(store.Entry[lockRecord]) boo
 			out = append(out, key)
 			continue
 		}
-		if err := tx.Want(lockKeys(slotKeys(key))...); err != nil {
+		if err := tx.Want(slotRecords(key)...); err != nil {
 			return nil, err
 		}
 		found := len(out)
