@@ -32,6 +32,7 @@ func (b *binary) acquire(o *op, wait time.Duration) grant {
 	b.n++
 	o.Owner = fmt.Sprintf("%s/w%d-%d", rootOwner, b.Row, b.n)
 	args := append([]string{"acquire", "--owner", o.Owner, "--ttl", b.TTL.String()}, waitFlag(wait)...)
+	args = append(args, o.poolFlags()...)
 	if b.chance(50) {
 		args, o.Process = append(args, "--ends-with", strconv.Itoa(os.Getpid())), true
 	}
@@ -97,6 +98,8 @@ func (b *binary) result(o *op, err error, message string) {
 		o.Result = isOK
 	case 6:
 		o.Result = isHeld
+	case 11:
+		o.Result = isRefused
 	case 7:
 		o.Result = isLost
 	case 8:

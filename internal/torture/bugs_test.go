@@ -56,21 +56,28 @@ func TestPlantedBugs(t *testing.T) {
 				if i > 0 && b.brief.modes != nil && !everyBug() {
 					break
 				}
-				t.Run(bug.name+"/"+string(mode), func(t *testing.T) { mustCatch(t, b, bug, mode) })
+				t.Run(bug.name+"/"+string(mode), func(t *testing.T) { mustCatch(t, bug, func() Config { return b.suspect(t, mode) }) })
 			}
 		}
 	})
 }
 
-func mustCatch(t *testing.T, b backend, bug planted, mode Mode) {
+// suspect is a short run, for workers with a bug.
+func (b backend) suspect(t *testing.T, mode Mode) Config {
+	c := b.run(t, mode)
+	c.Last = 0
+	c.Processes, c.Rounds, c.Wait = min(6, c.Processes), min(15, c.Rounds), min(10*time.Second, c.Wait)
+	if mode == Binary {
+		c.Rounds = min(8, c.Rounds)
+	}
+	c.Limit = 30 * b.ttl
+	return c
+}
+
+func mustCatch(t *testing.T, bug planted, run func() Config) {
 	for seed := uint64(1); seed <= attempts; seed++ {
-		c := b.run(t, mode)
-		c.Bug, c.Seed, c.Last = bug.name, seed, 0
-		c.Processes, c.Rounds, c.Wait = min(6, c.Processes), min(15, c.Rounds), min(10*time.Second, c.Wait)
-		if mode == Binary {
-			c.Rounds = min(8, c.Rounds)
-		}
-		c.Limit = 30 * b.ttl
+		c := run()
+		c.Bug, c.Seed = bug.name, seed
 		bug.shape(&c)
 		r, err := Run(c)
 		must(t, err)

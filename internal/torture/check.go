@@ -13,6 +13,7 @@ type checker struct {
 	Config
 	ops           []op
 	kills, pauses []span
+	sizes         []sized // of the pool
 
 	r      *Report
 	grants map[string][]*op // by key, in the order of tokens
@@ -36,6 +37,9 @@ func (c *checker) run() *Report {
 		c.early(key, grants)
 		c.late(key, grants)
 		c.linear(key, grants)
+	}
+	if c.Pool > 0 {
+		c.pool()
 	}
 	slices.SortStableFunc(c.r.Violations, func(a, b Violation) int {
 		if a.Kind < b.Kind {

@@ -27,6 +27,7 @@ const childEnv = "TORTURE_CHILD"
 type childSpec struct {
 	Dir  string
 	Keys []string
+	Take int // slots of the pool
 	Row  int
 	Hold time.Duration
 	Deaf bool // does not end when it is asked to
@@ -43,6 +44,12 @@ func childMain() error {
 	if err != nil {
 		return err
 	}
+	o := op{Keys: s.Keys, Take: s.Take}
+	var slots []string // in the pool
+	if s.Take != 0 {
+		slots = strings.Fields(os.Getenv("TASKLOCK_SLOT"))
+		o.Keys = slotKeys(slots, s.Take)
+	}
 	if s.Deaf {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	}
@@ -50,10 +57,10 @@ func childMain() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("in %d %s %d %d\n", token, os.Getenv("TASKLOCK_LEASE"), os.Getpid(), os.Getppid())
+	fmt.Println("in", token, os.Getenv("TASKLOCK_LEASE"), os.Getpid(), os.Getppid(), strings.Join(slots, " "))
 	ok := true
 	all := func(do func(key int, token int64, row int) (entry, bool)) {
-		for _, key := range s.Keys {
+		for _, key := range o.protects() {
 			found, fits := do(indexOf(key), token, s.Row)
 			if !fits && ok {
 				fmt.Printf("pushed %s %v\n", key, found)
@@ -74,11 +81,14 @@ func childMain() error {
 // run takes the keys with "tasklock run", and returns when its command works.
 func (b *binary) run(o *op, wait time.Duration) grant {
 	hold := time.Duration(rand.IntN(2000)) * time.Microsecond
+	if b.Pool > 0 {
+		hold = b.slotTime()
+	}
 	if b.chance(4) {
 		hold = b.TTL * 3 / 2
 	}
 	g := &runGrant{binary: b, o: o, said: &bytes.Buffer{}}
-	cmd, out, err := runCommand(b.workerSpec, o.Keys, hold, wait, g.said)
+	cmd, out, err := runCommand(b.workerSpec, *o, hold, wait, g.said)
 	if err != nil {
 		o.Result, o.Err = isError, err.Error()
 		return nil
@@ -90,6 +100,9 @@ func (b *binary) run(o *op, wait time.Duration) grant {
 		if n, _ := fmt.Sscanf(g.lines.Text(), "in %d %s", &token, &lease); n == 2 {
 			o.Result, o.Untold, o.Process, o.Tokens = isOK, true, true, map[string]int64{}
 			o.Owner = lease[:strings.LastIndexByte(lease, '/')]
+			if o.Take != 0 {
+				o.Keys = slotKeys(strings.Fields(g.lines.Text())[5:], o.Take)
+			}
 			for _, k := range o.Keys {
 				o.Tokens[k] = token
 			}
@@ -107,8 +120,8 @@ func (b *binary) run(o *op, wait time.Duration) grant {
 }
 
 // runCommand starts "tasklock run" with a command that works on the keys.
-func runCommand(w workerSpec, keys []string, hold, wait time.Duration, stderr io.Writer) (*exec.Cmd, io.Reader, error) {
-	spec, err := json.Marshal(childSpec{Dir: w.Dir, Keys: keys, Row: w.Row, Hold: hold})
+func runCommand(w workerSpec, o op, hold, wait time.Duration, stderr io.Writer) (*exec.Cmd, io.Reader, error) {
+	spec, err := json.Marshal(childSpec{Dir: w.Dir, Keys: o.Keys, Take: o.Take, Row: w.Row, Hold: hold})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +130,7 @@ func runCommand(w workerSpec, keys []string, hold, wait time.Duration, stderr io
 		return nil, nil, err
 	}
 	args := append([]string{"--store", w.URL, "run", "--owner", rootOwner, "--ttl", w.TTL.String()}, waitFlag(wait)...)
-	args = append(append(args, keys...), "--", self, "-test.run=^$")
+	args = append(append(append(args, o.poolFlags()...), o.Keys...), "--", self, "-test.run=^$")
 	cmd := exec.Command(w.Binary, args...)
 	cmd.Env = append(commandEnv(), childEnv+"="+string(spec))
 	cmd.Stderr = stderr

@@ -105,13 +105,15 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-func clean(t *testing.T, c Config) {
+func clean(t *testing.T, c Config) *Report {
 	t.Helper()
-	if r := mustRun(t, c); r.Failed() != "" {
+	r := mustRun(t, c)
+	if r.Failed() != "" {
 		kept, err := os.MkdirTemp("", "tasklock-torture-failed-")
 		if err == nil {
 			err = os.CopyFS(kept, os.DirFS(c.Dir))
 		}
 		t.Fatalf("%s\nthe histories are kept in %s (%v)", r.Failed(), kept, err)
 	}
+	return r
 }

@@ -36,6 +36,7 @@ type controller struct {
 	busy       map[int]bool      // rows that a fault is being done to
 	kills      []span
 	pauses     []span
+	sizes      []sized
 	violations []Violation
 }
 
@@ -57,6 +58,7 @@ func (c *controller) run() error {
 	faults.Go(func() { c.every(c.KillEvery, c.kill) })
 	faults.Go(func() { c.every(c.PauseEvery, c.pause) })
 	faults.Go(func() { c.every(c.DisturbEvery, c.disturb) })
+	faults.Go(func() { c.every(c.Resize, c.anotherSize) })
 	limit := time.AfterFunc(c.Limit, c.giveUp)
 	defer limit.Stop()
 	if c.Last > 0 {
@@ -144,7 +146,7 @@ func (c *controller) start(slot int) (row int, cmd *exec.Cmd, said *bytes.Buffer
 	row = c.rows
 	c.rows++
 	spec, err := json.Marshal(workerSpec{
-		URL: c.URL, Dir: c.Dir, Mode: c.Mode, Binary: c.Binary, Slot: slot, Row: row, Rounds: c.Rounds, Keys: c.Keys,
+		URL: c.URL, Dir: c.Dir, Mode: c.Mode, Binary: c.Binary, Slot: slot, Row: row, Rounds: c.Rounds, Keys: c.Keys, Pool: c.Pool,
 		TTL: c.TTL, Wait: c.Wait, Tries: c.Tries, Batches: c.Batches, Probes: c.Probes, Outages: c.Outages, Seed: c.Seed + uint64(row)*7919,
 	})
 	if err != nil {

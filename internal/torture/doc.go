@@ -26,6 +26,10 @@
 //   - linear: the history of every key has an order that explains it;
 //   - damage: the store is whole afterwards.
 //
+// A run in which all want slots of one pool also checks, in pool.go, that
+// never more slots are in use than the pool has, whatever its size becomes, that
+// who has all of it is alone, that nobody passes a waiter, and that no slot leaks.
+//
 // # Whether it can fail
 //
 // A checker that never fails proves nothing. The same run with a planted bug

@@ -41,6 +41,7 @@ const (
 	isLost    = "lost"    // not ours any more, nothing was changed
 	isError   = "error"   // anything that is not an answer
 	isUnknown = "unknown" // the worker died first
+	isRefused = "refused" // the pool has another size
 	isDenied  = "denied"  // a probe learned that the lease is another's: in force or not, nothing changed
 )
 
@@ -63,6 +64,12 @@ type op struct {
 	HeldKey string           `json:"heldKey,omitempty"` // of which key
 	Err     string           `json:"err,omitempty"`
 
+	Take   int   `json:"take,omitempty"`   // slots of the pool; all: lease.TakeAll
+	Slots  int   `json:"slots,omitempty"`  // the size that the request names
+	Joined int64 `json:"joined,omitempty"` // it was in the queue
+	Idle   int64 `json:"idle,omitempty"`   // the longest time between two looks of the wait
+	Until  int64 `json:"until,omitempty"`  // the holder trusted its lease then
+
 	Waits     bool          `json:"waits,omitempty"`     // told to wait for its turn
 	Probe     bool          `json:"probe,omitempty"`     // meant to be refused
 	Attached  bool          `json:"attached,omitempty"`  // lost to its own deadline, the record may still be its own
@@ -78,7 +85,13 @@ type taken struct {
 	Why   string `json:"why"`
 }
 
-func (o *op) token(key string) int64 { return o.Tokens[key] }
+// token is that of a key, or of the key of all for a slot that the pool does not have.
+func (o *op) token(key string) int64 {
+	if t, ok := o.Tokens[key]; ok {
+		return t
+	}
+	return o.Tokens[allKey]
+}
 
 // A journal is the history of one worker, appended line by line. A killed
 // worker's lines are all there, save perhaps the last: the kernel has them once

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/host"
@@ -44,8 +45,8 @@ func (l *library) close() { _ = l.st.Close() }
 
 func (l *library) acquire(o *op, wait time.Duration) grant {
 	r := lease.AcquireRequest{
-		Keys: o.Keys, TTL: l.TTL, Wait: wait,
-		Waiting: func(lease.HeldError) { o.Began = now() },
+		Keys: o.Keys, TTL: l.TTL, Wait: wait, Take: o.Take, Slots: o.Slots,
+		Waiting: func(lease.HeldError) { o.looked() },
 	}
 	if l.chance(50) {
 		return l.hold(o, r)
@@ -81,6 +82,7 @@ func (l *library) hold(o *op, r lease.AcquireRequest) grant {
 func (w *worker) answer(o *op, err error) {
 	var held *lease.HeldError
 	var foreign *lease.OwnerError
+	var size *lease.PoolSizeError
 	switch {
 	case err == nil:
 		o.Result = isOK
@@ -88,6 +90,8 @@ func (w *worker) answer(o *op, err error) {
 		o.Result = isDenied
 	case errors.As(err, &held):
 		o.Result, o.Holder, o.HeldKey = isHeld, held.Owner, held.Key
+	case errors.As(err, &size):
+		o.Result = isRefused
 	case errors.Is(err, lease.ErrLost):
 		o.Result = isLost
 	case w.unanswered(o) && store.MayPass(err):
@@ -108,10 +112,12 @@ func (w *worker) unanswered(o *op) bool {
 }
 
 func granted(o *op, g lease.Grant) {
-	o.Tokens, o.Took = map[string]int64{}, map[string]taken{}
+	o.Keys, o.Tokens, o.Took = nil, map[string]int64{}, map[string]taken{}
 	for _, k := range g.Keys {
+		o.Keys = append(o.Keys, k.Key)
 		o.Tokens[k.Key] = k.Token
 	}
+	slices.Sort(o.Keys)
 	for _, t := range g.TookOver {
 		o.Took[t.Key] = taken{Owner: t.Owner, Why: string(t.Why)}
 	}

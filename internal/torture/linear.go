@@ -292,8 +292,10 @@ func (w *window) gone(o op) int64 {
 	return never
 }
 
+// shares reports whether a lease may have a key that another operation wanted: any slot
+// does for the pool.
 func shares(a, b []string) bool {
-	return slices.ContainsFunc(a, func(k string) bool { return slices.Contains(b, k) })
+	return slices.Contains(b, poolKey) || slices.ContainsFunc(a, func(k string) bool { return slices.Contains(b, k) })
 }
 
 // addOwn adds what the holder of the grant at that place did. Whether an

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/tasklock/tasklock/internal/lease"
 )
 
 // Mode says what workers use.
@@ -33,6 +35,7 @@ type Config struct {
 	Rounds    int           // acquire, hold, release, for each of them; default 20
 	Last      time.Duration // after this time no round begins; 0: all rounds are done
 	Keys      int           // that they race for; default 4
+	Pool      int           // not for keys, but for slots of one pool, of this size at first; 0: for keys
 	TTL       time.Duration // of every lease; default 1s
 	Wait      time.Duration // how long a waiter waits at most; default 60s
 	Tries     int           // of 100 rounds, those that try again and again instead of waiting
@@ -42,6 +45,7 @@ type Config struct {
 	KillEvery  time.Duration // SIGKILL a worker so often, half of the times one that holds; 0: never
 	PauseEvery time.Duration // SIGSTOP one so often; 0: never
 	Pause      time.Duration // for how long; default 2 x TTL
+	Resize     time.Duration // set another size of the pool so often; 0: never
 	Jitter     bool          // random pauses between the steps of every operation
 	Bug        string        // planted in the workers; empty: none
 	Seed       uint64
@@ -76,7 +80,7 @@ func (c Config) check() error {
 	switch {
 	case c.URL == "" || c.Dir == "" || c.Worker == "":
 		return fmt.Errorf("torture: URL, Dir and Worker are required")
-	case c.Mode == Binary && c.Binary == "":
+	case (c.Mode == Binary || c.Pool > 0) && c.Binary == "":
 		return fmt.Errorf("torture: the binary's path is required")
 	case c.Processes > maxSlots || c.Keys > maxKeys:
 		return fmt.Errorf("torture: at most %d processes and %d keys", maxSlots, maxKeys)
@@ -84,10 +88,13 @@ func (c Config) check() error {
 	return nil
 }
 
-// keyName is the name of the i-th key, indexOf its inverse.
+// keyName is the name of the i-th key. indexOf is its inverse; a slot has its number.
 func keyName(i int) string { return fmt.Sprintf("torture/%02d", i) }
 
 func indexOf(key string) (i int) {
+	if _, slot, ok := lease.SlotOf(key); ok {
+		return slot
+	}
 	if _, err := fmt.Sscanf(key, "torture/%d", &i); err != nil {
 		panic(err)
 	}
@@ -105,6 +112,11 @@ func Run(c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Pool > 0 {
+		if err := ctl.resize(c.Pool); err != nil {
+			return nil, err
+		}
+	}
 	began := time.Now()
 	if err := ctl.run(); err != nil {
 		return nil, err
@@ -114,10 +126,13 @@ func Run(c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	ck := &checker{Config: c, ops: ops, kills: ctl.kills, pauses: ctl.pauses}
+	ck := &checker{Config: c, ops: ops, kills: ctl.kills, pauses: ctl.pauses, sizes: ctl.sizes}
 	r := ck.run()
 	r.Took = took
 	r.Violations = append(ctl.violations, r.Violations...)
+	if c.Pool > 0 {
+		r.Violations = append(r.Violations, ctl.leaked()...)
+	}
 	if c.Damage != nil {
 		for _, d := range c.Damage() {
 			r.Violations = append(r.Violations, Violation{Kind: "damage", Text: d})

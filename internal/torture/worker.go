@@ -22,7 +22,7 @@ type workerSpec struct {
 	URL, Dir, Binary       string
 	Mode                   Mode
 	Slot, Row              int
-	Rounds, Keys           int
+	Rounds, Keys, Pool     int
 	TTL, Wait              time.Duration
 	Tries, Batches, Probes int
 	Outages                bool
@@ -115,24 +115,30 @@ func (w *worker) chance(n int) bool { return w.rand.IntN(100) < n }
 
 // round takes some keys, works on what they protect, and releases them.
 func (w *worker) round() {
-	keys := w.someKeys()
-	g, o := w.take(keys)
+	g, o := w.take(w.someKeys())
 	if g == nil {
 		return
 	}
 	w.reg.setState(w.Row, holding)
 	g.work(w, o)
 	w.reg.setState(w.Row, releasing)
-	r := w.log.call(op{Kind: opRelease, Keys: keys, Owner: o.Owner, Tokens: o.Tokens})
+	r := op{Kind: opRelease, Keys: o.Keys, Owner: o.Owner, Tokens: o.Tokens}
+	if at := now(); g.trusted() && !o.Untold {
+		r.Until = at
+	}
+	r = w.log.call(r)
 	g.release(&r)
 	w.log.done(r)
 	w.reg.setState(w.Row, idle)
 	if w.chance(w.Probes) {
-		w.client.probe(w.log, keys[0], o.Tokens[keys[0]])
+		w.client.probe(w.log, o.Keys[0], o.token(o.Keys[0]))
 	}
 }
 
 func (w *worker) someKeys() []string {
+	if w.Pool > 0 {
+		return []string{poolKey}
+	}
 	n := 1
 	if w.Keys > 1 && w.chance(w.Batches) {
 		n = 2 + w.rand.IntN(min(3, w.Keys-1))
@@ -153,8 +159,9 @@ func (w *worker) take(keys []string) (grant, op) {
 	if w.chance(w.Tries) {
 		wait = 0
 	}
+	take, slots := w.weight()
 	for start := time.Now(); ; {
-		o := w.log.call(op{Kind: opAcquire, Keys: keys, TTL: w.TTL, Waits: wait > 0})
+		o := w.log.call(op{Kind: opAcquire, Keys: keys, Take: take, Slots: slots, TTL: w.TTL, Waits: wait > 0})
 		g := w.client.acquire(&o, wait)
 		w.log.done(o)
 		again := o.Result == isHeld && wait == 0 || o.Unreached // whoever did not reach the server comes again
@@ -166,14 +173,17 @@ func (w *worker) take(keys []string) (grant, op) {
 }
 
 // work is the critical section: a few fenced writes within 0 to 2 ms, and
-// once in fifty rounds longer than the ttl, so that the lease must be renewed.
+// with slots of a pool up to a quarter of the ttl, and once in fifty rounds longer than the ttl, so that the lease must be renewed.
 func (w *worker) work(g grant, o op) {
 	if !g.trusted() || !w.each(g, o, w.reg.enter) {
 		return
 	}
 	end := time.Now().Add(time.Duration(w.rand.IntN(2000)) * time.Microsecond)
-	if w.chance(2) {
+	switch {
+	case w.chance(2):
 		end = time.Now().Add(w.TTL * 3 / 2)
+	case w.Pool > 0:
+		end = time.Now().Add(w.slotTime())
 	}
 	for g.trusted() {
 		if !w.each(g, o, w.reg.write) {
@@ -191,7 +201,7 @@ func (w *worker) work(g grant, o op) {
 
 // each does one thing to all keys in the register, until it is refused.
 func (w *worker) each(g grant, o op, do func(key int, token int64, row int) (entry, bool)) bool {
-	for _, key := range o.Keys {
+	for _, key := range o.protects() {
 		if found, ok := do(indexOf(key), o.token(key), w.Row); !ok {
 			w.pushed(g, o, key, found)
 			return false
