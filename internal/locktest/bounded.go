@@ -19,6 +19,7 @@ const (
 	kept      = 10_000 // events that history keeps, about
 	slack     = 2_500  // and this is about
 	fewPairs  = 1_500  // of acquire and release
+	rounds    = 10     // with a few pairs more, if too many events stay
 	manyPairs = 25_000
 )
 
@@ -38,6 +39,14 @@ func HistoryIsBounded(t *testing.T, st *store.Store) {
 	took := load(ctx, t, st, pairs)
 	n := events(ctx, t, st)
 	t.Logf("%d events stay after %d more; a pair took %v", n, 2*pairs, took)
+	for range rounds { // on a busy machine a commit that deletes gives up, and later ones make up for it
+		if n <= kept+slack || t.Failed() {
+			break
+		}
+		load(ctx, t, st, fewPairs/5)
+		n = events(ctx, t, st)
+		t.Logf("%d events stay after %d more", n, 2*fewPairs/5)
+	}
 	if n < kept-slack || n > kept+slack {
 		t.Errorf("%d events stay", n)
 	}
