@@ -207,7 +207,7 @@ func (w *work) once(ctx context.Context, v *view) (next bool, err error) {
 		}
 		return false, err
 	}
-	result, err := w.store.server.push(ctx, v.id, a.commit.id)
+	result, err := w.store.server.push(ctx, v.id, a.commit)
 	switch result {
 	case done:
 		w.finish(a)

@@ -49,7 +49,7 @@ func (s *Store) install(ctx context.Context, d *draft, from oid) (ours bool, err
 	if err != nil {
 		return false, err
 	}
-	result, cause := s.server.push(ctx, from, c.id)
+	result, cause := s.server.push(ctx, from, c)
 	if result == done {
 		return true, s.adopt(ctx, c)
 	}
@@ -86,7 +86,7 @@ func (s *Store) compacted(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		result, cause := s.server.push(ctx, v.id, c.id)
+		result, cause := s.server.push(ctx, v.id, c)
 		if result == refused || driver.Refusal(cause) {
 			return cause
 		}

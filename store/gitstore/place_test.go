@@ -2,6 +2,7 @@ package gitstore_test
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"os"
@@ -269,6 +270,38 @@ func TestCacheIsTidied(t *testing.T) {
 	again := open(t, remote, func(o *gitstore.Options) { o.Cache = cache })
 	if r := get(t, again, "lease/0"); string(r.Value) != fmt.Sprintf(`{"n":%d}`, rounds-1) {
 		t.Errorf("read %v", r)
+	}
+}
+
+// A remote on this machine is packed when it has become crowded, though few pushes look
+// whether it has.
+func TestRemoteIsTidied(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
+	remote := newRemote(t)
+	git(t, remote, "config", "gc.auto", "1")
+	git(t, remote, "config", "gc.autoDetach", "false")
+	for n, found := 0, 0; found < 2; n++ { // git counts the objects of which the name begins with 17
+		text := fmt.Sprint(n)
+		if sum := sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(text), text)); sum[0] == 0x17 {
+			gitInput(t, remote, text, "hash-object", "-w", "--stdin")
+			found++
+		}
+	}
+	packs := func() int {
+		list, err := filepath.Glob(filepath.Join(remote, "objects/pack/*.pack"))
+		must(t, err)
+		return len(list)
+	}
+	s := open(t, remote)
+	for i := range 40 {
+		commit(t, s, put("lock/a", fmt.Sprintf(`{"n":%d}`, i)))
+		if i == 5 && packs() > 0 {
+			t.Error("every push packs the remote")
+		}
+	}
+	if packs() == 0 {
+		t.Error("no push has packed the remote")
 	}
 }
 
