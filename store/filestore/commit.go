@@ -209,22 +209,21 @@ func (s *Store) notAhead(r record, rev int64) error {
 func (t *tx) commit(st state) error {
 	s := t.s
 	next := t.state
-	start := halfStart(st.Generation)
-	size := int64(entryHead + len(t.payload) + entryAlign)
-	if st.End+size > start+s.limit {
-		var err error
-		if st, err = s.empty(t.tree, st); err != nil {
-			return local.Full(err)
-		}
-		if st.End+size > halfStart(st.Generation)+halfSize {
-			return fmt.Errorf("%w: too many kinds of records in %s", driver.ErrTooLarge, s.dir)
-		}
+	st, err := t.room(st)
+	if err != nil {
+		return err
+	}
+	records, err := decodeCommits(t.payload)
+	if err != nil {
+		return err
 	}
 	b := encodeEntry(st.Generation, next.Revision, commitEntry, st.End, t.payload)
 	fault.Point("file.append")
 	if _, err := s.journal.WriteAt(b, st.End); err != nil {
 		return local.Full(s.explain(err, journalFile)) // an incomplete entry does not count
 	}
+	startSyncData(s.journal, st.End, len(b))
+	drafts, draftErr := t.tree.draft(records, t.there) // while the disk works
 	fault.Point("file.sync")
 	if err := syncData(s.journal); err != nil {
 		return s.explain(err, journalFile)
@@ -234,12 +233,8 @@ func (t *tx) commit(st state) error {
 	if err := s.publish(next); err != nil {
 		return err
 	}
-	records, err := decodeCommits(t.payload)
-	if err == nil {
-		s.memory.wrote(t.before, next, records)
-		err = t.follow(records)
-	}
-	if err == nil {
+	s.memory.wrote(t.before, next, records)
+	if draftErr == nil && t.tree.install(drafts) == nil {
 		next.Applied, next.Spares = next.End, t.tree.spares
 		fault.Point("file.applied")
 		_ = s.publish(next) // if this fails, the next writer replays
@@ -247,19 +242,19 @@ func (t *tx) commit(st state) error {
 	return nil
 }
 
-// follow writes the record files of the committed batches.
-func (t *tx) follow(records []record) error {
-	last := make(map[string]int, len(records))
-	for i, r := range records {
-		last[r.key] = i
+// room returns st, or the state after the journal started over if the payload does not
+// fit into this half.
+func (t *tx) room(st state) (state, error) {
+	size := int64(entryHead + len(t.payload) + entryAlign)
+	if st.End+size <= halfStart(st.Generation)+t.s.limit {
+		return st, nil
 	}
-	for i, r := range records {
-		if last[r.key] != i {
-			continue
-		}
-		if err := t.tree.put(r, t.there[r.key]); err != nil {
-			return err
-		}
+	st, err := t.s.empty(t.tree, st)
+	if err != nil {
+		return st, local.Full(err)
 	}
-	return nil
+	if st.End+size > halfStart(st.Generation)+halfSize {
+		return st, fmt.Errorf("%w: too many kinds of records in %s", driver.ErrTooLarge, t.s.dir)
+	}
+	return st, nil
 }

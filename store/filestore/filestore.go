@@ -4,11 +4,11 @@
 // # Guarantees
 //
 // A commit that returned is on the disk, and every later Read in every process
-// sees it. It is one append, synced, to the journal. The writer then announces
-// it in the file "state" and writes the record files, unsynced, each complete
-// under another name before it takes its place. A reader that finds an announced
-// commit without all its files reads it from the journal. Before the journal
-// starts over, files and folders are synced.
+// sees it. It is one append, synced, to the journal. While the disk works, the writer
+// writes the record files, unsynced, under other names. After the sync it announces
+// the commit in the file "state", and moves the files into place. A reader that finds
+// an announced commit without all its files reads it from the journal. Before the
+// journal starts over, files and folders are synced.
 //
 // Writers pass a guard, an flock on the journal, one after another; concurrent
 // commits of one process share an append and its sync. Readers take no lock:

@@ -108,7 +108,7 @@ func traced(t *testing.T, job, dir string, env ...string) map[string]int {
 
 // A pair reads no record twice, opens no folder again and lists none.
 func TestSystemCallsOfAPair(t *testing.T) {
-	const most, count = 70, 20
+	const most, count = 60, 20
 	dir := place(t)
 	s := open(t, dir)
 	_, err := s.Commit(t.Context(), put("meta/store", `{}`))

@@ -40,29 +40,37 @@ func (q *quick) read(s *Store, folder, name string) (data []byte, ok bool) {
 	return data[:n], true
 }
 
-// fill writes content into a spare file, which is made if there is none.
-func (q *quick) fill(s *Store, name string, content []byte) (ok bool) {
+// fill writes content into a spare file. fresh: there is probably none yet.
+func (q *quick) fill(s *Store, name string, content []byte, fresh bool) (ok bool) {
 	spare, ok := q.spare(s)
 	if !ok || spare < 0 {
 		return false
 	}
-	const flag = unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(spare, name, flag, 0)
-	if err == unix.ENOENT {
-		fd, err = unix.Openat(spare, name, flag|unix.O_CREAT|unix.O_EXCL, 0o600)
+	fd, err := openSpare(spare, name, fresh)
+	if err == unix.ENOENT || err == unix.EEXIST {
+		fresh = !fresh
+		fd, err = openSpare(spare, name, fresh)
 	}
 	if err != nil {
 		return false
 	}
 	defer func() { ok = unix.Close(fd) == nil && ok }()
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || !ours(st) || st.Nlink != 1 {
+	if !fresh && (unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || !ours(st) || st.Nlink != 1) {
 		return false
 	}
 	if n, err := unix.Write(fd, content); err != nil || n != len(content) {
 		return false
 	}
 	return st.Size <= int64(len(content)) || unix.Ftruncate(fd, int64(len(content))) == nil
+}
+
+func openSpare(spare int, name string, create bool) (fd int, err error) {
+	flag := unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	if create {
+		flag |= unix.O_CREAT | unix.O_EXCL
+	}
+	return unix.Openat(spare, name, flag, 0o600)
 }
 
 // startSync begins to write the content of a record's file to the disk. Only a sync

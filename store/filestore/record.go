@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -86,16 +85,12 @@ func encodeFile(r record, see string) []byte {
 // seeAlso names the file of the lease that a value points to, for a person who
 // looks at a lock.
 func seeAlso(value []byte) string {
-	if !bytes.Contains(value, []byte(`"lease"`)) {
+	_, rest, ok := bytes.Cut(value, []byte(`"lease":"`))
+	id, _, whole := bytes.Cut(rest, []byte(`"`))
+	if !ok || !whole || len(id) == 0 || bytes.IndexByte(id, '\\') >= 0 {
 		return ""
 	}
-	var v struct {
-		Lease string `json:"lease"`
-	}
-	if err := json.Unmarshal(value, &v); err != nil || v.Lease == "" {
-		return ""
-	}
-	return recordsDir + "/lease/" + encodeName(v.Lease)
+	return recordsDir + "/lease/" + encodeName(string(id))
 }
 
 var (

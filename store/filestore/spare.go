@@ -1,9 +1,11 @@
 package filestore
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/tasklock/tasklock/internal/fault"
@@ -23,30 +25,101 @@ const (
 	maxSpares = 256
 )
 
-// put writes r into the file of its key, unsynced. there: the file exists.
-func (t *tree) put(r record, there bool) error {
-	folder, name := file(r.key)
-	if r.value == nil {
-		return t.s.explain(t.remove(folder, name), recordPath(folder, name))
-	}
-	return t.s.explain(t.write(folder, name, encodeRecord(r), there), recordPath(folder, name))
+// A draft is the change of a record's file: its new content, in the folder of spare
+// files, or its end.
+type draft struct {
+	folder, name string
+	there        bool   // the record has a file
+	content      []byte // nil: it loses it
+	spare        string
 }
 
-func (t *tree) write(folder, name string, content []byte, there bool) error {
-	fault.Point("file.fill")
-	t.spares = max(0, t.spares-1)
-	spare := strconv.Itoa(t.spares)
-	if !t.quick.fill(t.s, spare, content) {
-		if err := t.fill(spare, content); err != nil {
-			return err
+// put writes r into the file of its key, unsynced. there: the file exists.
+func (t *tree) put(r record, there bool) error {
+	drafts, err := t.draft([]record{r}, map[string]bool{r.key: there})
+	if err != nil {
+		return err
+	}
+	return t.install(drafts)
+}
+
+// draft writes the files of records, unsynced, and leaves those in place alone. Of two
+// records with one key the last one counts. there: who has a file.
+func (t *tree) draft(records []record, there map[string]bool) ([]draft, error) {
+	drafts := draftsOf(records, there)
+	most := len(drafts)
+	for most > 0 && drafts[most-1].content == nil {
+		most--
+	}
+	had := t.spares
+	t.spares = max(0, had-most)
+	for i := range drafts[:most] {
+		fault.Point("file.fill")
+		d, number := &drafts[i], t.spares+i
+		d.spare = strconv.Itoa(number)
+		if t.quick.fill(t.s, d.spare, d.content, number >= had) {
+			continue
+		}
+		if err := t.fill(d.spare, d.content); err != nil {
+			return nil, t.s.explain(err, recordPath(d.folder, d.name))
 		}
 	}
-	fault.Point("file.rename")
-	swapped, err := t.place(spare, folder, name, there)
-	if swapped {
-		t.spares++
+	return drafts, nil
+}
+
+// draftsOf puts those first that change places with a file: the numbers of the spare
+// files then have no gap. Files that go become spare ones last, when no draft is left
+// there.
+func draftsOf(records []record, there map[string]bool) []draft {
+	last := make(map[string]int, len(records))
+	for i, r := range records {
+		last[r.key] = i
 	}
-	return err
+	drafts := make([]draft, 0, len(last))
+	for i, r := range records {
+		if last[r.key] != i {
+			continue
+		}
+		d := draft{there: there[r.key]}
+		d.folder, d.name = file(r.key)
+		if r.value != nil {
+			d.content = encodeRecord(r)
+		}
+		drafts = append(drafts, d)
+	}
+	slices.SortStableFunc(drafts, func(a, b draft) int { return cmp.Compare(a.turn(), b.turn()) })
+	return drafts
+}
+
+func (d draft) turn() int {
+	switch {
+	case d.content == nil:
+		return 2
+	case d.there:
+		return 0
+	}
+	return 1
+}
+
+// install moves drafts into place.
+func (t *tree) install(drafts []draft) error {
+	for _, d := range drafts {
+		var swapped bool
+		var err error
+		if d.content == nil {
+			err = t.remove(d.folder, d.name)
+		} else {
+			fault.Point("file.rename")
+			swapped, err = t.place(d.spare, d.folder, d.name, d.there)
+		}
+		if swapped {
+			t.spares++
+		}
+		if err != nil {
+			return t.s.explain(err, recordPath(d.folder, d.name))
+		}
+	}
+	return nil
 }
 
 // place moves a spare file to its place. A file that was there may become the

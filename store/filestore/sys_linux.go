@@ -7,6 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// startSyncData has the disk begin with what was written, before [syncData] waits for
+// it. Only that reports what fails.
+func startSyncData(f *os.File, pos int64, size int) {
+	_ = unix.SyncFileRange(int(f.Fd()), pos, int64(size), unix.SYNC_FILE_RANGE_WRITE)
+}
+
 // syncData makes what was written to f survive loss of power. Blocks that are
 // overwritten in place need nothing else.
 func syncData(f *os.File) error {
