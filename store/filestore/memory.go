@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -87,7 +86,7 @@ func (m *memory) add(r record) {
 	m.records[r.key] = remembered{r, time.Now()}
 }
 
-// get returns what is known of a key at st.
+// get returns what is known of a key at st. Its value belongs to the memory.
 func (m *memory) get(st state, key string) (r record, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,6 +97,5 @@ func (m *memory) get(st state, key string) (r record, known bool) {
 	if !ok || time.Since(found.at) > remember {
 		return record{}, false
 	}
-	found.value = bytes.Clone(found.value)
 	return found.record, true
 }

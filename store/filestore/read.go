@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -230,6 +231,7 @@ func (v *view) get(key string) (record, bool, error) {
 	if v.memory {
 		if r, known := v.s.memory.get(v.state, key); known {
 			v.old = true
+			r.value = bytes.Clone(r.value)
 			return r, r.value != nil, nil
 		}
 		if slices.Contains(v.fresh, key) {

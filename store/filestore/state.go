@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -56,17 +55,28 @@ func (st state) lived(life string) []string {
 
 // encodeState returns the line. The text after its checksum is what json.Marshal
 // makes of st.
-func encodeState(st state) ([]byte, error) {
-	lives, err := json.Marshal(st.Lives)
-	if err != nil {
-		return nil, err
+func encodeState(st state) []byte {
+	b := append(make([]byte, 0, 512), "........ "...)
+	field := func(name string, n int64) {
+		b = strconv.AppendInt(append(b, name...), n, 10)
 	}
-	b := fmt.Appendf(make([]byte, 0, 512), `%08x {"format":%d,"generation":%d,"revision":%d,"end":%d,"applied":%d,"kinds":`,
-		0, st.Format, st.Generation, st.Revision, st.End, st.Applied)
-	b = local.AppendRevisions(b, st.Kinds)
-	b = fmt.Appendf(b, `,"spares":%d,"lives":%s}`, st.Spares, lives)
+	field(`{"format":`, int64(st.Format))
+	b = strconv.AppendUint(append(b, `,"generation":`...), st.Generation, 10)
+	field(`,"revision":`, st.Revision)
+	field(`,"end":`, st.End)
+	field(`,"applied":`, st.Applied)
+	b = local.AppendRevisions(append(b, `,"kinds":`...), st.Kinds)
+	field(`,"spares":`, int64(st.Spares))
+	b = append(b, `,"lives":[`...)
+	for i, life := range st.Lives {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = local.AppendText(b, life)
+	}
+	b = append(b, "]}"...)
 	hex.Encode(b, binary.BigEndian.AppendUint32(nil, crc32.Checksum(b[9:], castagnoli())))
-	return append(b, '\n'), nil
+	return append(b, '\n')
 }
 
 func decodeState(data []byte) (state, error) {
@@ -150,10 +160,7 @@ func (s *Store) remember(line []byte, st state) {
 // publish shows st to everyone. The caller has the guard, and has read the state
 // since it took it.
 func (s *Store) publish(st state) error {
-	line, err := encodeState(st)
-	if err != nil {
-		return err
-	}
+	line := encodeState(st)
 	for try := 0; ; try++ {
 		f, err := s.openState(true)
 		if err != nil {
