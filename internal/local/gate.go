@@ -41,8 +41,12 @@ func NewGate(path string) *Gate {
 func (g *Gate) Lock(ctx context.Context) error {
 	select {
 	case g.slot <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		select {
+		case g.slot <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if err := g.lock(ctx); err != nil {
 		<-g.slot

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -48,11 +49,60 @@ func (l *Life) Use() (done func(), err error) {
 	return l.using.RUnlock, nil
 }
 
-// Living returns a context that ends with ctx, and with the life.
+// Living returns a context that ends with ctx, and with the life. Call the function
+// when nobody uses the context any more.
 func (l *Life) Living(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+	c := &living{Context: ctx, life: l.ctx}
+	return c, c.leave
+}
+
+// A living context joins two, but only once somebody waits for its end. Most calls
+// of a driver never wait, and joining takes as long as some system calls.
+type living struct {
+	context.Context // the caller's
+	life            context.Context
+
+	mu    sync.Mutex
+	joint context.Context
+	end   func()
+}
+
+func (c *living) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.joint == nil {
+		joint, cancel := context.WithCancel(c.Context)
+		stop := context.AfterFunc(c.life, cancel)
+		c.joint, c.end = joint, func() { stop(); cancel() }
+	}
+	return c.joint.Done()
+}
+
+func (c *living) Err() error {
+	if joint := c.joined(); joint != nil {
+		return joint.Err()
+	}
+	return cmp.Or(c.Context.Err(), c.life.Err())
+}
+
+// Value lets a context that is made from this one find the joint one, and end with it.
+func (c *living) Value(key any) any {
+	if joint := c.joined(); joint != nil {
+		return joint.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+func (c *living) joined() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.joint
+}
+
+func (c *living) leave() {
+	if c.joined() != nil {
+		c.end()
+	}
 }
 
 // Ended returns the end of the caller's context, or of the life, in place of

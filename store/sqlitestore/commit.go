@@ -65,7 +65,7 @@ func (s *Store) write(group []*driver.Pending) (*tx, error) {
 	}
 	n := s.last.read()
 	s.shorten(n)
-	tx := &tx{store: s, note: n, conn: s.conns.writer, seen: make(map[string]sighting)}
+	tx := &tx{store: s, note: n, conn: s.conns.writer, seen: make(map[string]*sighting)}
 	if err := tx.run(ctx, group); err != nil {
 		s.version, s.known = 0, state{}
 		s.memory.forget()
@@ -120,8 +120,8 @@ type tx struct {
 	state state    // as of the batches so far
 	wrote []string // keys
 
-	version int64               // of the connection
-	seen    map[string]sighting // what was looked at or written so far
+	version int64                // of the connection
+	seen    map[string]*sighting // what was looked at or written so far
 }
 
 // run begins, applies and commits. When it returns an error the transaction
@@ -187,11 +187,11 @@ func (t *tx) one(p *driver.Pending) error {
 	t.state.rev = max(t.state.rev+1, p.Batch.Floor)
 	p.Rev = t.state.rev
 	for _, w := range p.Batch.Writes {
-		wrote := sighting{}
+		wrote := absent
 		if w.Value == nil {
 			err = t.delete(w.Key)
 		} else {
-			wrote = sighting{rev: t.state.rev, written: t.now, value: bytes.Clone(w.Value)}
+			wrote = &sighting{rev: t.state.rev, written: t.now, value: bytes.Clone(w.Value)}
 			err = t.put(w.Key, string(w.Value))
 		}
 		if err != nil {
@@ -205,12 +205,12 @@ func (t *tx) one(p *driver.Pending) error {
 }
 
 // look returns a record as of the batches so far.
-func (t *tx) look(key string) (s sighting, err error) {
+func (t *tx) look(key string) (s *sighting, err error) {
 	s, ok := t.seen[key]
 	if !ok {
 		if s, ok = t.store.memory.exact(key, t.version); !ok {
 			if s, err = t.conn.record(key); err != nil {
-				return s, err
+				return nil, err
 			}
 		}
 		t.seen[key] = s

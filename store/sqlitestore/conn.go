@@ -96,17 +96,16 @@ func (c conn) number(sql string) (n int64, ok bool, err error) {
 }
 
 // record returns a record, without a revision if there is none.
-func (c conn) record(key string) (s sighting, err error) {
+func (c conn) record(key string) (*sighting, error) {
 	stmt, err := c.Prepare(sqlRecord)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	stmt.BindText(1, key)
 	if row, err := stmt.Step(); err != nil || !row {
-		return s, err
+		return absent, err
 	}
-	s = sightingOf(stmt)
-	return s, stmt.Reset()
+	return sightingOf(stmt), stmt.Reset()
 }
 
 // version returns another number whenever another connection has committed

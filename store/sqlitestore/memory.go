@@ -20,14 +20,21 @@ import (
 // as they were, and it need not look at them again.
 type memory struct {
 	mu   sync.Mutex
-	seen map[string]sighting
+	seen map[string]remembered
 }
 
-// A sighting is a record as it was at a revision of the store.
+// A sighting is a record as somebody saw it. Nobody changes one: many share it.
 type sighting struct {
 	rev     int64       // 0: there is none
 	written local.Stamp // with value
 	value   []byte
+}
+
+var absent = &sighting{}
+
+// remembered is a sighting, and when it was true.
+type remembered struct {
+	*sighting
 	at      int64 // revision of the store
 	version int64 // of the writer's connection, which saw the record; 0: another one saw it
 	when    time.Time
@@ -39,36 +46,36 @@ const (
 )
 
 // note adds sightings of one moment. A later one stays.
-func (m *memory) note(seen map[string]sighting, at, version int64) {
+func (m *memory) note(seen map[string]*sighting, at, version int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil || len(m.seen)+len(seen) > maxMemory {
-		m.seen = make(map[string]sighting)
+		m.seen = make(map[string]remembered)
 	}
 	if len(seen) > maxMemory {
 		return
 	}
 	now := time.Now()
 	for key, s := range seen {
-		old := m.seen[key]
+		old, known := m.seen[key]
 		if old.at > at {
 			continue
 		}
-		s.at, s.version, s.when = at, version, now
-		if version == 0 && s.same(old) {
-			s.version = old.version
+		r := remembered{s, at, version, now}
+		if version == 0 && known && s.same(old.sighting) {
+			r.version = old.version
 		}
-		m.seen[key] = s
+		m.seen[key] = r
 	}
 }
 
 // exact returns a record that is still so if the writer's connection is at that
 // version.
-func (m *memory) exact(key string, version int64) (s sighting, ok bool) {
+func (m *memory) exact(key string, version int64) (s *sighting, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok = m.seen[key]
-	return s, ok && s.version == version && version > 0
+	r, ok := m.seen[key]
+	return r.sighting, ok && r.version == version && version > 0
 }
 
 // forget drops everything: nobody knows what is true.
@@ -109,10 +116,10 @@ func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
 
 // same compares records, not revisions alone: a person may edit a value and leave
 // its revision.
-func (s sighting) same(o sighting) bool {
+func (s *sighting) same(o *sighting) bool {
 	return s.rev == o.rev && s.written == o.written && bytes.Equal(s.value, o.value)
 }
 
-func (s sighting) record(key string, now local.Stamp) driver.Record {
+func (s *sighting) record(key string, now local.Stamp) driver.Record {
 	return driver.Record{Key: key, Rev: s.rev, Time: s.written.Time(now), Value: bytes.Clone(s.value)}
 }

@@ -49,8 +49,8 @@ type reading struct {
 	now   local.Stamp
 	snap  driver.Snapshot
 
-	version int64               // of the writer's connection; 0: this is another
-	seen    map[string]sighting // what was looked at so far
+	version int64                // of the writer's connection; 0: this is another
+	seen    map[string]*sighting // what was looked at so far
 }
 
 func (r *reading) query(q driver.Query) error {
@@ -117,15 +117,15 @@ func (r *reading) keys(keys []string) error {
 }
 
 // one returns a record.
-func (r *reading) one(key string) (s sighting, err error) {
+func (r *reading) one(key string) (s *sighting, err error) {
 	s, ok := r.store.memory.exact(key, r.version)
 	if !ok {
 		if s, err = r.conn.record(key); err != nil {
-			return s, err
+			return nil, err
 		}
 	}
 	if r.seen == nil {
-		r.seen = make(map[string]sighting)
+		r.seen = make(map[string]*sighting)
 	}
 	r.seen[key] = s
 	return s, nil
@@ -160,7 +160,7 @@ func (r *reading) scan(rg driver.Range) error {
 	}
 	stmt.BindInt64(3, last)
 	first := len(r.snap.Records)
-	err = r.rows(stmt, func(key string, s sighting) {
+	err = r.rows(stmt, func(key string, s *sighting) {
 		r.snap.Records = append(r.snap.Records, driver.Record{Key: key, Rev: s.rev, Time: s.written.Time(r.now), Value: s.value})
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *reading) scan(rg driver.Range) error {
 }
 
 // rows calls fn for each row of stmt.
-func (r *reading) rows(stmt *sqlite.Stmt, fn func(key string, s sighting)) error {
+func (r *reading) rows(stmt *sqlite.Stmt, fn func(key string, s *sighting)) error {
 	for n := 1; ; n++ {
 		row, err := stmt.Step()
 		if err != nil {
@@ -191,8 +191,8 @@ func (r *reading) rows(stmt *sqlite.Stmt, fn func(key string, s sighting)) error
 }
 
 // sightingOf returns the record in a row.
-func sightingOf(stmt *sqlite.Stmt) sighting {
-	s := sighting{rev: stmt.ColumnInt64(1), value: make([]byte, stmt.ColumnLen(5))}
+func sightingOf(stmt *sqlite.Stmt) *sighting {
+	s := &sighting{rev: stmt.ColumnInt64(1), value: make([]byte, stmt.ColumnLen(5))}
 	s.written = local.Stamp{Wall: stmt.ColumnInt64(2), Awake: stmt.ColumnInt64(3), Domain: stmt.ColumnText(4)}
 	stmt.ColumnBytes(5, s.value)
 	return s
@@ -267,7 +267,7 @@ func (r *reading) hold(guards []driver.Guard) (bool, error) {
 }
 
 // holdAll checks guards in the transaction that is open.
-func holdAll(guards []driver.Guard, kinds map[string]int64, look func(key string) (sighting, error)) (bool, error) {
+func holdAll(guards []driver.Guard, kinds map[string]int64, look func(key string) (*sighting, error)) (bool, error) {
 	for _, g := range guards {
 		if g.IsKind() {
 			if kinds[g.Key] > g.Rev {
@@ -276,8 +276,11 @@ func holdAll(guards []driver.Guard, kinds map[string]int64, look func(key string
 			continue
 		}
 		s, err := look(g.Key)
-		if err != nil || s.rev != g.Rev {
+		if err != nil {
 			return false, err
+		}
+		if s.rev != g.Rev {
+			return false, nil
 		}
 	}
 	return true, nil
