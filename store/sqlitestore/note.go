@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc64"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -44,17 +43,23 @@ const (
 	noteSize  = 32
 )
 
-// checksum is crc64.Checksum with the table ECMA, without the table: a command reads
-// one note, and making the table takes 50 µs.
+// checksum is crc64.Checksum with the table ECMA, by half bytes: a command reads one
+// note, and making the table of whole bytes takes 50 µs.
 func checksum(b []byte) uint64 {
 	sum := ^uint64(0)
 	for _, c := range b {
 		sum ^= uint64(c)
-		for range 8 {
-			sum = sum>>1 ^ crc64.ECMA&-(sum&1)
-		}
+		sum = sum>>4 ^ halfByte[sum&15]
+		sum = sum>>4 ^ halfByte[sum&15]
 	}
 	return ^sum
+}
+
+var halfByte = [16]uint64{
+	0x0000000000000000, 0x7d9ba13851336649, 0xfb374270a266cc92, 0x86ace348f355aadb,
+	0x64b62bcaebc387a1, 0x192d8af2baf0e1e8, 0x9f8169ba49a54b33, 0xe21ac88218962d7a,
+	0xc96c5795d7870f42, 0xb4f7f6ad86b4690b, 0x325b15e575e1c3d0, 0x4fc0b4dd24d2a599,
+	0xadda7c5f3c4488e3, 0xd041dd676d77eeaa, 0x56ed3e2f9e224471, 0x2b769f17cf112238,
 }
 
 func (n note) encode() []byte {
