@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/local"
@@ -139,7 +140,7 @@ func (t *tx) run(ctx context.Context, group []*driver.Pending) error {
 	if len(t.wrote) == 0 {
 		return t.conn.rollback()
 	}
-	if err := t.put("", string(local.AppendRevisions(nil, t.state.kinds))); err != nil {
+	if err := t.put(sqlPut, "", string(local.AppendRevisions(nil, t.state.kinds))); err != nil {
 		return err
 	}
 	fault.Point("sqlite.commit")
@@ -175,16 +176,23 @@ func (t *tx) one(p *driver.Pending) error {
 	if p.Err = p.Ctx.Err(); p.Err != nil {
 		return nil
 	}
+	before, adds := t.state.rev, t.adds(p.Batch)
 	holds, err := holdAll(p.Batch.Guards, t.state.kinds, t.look)
+	if err == nil && holds {
+		fault.Point("sqlite.guards")
+		t.state.rev = max(t.state.rev+1, p.Batch.Floor)
+		holds, err = t.add(adds)
+	}
 	if err != nil {
 		return err
 	}
 	if !holds {
-		p.Err = driver.ErrConflict
+		for _, w := range adds {
+			delete(t.seen, w.Key)
+		}
+		t.state.rev, p.Err = before, driver.ErrConflict
 		return nil
 	}
-	fault.Point("sqlite.guards")
-	t.state.rev = max(t.state.rev+1, p.Batch.Floor)
 	p.Rev = t.state.rev
 	for _, w := range p.Batch.Writes {
 		wrote := absent
@@ -192,7 +200,9 @@ func (t *tx) one(p *driver.Pending) error {
 			err = t.delete(w.Key)
 		} else {
 			wrote = &sighting{rev: t.state.rev, written: t.now, value: bytes.Clone(w.Value)}
-			err = t.put(w.Key, string(w.Value))
+			if !added(adds, w.Key) {
+				err = t.put(sqlPut, w.Key, string(w.Value))
+			}
 		}
 		if err != nil {
 			return err
@@ -204,22 +214,70 @@ func (t *tx) one(p *driver.Pending) error {
 	return nil
 }
 
+// adds returns the records that a batch writes if they do not exist, and that nobody
+// has looked for. It takes them for absent: add finds out.
+func (t *tx) adds(b driver.Batch) (adds []driver.Write) {
+	for _, g := range b.Guards {
+		if g.Rev != 0 || g.IsKind() || t.known(g.Key) != nil {
+			continue
+		}
+		for _, w := range b.Writes {
+			if w.Key == g.Key && w.Value != nil {
+				t.seen[w.Key], adds = absent, append(adds, w)
+			}
+		}
+	}
+	return adds
+}
+
+// add writes records if none of them exists, and otherwise leaves all as they were.
+func (t *tx) add(writes []driver.Write) (bool, error) {
+	for i, w := range writes {
+		if err := t.put(sqlAdd, w.Key, string(w.Value)); err != nil {
+			return false, err
+		}
+		if t.conn.Changes() > 0 {
+			continue
+		}
+		for _, w := range writes[:i] {
+			if err := t.delete(w.Key); err != nil {
+				return false, err
+			}
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+func added(adds []driver.Write, key string) bool {
+	return slices.ContainsFunc(adds, func(w driver.Write) bool { return w.Key == key })
+}
+
 // look returns a record as of the batches so far.
 func (t *tx) look(key string) (s *sighting, err error) {
-	s, ok := t.seen[key]
-	if !ok {
-		if s, ok = t.store.memory.exact(key, t.version); !ok {
-			if s, err = t.conn.record(key); err != nil {
-				return nil, err
-			}
+	if s = t.known(key); s == nil {
+		if s, err = t.conn.record(key); err != nil {
+			return nil, err
 		}
 		t.seen[key] = s
 	}
 	return s, nil
 }
 
-func (t *tx) put(key, value string) error {
-	stmt, err := t.conn.Prepare(sqlPut)
+// known is look without the database; nil: it does not know.
+func (t *tx) known(key string) *sighting {
+	s, ok := t.seen[key]
+	if !ok {
+		if s, ok = t.store.memory.exact(key, t.version); !ok {
+			return nil
+		}
+		t.seen[key] = s
+	}
+	return s
+}
+
+func (t *tx) put(sql, key, value string) error {
+	stmt, err := t.conn.Prepare(sql)
 	if err != nil {
 		return err
 	}

@@ -133,3 +133,61 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("after a read: %d records, %v", len(s.memory.seen), err)
 	}
 }
+
+// A commit does not look for records that it adds: SQLite says whether they were
+// there. If one of them was, none of the others stays.
+func TestAddsAllOrNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasklock.db")
+	s, other := openAt(t, path), openAt(t, path)
+	value := []byte(`{"n":1}`)
+	rev := commit(t, other, nil, driver.Write{Key: "event/b", Value: value})
+	batch := driver.Batch{
+		Guards: []driver.Guard{{Key: "event/a"}, {Key: "event/b"}, {Key: "event/c"}},
+		Writes: []driver.Write{{Key: "event/a", Value: value}, {Key: "event/b", Value: []byte(`{"n":2}`)}, {Key: "event/c", Value: value}},
+	}
+	for range 2 { // the second time it remembers
+		if _, err := s.Commit(t.Context(), batch); !errors.Is(err, driver.ErrConflict) {
+			t.Fatalf("got %v, want a conflict", err)
+		}
+		for _, s := range []*Store{s, other} {
+			snap, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "event/"}}})
+			if err != nil || len(snap.Records) != 1 || snap.Records[0].Rev != rev || string(snap.Records[0].Value) != string(value) || snap.Rev != rev {
+				t.Errorf("got %+v, %v; want event/b alone as it was", snap, err)
+			}
+		}
+	}
+	batch.Guards[1].Rev = rev
+	if next, err := s.Commit(t.Context(), batch); err != nil || next != rev+1 {
+		t.Errorf("got revision %d, %v, want %d", next, err, rev+1)
+	}
+}
+
+// The same among the batches of one transaction, which the others let succeed.
+func TestGroupAddsAllOrNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasklock.db")
+	s, other := openAt(t, path), openAt(t, path)
+	value := []byte(`{"n":1}`)
+	commit(t, other, nil, driver.Write{Key: "event/b", Value: value})
+	add := func(keys ...string) *driver.Pending {
+		p := &driver.Pending{Ctx: t.Context()}
+		for _, key := range keys {
+			p.Batch.Guards = append(p.Batch.Guards, driver.Guard{Key: key})
+			p.Batch.Writes = append(p.Batch.Writes, driver.Write{Key: key, Value: value})
+		}
+		return p
+	}
+	group := []*driver.Pending{add("lock/a"), add("event/a", "event/b"), add("event/a"), add("lock/a", "event/c")}
+	s.apply(group)
+	for i, conflict := range []bool{false, true, false, true} {
+		if got := errors.Is(group[i].Err, driver.ErrConflict); got != conflict || !conflict && group[i].Err != nil {
+			t.Errorf("batch %d: got %v, want a conflict: %v", i, group[i].Err, conflict)
+		}
+	}
+	if group[2].Rev != group[0].Rev+1 {
+		t.Errorf("got revisions %d and %d", group[0].Rev, group[2].Rev)
+	}
+	snap, err := other.Read(t.Context(), driver.Query{Keys: []string{"event/a", "event/b", "event/c", "lock/a"}})
+	if err != nil || len(snap.Records) != 3 || snap.Rev != group[2].Rev {
+		t.Errorf("got %+v, %v; want event/a, event/b and lock/a", snap, err)
+	}
+}

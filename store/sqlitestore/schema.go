@@ -55,5 +55,6 @@ const (
 	sqlEnd   = `SELECT key, rev, wall, awake, domain, value FROM record WHERE key >= ?1 ORDER BY key DESC LIMIT ?3 + 0`
 
 	sqlPut    = `REPLACE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
+	sqlAdd    = `INSERT OR IGNORE INTO record (key, rev, wall, awake, domain, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`
 	sqlDelete = `DELETE FROM record WHERE key = ?1`
 )
