@@ -83,9 +83,8 @@ func (g *Group) commit(ctx context.Context, b Batch) (int64, error) {
 
 	select {
 	case lead := <-p.turn:
-		if lead {
+		for ; lead; lead = <-p.turn { // another leader may hand it the lead once more, and may have its batch
 			g.lead()
-			<-p.turn
 		}
 		return p.Rev, p.Err
 	case <-ctx.Done():
