@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,6 +56,23 @@ func (f *family) signal(sig syscall.Signal) {
 	for _, p := range f.members() {
 		if p.Group != f.group {
 			p.Signal(sig)
+		}
+	}
+}
+
+// kill ends all of them. It waits a moment until those outside the group have ended:
+// the signal to the group that follows ends the guardian, too, and then nobody looks
+// for them.
+func (f *family) kill() {
+	const wait, again = time.Second, 2 * time.Millisecond
+	for began := time.Now(); time.Since(began) < wait; time.Sleep(again) {
+		outside := false
+		for _, p := range f.members() {
+			p.Signal(syscall.SIGKILL)
+			outside = outside || p.Group != f.group
+		}
+		if !outside {
+			return
 		}
 	}
 }

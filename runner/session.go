@@ -89,7 +89,7 @@ func (s *session) work(ctx context.Context) {
 			s.passOnTrust()
 		case <-s.backup:
 			s.o.logf("killing the group")
-			s.family().signal(syscall.SIGKILL)
+			s.family().kill()
 			s.keeper.signal(syscall.SIGKILL)
 		}
 	}

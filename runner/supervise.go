@@ -126,7 +126,11 @@ func (s *supervisor) act() time.Duration {
 // send goes to the family first: once a parent has ended, its children are not
 // to be found by it.
 func (s *supervisor) send(sig syscall.Signal) {
-	if s.wholeFamily {
+	switch {
+	case !s.wholeFamily:
+	case sig == syscall.SIGKILL:
+		s.family.kill()
+	default:
 		s.family.signal(sig)
 	}
 	s.signal(sig)
