@@ -103,7 +103,8 @@ func (s *Store) acknowledged(group []*driver.Pending, err error) {
 }
 
 // send sends all batches as one message, so that the server begins nothing
-// that it cannot finish, and reads the one answer. After the commit comes the
+// that it cannot finish, and reads the one answer; a session that commits again and
+// again calls the procedure save. After the commit comes the
 // durable statement, in a transaction of its own: the next commit need not wait
 // for it.
 func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) error {
@@ -111,23 +112,22 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	if len(calls) == 0 {
 		return nil
 	}
-	commit, durable, err := s.prepareCommits(ctx, c)
-	if err != nil {
-		return err
+	follows := c.durable != "" && !raised(group)
+	if c.commits++; follows && c.saves && len(calls) == 1 && c.commits > prepareAfter {
+		return s.save(ctx, c, calls[0])
 	}
-	follows := durable != "" && !raised(group)
 	var sql strings.Builder
 	sql.WriteString(c.begin())
 	for _, call := range calls {
-		sql.WriteString(commit)
-		call.write(&sql, !c.ready, follows)
+		sql.WriteString("SELECT " + s.names.quoted + ".commit")
+		call.write(&sql, follows)
 	}
 	sql.WriteString("COMMIT;")
 	switch {
 	case follows && c.plain: // the rest of the message is a transaction
-		sql.WriteString(durable)
+		sql.WriteString(c.durable)
 	case follows:
-		sql.WriteString(c.begin() + durable + ";COMMIT")
+		sql.WriteString(c.begin() + c.durable + ";COMMIT")
 	}
 	asked := host.Now()
 	rows, err := c.exec(ctx, sql.String())
@@ -148,24 +148,11 @@ func (c *conn) begin() string {
 	}
 	// A warning may say that the commit is on no standby. A pooler gives the session
 	// to others, so what is set ends with the transaction.
-	return "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning; " + strings.ReplaceAll(planOnce, "SET ", "SET LOCAL ") + ";"
-}
-
-// prepareCommits returns how a call of commit begins, and the durable statement. On a
-// connection that commits again and again the server remembers both: reading and
-// planning them would take as long as carrying them out. They are still part of
-// one message, which the protocol's own prepared statements are not.
-func (s *Store) prepareCommits(ctx context.Context, c *conn) (commit, durable string, err error) {
-	if c.commits++; c.pooled || c.durable == "" || c.commits <= prepareAfter {
-		return "SELECT " + s.names.quoted + ".commit", c.durable, nil
+	sql := "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;"
+	for _, set := range planOnce {
+		sql += "SET LOCAL " + set[0] + " = " + set[1] + ";"
 	}
-	if !c.ready {
-		if _, err := c.exec(ctx, planOnce+s.names.prepare+c.durable); err != nil {
-			return "", "", err
-		}
-		c.ready = true
-	}
-	return "EXECUTE tasklock_commit", "EXECUTE tasklock_durable", nil
+	return sql
 }
 
 // raised reports whether a batch has a floor. Such a commit waits for the log in
@@ -280,13 +267,13 @@ func (c *call) add(p *driver.Pending) {
 
 // there has the records that the guards want to exist, as commit compares them. It
 // is NULL if that does not decide: a guard is of a kind, or two do not agree.
-func (g *guards) there() []byte {
+func (g *guards) there() any {
 	at := make([]int, len(g.key))
 	for i := range at {
 		at[i] = i
 	}
 	slices.SortFunc(at, func(i, j int) int { return strings.Compare(g.key[i], g.key[j]) })
-	var out []string
+	out := []string{}
 	for n, i := range at {
 		again := n > 0 && g.key[at[n-1]] == g.key[i]
 		switch {
@@ -296,13 +283,12 @@ func (g *guards) there() []byte {
 			out = append(out, strconv.FormatInt(g.rev[i], 10)+g.key[i])
 		}
 	}
-	return textArray(out)
+	return out
 }
 
-// write appends the arguments of the call as SQL. With typed each has its type, so
-// that no other function of that name can fit better; a prepared statement has the
-// types already. A floor of -1 promises that the durable statement follows.
-func (c *call) write(sql *strings.Builder, typed, follows bool) {
+// arguments are those of commit. A floor of -1 promises that the durable statement
+// follows.
+func (c *call) arguments(follows bool) []any {
 	floor, n := c.floor, len(c.batches)
 	if follows {
 		floor = -1
@@ -312,22 +298,26 @@ func (c *call) write(sql *strings.Builder, typed, follows bool) {
 	for kind, batch := range c.changing {
 		changing, changed = append(changing, batch), append(changed, ","+jsonText(kind)+":")
 	}
-	for i, arg := range [][]byte{
-		strconv.AppendInt(nil, int64(n), 10), strconv.AppendInt(nil, floor, 10),
-		numberArray(c.guards.batch), textArray(c.guards.key), numberArray(c.guards.rev), c.guards.there(),
-		numberArray(append(c.writes, n)), textArray(append(c.writeKeys, "")), valueArray(append(c.values, []byte("{}"))),
-		numberArray(c.deletes), textArray(c.delKeys),
-		numberArray(changing), textArray(changed),
-	} {
+	return []any{
+		n, floor,
+		c.guards.batch, c.guards.key, c.guards.rev, c.guards.there(),
+		append(c.writes, n), append(c.writeKeys, ""), append(c.values, []byte("{}")),
+		c.deletes, c.delKeys,
+		changing, changed,
+	}
+}
+
+// write appends the arguments of the call as SQL, each with its type, so that no
+// other function of that name can fit better.
+func (c *call) write(sql *strings.Builder, follows bool) {
+	for i, arg := range c.arguments(follows) {
 		sql.WriteByte("(,"[min(i, 1)])
 		if arg == nil {
 			sql.WriteString("NULL")
 		} else {
-			writeLiteral(sql, arg)
+			writeLiteral(sql, asText(arg))
 		}
-		if typed {
-			sql.WriteString("::" + commitTypes[i])
-		}
+		sql.WriteString("::" + commitTypes[i])
 	}
 	sql.WriteString(");")
 }
@@ -396,15 +386,21 @@ func jsonText(s string) string {
 	return string(b)
 }
 
-func valueArray(values [][]byte) []byte {
-	b := []byte{'{'}
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendQuoted(b, string(v))
+// asText writes an argument as PostgreSQL reads it.
+func asText(arg any) []byte {
+	switch arg := arg.(type) {
+	case int:
+		return strconv.AppendInt(nil, int64(arg), 10)
+	case int64:
+		return strconv.AppendInt(nil, arg, 10)
+	case []int:
+		return numberArray(arg)
+	case []int64:
+		return numberArray(arg)
+	case []string:
+		return textArray(arg)
 	}
-	return append(b, '}')
+	return textArray(arg.([][]byte))
 }
 
 func writeLiteral(sql *strings.Builder, b []byte) {

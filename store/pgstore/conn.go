@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +27,11 @@ const (
 // it: most commands ask once and end.
 const prepareAfter = 2
 
-// planOnce keeps the server from planning a prepared statement, and those of the
-// function commit, again each time for the number of keys, and from keeping plans
-// that are good only while the table is small.
-const planOnce = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+// planOnce are settings that keep the server from planning a prepared statement, and
+// those of the function commit, again each time for the number of keys, and from
+// keeping plans that are good only while the table is small. Our sessions have them
+// from the first question on; behind a pooler our transactions have them.
+var planOnce = [][2]string{{"plan_cache_mode", "force_generic_plan"}, {"enable_seqscan", "off"}, {"enable_bitmapscan", "off"}, {"enable_hashjoin", "off"}, {"enable_mergejoin", "off"}}
 
 // A conn is one connection. It is used by one call at a time.
 type conn struct {
@@ -38,15 +40,17 @@ type conn struct {
 	committed bool        // a COMMIT of the last exec was carried out
 	doubt     string      // a warning of the server: what it committed may be lost
 	commits   int         // that were tried
-	ready     bool        // the server remembers how to commit
 	spent     bool        // use it no more
 	pooled    bool
-	durable   string            // the statement that makes commits last; empty: they do when they end
-	plain     bool              // one message is a transaction as we need it
-	rested    bool              // it was used before
-	used      time.Time         // when it was
-	asked     map[string]int    // statements, and how often
-	names     map[string]string // of those that the server remembers
+	saves     bool                         // the procedure save can be used
+	procedure *pgconn.StatementDescription // once the server remembers it
+	message   bool                         // the durable statement is a message
+	durable   string                       // the statement that makes commits last; empty: they do when they end
+	plain     bool                         // one message is a transaction as we need it
+	rested    bool                         // it was used before
+	used      time.Time                    // when it was
+	asked     map[string]int               // statements, and how often
+	names     map[string]string            // of those that the server remembers
 }
 
 // newConn makes a connection that never asks the server to cancel anything.
@@ -122,7 +126,7 @@ func (s *Store) dial(ctx context.Context) (*conn, error) {
 // greet checks that the schema exists and that we may use it. A pooler shows
 // itself by another process number than the server's.
 func (s *Store) greet(ctx context.Context, c *conn) error {
-	rows, err := c.exec(ctx, s.names.greet)
+	rows, err := c.greet(ctx, s.names.greet)
 	if absent(err) {
 		var version int
 		if version, err = s.version(ctx, c); err != nil {
@@ -131,7 +135,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		if version <= noTables {
 			return fmt.Errorf("%w: there is no %s", driver.ErrMissing, s.where)
 		}
-		rows, err = c.exec(ctx, s.names.greet) // another process has just made it
+		rows, err = c.greet(ctx, s.names.greet) // another process has just made it
 	}
 	switch {
 	case err != nil:
@@ -156,12 +160,17 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
 	c.plain = !c.pooled && rows[0][2] == "read committed" && rows[0][4] != "error"
 	if int(number(rows[0][0])) == len(steps) {
-		c.durable = s.names.durable[rows[0][5]]
+		c.durable, c.message, c.saves = s.names.durable[rows[0][5]], rows[0][5] == "message", c.plain && rows[0][6] == "t"
 	}
 	s.mu.Lock()
 	s.pooled, s.outdated = c.pooled, int(number(rows[0][0])) < len(steps)
 	s.mu.Unlock()
 	return nil
+}
+
+// greet asks the first question, which also makes the settings of the session.
+func (c *conn) greet(ctx context.Context, sql string) ([][]string, error) {
+	return c.exec(ctx, strings.ReplaceAll(sql, "$pid", strconv.Itoa(int(c.pg.PID()))))
 }
 
 // absent reports that there is no such table, or no such schema.
@@ -285,11 +294,6 @@ func (c *conn) prepared(ctx context.Context, sql string) (string, error) {
 		return c.names[sql], nil
 	}
 	name := "tasklock" + strconv.Itoa(len(c.names))
-	if len(c.names) == 0 {
-		if _, err := c.exec(ctx, planOnce); err != nil {
-			return "", err
-		}
-	}
 	if _, err := c.pg.Prepare(ctx, name, sql, nil); err != nil {
 		return "", err
 	}
@@ -305,4 +309,13 @@ func number(text string) int64 {
 // pause waits with full jitter before the n-th repetition.
 func pause(ctx context.Context, unit time.Duration, n int) error {
 	return driver.Sleep(ctx, rand.N(min(unit<<min(n, 10), 500*time.Millisecond))+1)
+}
+
+// settings sets planOnce for the session, as an expression.
+func settings() string {
+	var calls []string
+	for _, set := range planOnce {
+		calls = append(calls, fmt.Sprintf("set_config('%s', '%s', false)", set[0], set[1]))
+	}
+	return "concat(" + strings.Join(calls, ", ") + ")"
 }

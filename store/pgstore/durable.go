@@ -1,9 +1,6 @@
 package pgstore
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // sqlDurable is the durable statement. A transaction that has a number and writes
 // to the server's log waits, when it commits, until the log is synced and a
@@ -15,16 +12,6 @@ const sqlDurable = `SELECT %s, pg_catalog.set_config('tasklock.unsynced', 'no', 
   CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}'::pg_catalog.text[])
     THEN pg_catalog.set_config('synchronous_commit', 'on', true) END
 WHERE pg_catalog.current_setting('tasklock.unsynced', true) OPERATOR(pg_catalog.=) 'yes'`
-
-// sqlPrepare lets the server remember a call of commit, and then the durable
-// statement, which follows.
-func sqlPrepare() string {
-	var params []string
-	for i := range commitTypes {
-		params = append(params, fmt.Sprintf("$%d", i+1))
-	}
-	return fmt.Sprintf("; PREPARE tasklock_commit(%s) AS SELECT @.commit(%s); PREPARE tasklock_durable AS ", strings.Join(commitTypes, ","), strings.Join(params, ","))
-}
 
 // What writes to the log. Readers of the log for logical replication see messages
 // and no sequences, so a message is for roles that may not change the sequence.

@@ -44,12 +44,16 @@ func held(t *testing.T, s driver.Store, key string) driver.Snapshot {
 
 // While a commit waits for the log others see it, get the turn and are refused at
 // once. Nobody hears of success before the log is synced.
-func TestTurnIsFreeBeforeTheSync(t *testing.T) {
+func TestTurnIsFreeBeforeTheSync(t *testing.T) { inBothWays(t, turnIsFreeBeforeTheSync) }
+
+func turnIsFreeBeforeTheSync(t *testing.T, begin func(driver.Store)) {
 	server := pgtest.Start(t)
 	place := server.Place()
 	a, b := open(t, place), open(t, place)
 	_, err := a.Commit(t.Context(), put("lock/first", `{}`))
 	must(t, err)
+	begin(a)
+	begin(b)
 	release := stall(t, server, place)
 	type outcome struct {
 		rev int64
@@ -85,7 +89,9 @@ func TestTurnIsFreeBeforeTheSync(t *testing.T) {
 }
 
 // A refused commit leaves nothing in the log.
-func TestRefusalSyncsNothing(t *testing.T) {
+func TestRefusalSyncsNothing(t *testing.T) { inBothWays(t, refusalSyncsNothing) }
+
+func refusalSyncsNothing(t *testing.T, begin func(driver.Store)) {
 	server := pgtest.Start(t, "autovacuum = off")
 	place := server.Place()
 	s := open(t, place)
@@ -97,6 +103,9 @@ func TestRefusalSyncsNothing(t *testing.T) {
 	raised.Floor = 100
 	_, err = s.Commit(t.Context(), raised) // without a durable statement
 	must(t, err)
+	begin(s)
+	_, err = s.Commit(t.Context(), put("lock/a", `{}`))
+	must(t, err)
 	release := stall(t, server, place) // a durable statement would wait for ever
 	defer release()
 	for range 3 {
@@ -107,7 +116,9 @@ func TestRefusalSyncsNothing(t *testing.T) {
 
 // Whatever goes wrong after the commit leaves its outcome unknown: it is neither
 // done nor refused, and nobody sends it again.
-func TestTroubleAfterTheCommit(t *testing.T) {
+func TestTroubleAfterTheCommit(t *testing.T) { inBothWays(t, troubleAfterTheCommit) }
+
+func troubleAfterTheCommit(t *testing.T, begin func(driver.Store)) {
 	server := pgtest.Start(t)
 	for name, trouble := range map[string]func(schema string){
 		"the session is ended": func(string) {
@@ -120,6 +131,7 @@ func TestTroubleAfterTheCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			place := server.Place()
 			s := open(t, place)
+			begin(s)
 			before, err := s.Commit(t.Context(), put("lock/a", `{}`))
 			must(t, err)
 			release := stall(t, server, place)
@@ -145,6 +157,7 @@ func TestTroubleAfterTheCommit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, schema := asWorker(t, server)
+			begin(s)
 			_, err := s.Commit(t.Context(), put("lock/a", `{}`))
 			must(t, err)
 			server.SQL(t, strings.ReplaceAll(gone, "@", schema))
@@ -219,10 +232,13 @@ func TestLeapAfterCrash(t *testing.T) {
 
 // If somebody has made the table life a logged one, no crash empties it, and
 // nobody would leap. Then nothing is seen that a crash can take back.
-func TestLoggedLife(t *testing.T) {
+func TestLoggedLife(t *testing.T) { inBothWays(t, loggedLife) }
+
+func loggedLife(t *testing.T, begin func(driver.Store)) {
 	server := pgtest.Start(t, "wal_writer_delay = 10s")
 	place := server.Place()
 	a, b := open(t, place), open(t, place)
+	begin(a)
 	before, err := a.Commit(t.Context(), put("lock/a", `{}`))
 	must(t, err)
 	server.SQL(t, "ALTER TABLE "+schemaOf(place)+".life SET LOGGED")
@@ -260,10 +276,13 @@ func TestUpgradeCopiesRights(t *testing.T) {
 }
 
 // What nobody has acknowledged yet is unsure, and no longer when it is synced.
-func TestUnsureUntilSynced(t *testing.T) {
+func TestUnsureUntilSynced(t *testing.T) { inBothWays(t, unsureUntilSynced) }
+
+func unsureUntilSynced(t *testing.T, begin func(driver.Store)) {
 	server := pgtest.Start(t, "wal_writer_delay = 10s")
 	place := server.Place()
 	a, b := open(t, place), open(t, place)
+	begin(a)
 	_, err := a.Commit(t.Context(), put("lock/first", `{}`))
 	must(t, err)
 	release := stall(t, server, place)

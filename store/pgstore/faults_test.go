@@ -112,7 +112,7 @@ func through(t testing.TB, s *pgtest.Server) (*proxy.Proxy, string) {
 
 func isCommit(b []byte) bool { return commitCall.Match(b) }
 
-var commitCall = regexp.MustCompile(`SELECT \S+\.commit\('|EXECUTE tasklock_commit\('`)
+var commitCall = regexp.MustCompile(`SELECT \S+\.commit\('|\x00tasklock_save\x00`)
 
 // The connection is cut after the server has committed and before it can say
 // so: exactly one effect, and the caller gets the true answer.

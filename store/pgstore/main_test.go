@@ -39,6 +39,23 @@ func put(key, value string) driver.Batch {
 	return driver.Batch{Writes: []driver.Write{{Key: key, Value: []byte(value)}}}
 }
 
+// warm commits until the server remembers how.
+func warm(t testing.TB, s driver.Store) {
+	t.Helper()
+	for range 4 {
+		_, err := s.Commit(t.Context(), put("warm/a", `{}`))
+		must(t, err)
+	}
+}
+
+// inBothWays runs a test with stores that have just been opened, and with stores
+// whose commits are prepared: begin makes them so.
+func inBothWays(t *testing.T, test func(t *testing.T, begin func(driver.Store))) {
+	t.Helper()
+	t.Run("opened", func(t *testing.T) { test(t, func(driver.Store) {}) })
+	t.Run("prepared", func(t *testing.T) { test(t, func(s driver.Store) { warm(t, s) }) })
+}
+
 // must ends the test unless err is nil, or the error that is wanted.
 func must(t testing.TB, err error, want ...error) {
 	t.Helper()

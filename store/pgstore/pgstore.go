@@ -15,8 +15,8 @@
 // A commit is one message and one answer: the commit, which ends its turn, and a
 // durable statement, which waits for the log. Whatever goes wrong between the two
 // leaves the outcome unknown. The server begins when it has the whole
-// message, and finishes even if the client is gone, so a broken connection never
-// leaves the turn taken. Concurrent commits of one process go together, in two
+// message, or the whole call of a procedure, and finishes even if the client is
+// gone, so a broken connection never leaves the turn taken. Concurrent commits of one process go together, in two
 // groups at once.
 //
 // Time is the server's clock_timestamp(), for the age of records and for now. Callers

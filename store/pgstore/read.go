@@ -281,7 +281,7 @@ func moment(b []byte) time.Time {
 }
 
 // textArray writes an array as PostgreSQL reads it.
-func textArray(items []string) []byte {
+func textArray[T string | []byte](items []T) []byte {
 	b := []byte{'{'}
 	for i, item := range items {
 		if i > 0 {
@@ -292,7 +292,7 @@ func textArray(items []string) []byte {
 	return append(b, '}')
 }
 
-func appendQuoted(b []byte, item string) []byte {
+func appendQuoted[T string | []byte](b []byte, item T) []byte {
 	b = append(b, '"')
 	for i := range len(item) {
 		if item[i] == '"' || item[i] == '\\' {

@@ -55,8 +55,9 @@ import (
 // single process of the server. The commit that finds it empty leaps ahead, and
 // waits for the log in its turn, so that nobody sees a leap that can be taken
 // back. If somebody has made the table a logged one, which the server would
-// publish, it shows no crash, and all commits wait. tasklock.unsynced, a setting
-// of the session, shows the durable statement that there is something to sync.
+// publish, it shows no crash, and all commits wait. If floor is -1,
+// tasklock.unsynced, a setting of the session, shows the durable statement that
+// there is something to sync. It is -2 in the procedure save, which knows that.
 //
 // Any role that may connect can hold that lock and keep everybody from
 // committing. So the wait for it ends before the client's patience: then the
@@ -107,7 +108,7 @@ SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULL
 `, lifeTables + `
 DROP FUNCTION IF EXISTS @.commit(bigint[], integer[], text[], bigint[], integer[], text[], bigint[],
   integer[], text[], text[], integer[], text[], integer[], text[], text);
-` + commitFunction + `
+` + commitFunction + saveProcedure + `
 DO $do$
 DECLARE
   r record;
@@ -119,6 +120,7 @@ BEGIN
     EXECUTE format('GRANT %s ON %s TO %s', r.what, '@.life', r.who);
     IF r.what = 'INSERT' THEN
       EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', '@.commit', r.who);
+      EXECUTE format('GRANT EXECUTE ON PROCEDURE %s TO %s', '@.save', r.who);
     END IF;
     IF r.what IN ('SELECT', 'UPDATE') THEN
       EXECUTE format('GRANT %s ON SEQUENCE %s TO %s', r.what, '@.synced', r.who);
@@ -211,7 +213,7 @@ BEGIN
     done := to_json(wk[:cardinality(wk) - 1] || dk);
     PERFORM pg_notify(@text, CASE WHEN octet_length(done) <= @told THEN done ELSE '' END);
   END IF;
-  IF floor < 0 THEN
+  IF floor = -1 THEN
     done := set_config('tasklock.unsynced', 'yes', false);
   END IF;
   IF floor < 0 AND current_setting('tasklock.leapt', true) IS DISTINCT FROM 'yes' AND NOT pg_relation_is_publishable('@.life') THEN
@@ -220,6 +222,28 @@ BEGIN
     done := set_config('synchronous_commit', 'on', true);
   END IF;
   RETURN ARRAY[base, base + n, (date_part('epoch', moment) * 1000000)::bigint, alive, era] || bad;
+END $$;
+`
+
+// saveProcedure commits, which ends its turn, and makes that last in a second
+// transaction, all in one statement. A procedure that ends transactions can have no
+// search_path of its own, so this one names the schema of everything. It takes the
+// parameters of commit, after message: whether the durable statement is a message.
+const saveProcedure = `
+CREATE OR REPLACE PROCEDURE @.save(
+  INOUT answer bigint[], message boolean, n integer, gb integer[], gk text[], gr bigint[], there text[],
+  wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  done pg_catalog.text;
+BEGIN
+  answer := @.commit(n, (-2)::bigint, gb, gk, gr, there, wb, wk, wv, db, dk, cb, ck);
+  IF answer[1] OPERATOR(pg_catalog.<) answer[2] THEN -- else nothing was written
+    COMMIT;
+    done := CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}'::pg_catalog.text[])
+      THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
+    done := CASE WHEN message THEN @message::pg_catalog.text ELSE @sequence::pg_catalog.text END;
+  END IF;
 END $$;
 `
 
@@ -235,12 +259,15 @@ const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::
 // others. Temporary objects come last.
 const trusted = "SET LOCAL search_path = pg_catalog, pg_temp; "
 
-// sqlGreet is the first question on every connection.
+// sqlGreet is the first question on every connection. If it is really ours, and no
+// pooler's, it keeps the settings of planOnce: $pid is its process number.
 const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
   json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages'),
   CASE WHEN has_sequence_privilege(to_regclass('@.synced'), 'UPDATE') THEN 'sequence'
     WHEN (SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc
-      WHERE proname = 'pg_logical_emit_message' AND pronamespace = 'pg_catalog'::regnamespace) THEN 'message' END
+      WHERE proname = 'pg_logical_emit_message' AND pronamespace = 'pg_catalog'::regnamespace) THEN 'message' END,
+  has_function_privilege(to_regprocedure('@.save(bigint[],boolean,integer,integer[],text[],bigint[],text[],integer[],text[],text[],integer[],text[],integer[],text[])'), 'EXECUTE'),
+  CASE WHEN pg_backend_pid() = $pid THEN @settings END
 FROM @.record WHERE key = ''`
 
 // build is the SQL of the steps from a version on.
@@ -252,7 +279,7 @@ func (n names) build(from int) string {
 
 // fill puts the names of the schema into the SQL of a step.
 func (n names) fill(sql string) string {
-	return strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@told", fmt.Sprint(maxTold), "@timeline", timeline, "@chance", chance, "@", n.quoted).Replace(sql)
+	return strings.NewReplacer("@turn", fmt.Sprint(n.turn), "@listen", fmt.Sprint(n.listen), "@text", n.text, "@patience", turnPatience.String(), "@told", fmt.Sprint(maxTold), "@timeline", timeline, "@chance", chance, "@message", sqlMessage, "@sequence", n.sql(sqlSequence), "@", n.quoted).Replace(sql)
 }
 
 // prepare lets this version commit to an older schema, once: an upgrade closes the
@@ -377,7 +404,7 @@ func (s *Store) version(ctx context.Context, c *conn) (int, error) {
 	case table == 0 || function == 0:
 		return 0, s.damaged("the table record or the function commit is missing")
 	}
-	rows, err = c.exec(ctx, s.names.greet)
+	rows, err = c.greet(ctx, s.names.greet)
 	switch {
 	case err != nil:
 		return 0, s.explain(err)
@@ -409,7 +436,7 @@ func (s *Store) mayNotCreate(err error, version int) error {
 // grants is the SQL that lets a role use the schema.
 func (s *Store) grants() string {
 	user := `"` + strings.ReplaceAll(s.cfg.User, `"`, `""`) + `"`
-	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT UPDATE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s",
+	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s; GRANT UPDATE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %[1]s TO %[2]s",
 		s.names.quoted, user)
 }
 

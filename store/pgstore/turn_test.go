@@ -35,7 +35,7 @@ func TestLocksAreKept(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)
 	server.SQL(t, "CREATE ROLE eve LOGIN")
-	for name, test := range map[string]func(*testing.T, *pgtest.Server){"turn": turnIsKept, "create": createIsKept, "upgrade": upgradeIsKept, "listen": listenIsKept} {
+	for name, test := range map[string]func(*testing.T, *pgtest.Server){"turn": turnIsKept, "turn, prepared": turnIsKeptFromPrepared, "create": createIsKept, "upgrade": upgradeIsKept, "listen": listenIsKept} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, server)
@@ -44,17 +44,26 @@ func TestLocksAreKept(t *testing.T) {
 }
 
 func turnIsKept(t *testing.T, server *pgtest.Server) {
-	s := openWith(t, server.URL("postgres", "turn"), pgstore.Options{Create: true, Timeout: time.Minute}) // the server is the first to give up
+	keepTurn(t, server, "turn", func(driver.Store) {})
+}
+
+func turnIsKeptFromPrepared(t *testing.T, server *pgtest.Server) {
+	keepTurn(t, server, "turnprepared", func(s driver.Store) { warm(t, s) })
+}
+
+func keepTurn(t *testing.T, server *pgtest.Server, schema string, begin func(driver.Store)) {
+	s := openWith(t, server.URL("postgres", schema), pgstore.Options{Create: true, Timeout: time.Minute}) // the server is the first to give up
+	begin(s)
 	st := store.New(s)
 	must(t, increment(t.Context(), st))
-	pid, release := holds(t, server, pgstore.Turn("turn"))
+	pid, release := holds(t, server, pgstore.Turn(schema))
 	err := increment(t.Context(), st)
 	if !errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) {
 		t.Errorf("while the turn is kept: %v", err)
 	}
 	refused(t, "while the turn is kept", err, driver.ErrNoTurn, "nothing was written",
 		fmt.Sprintf("process %d of user eve (prank)", pid), fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
-	if n := strings.Count(err.Error(), "schema turn"); n != 1 {
+	if n := strings.Count(err.Error(), "schema "+schema); n != 1 {
 		t.Errorf("the place is named %d times: %v", n, err)
 	}
 	if n := count(t, st); n != 1 {

@@ -115,18 +115,18 @@ type names struct {
 	scan   string
 
 	durable map[string]string // statements, by what the role may do
-	prepare string            // what prepares a commit, and then a durable statement
+	save    string            // a call of the procedure
 }
 
 func newNames(schema string) names {
 	n := names{schema: schema, quoted: `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`}
 	n.text = literal(schema)
 	n.turn, n.listen, n.create = advisory("turn", schema), advisory("listen", schema), advisory("create", schema)
-	for to, sql := range map[*string]string{&n.greet: sqlGreet, &n.read: sqlRead, &n.scan: sqlRead + sqlRanges} {
+	for to, sql := range map[*string]string{&n.greet: strings.ReplaceAll(sqlGreet, "@settings", settings()), &n.read: sqlRead, &n.scan: sqlRead + sqlRanges} {
 		*to = n.sql(sql)
 	}
 	n.durable = map[string]string{"sequence": n.sql(fmt.Sprintf(sqlDurable, sqlSequence)), "message": fmt.Sprintf(sqlDurable, sqlMessage)}
-	n.prepare = n.sql(sqlPrepare())
+	n.save = n.sql(sqlSave())
 	return n
 }
 

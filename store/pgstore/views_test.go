@@ -105,7 +105,7 @@ func rightsOfRoles(t *testing.T, server *pgtest.Server) {
 	looker := pgtest.URL(server.Addr(), "looker", "postgres", "tasklock")
 	s := openWith(t, looker, pgstore.Options{})
 	_, err = s.Commit(t.Context(), put("lock/x", `{}`))
-	refusedTo(t, err, `GRANT USAGE ON SCHEMA "tasklock" TO "looker"; GRANT SELECT, INSERT, UPDATE, DELETE`, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA "tasklock" TO "looker"`)
+	refusedTo(t, err, `GRANT USAGE ON SCHEMA "tasklock" TO "looker"; GRANT SELECT, INSERT, UPDATE, DELETE`, `GRANT EXECUTE ON ALL ROUTINES IN SCHEMA "tasklock" TO "looker"`)
 	if _, err := s.Read(t.Context(), driver.Query{Ranges: []driver.Range{{Prefix: "lock/"}}}); err != nil {
 		t.Error(err)
 	}
