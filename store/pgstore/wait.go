@@ -242,8 +242,8 @@ func (h *hub) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = h.s.greet(limited, c)
-	if err == nil && c.pooled {
+	rows, err := c.exec(limited, "SELECT pg_catalog.pg_backend_pid()") // less than a greeting: somebody waits for us
+	if err == nil && (len(rows) != 1 || number(rows[0][0]) != int64(c.pg.PID())) {
 		err = errPooler
 	}
 	for _, sql := range []string{"LISTEN " + h.s.names.quoted, "SET lock_timeout = '1s'", fmt.Sprintf("SELECT pg_catalog.pg_advisory_lock_shared(%d)", h.s.names.listen)} {
