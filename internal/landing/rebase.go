@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/git"
@@ -16,7 +17,7 @@ import (
 var alone = []string{
 	"core.sparseCheckout=true", "core.sparseCheckoutCone=false", "index.sparse=false", "core.hooksPath=" + os.DevNull, "core.fsmonitor=false",
 	"rerere.enabled=false", "rebase.autoStash=false", "rebase.autoSquash=false", "rebase.updateRefs=false", "rebase.rebaseMerges=false",
-	"rebase.stat=false", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
+	"rebase.stat=false", "submodule.recurse=false", "core.bare=false", "gc.auto=0", "maintenance.auto=false",
 }
 
 // bench is the worktree where the rebase runs.
@@ -78,8 +79,10 @@ func (l *landing) makeBench(ctx context.Context) error {
 	if err := l.removeBench(); err != nil {
 		return err
 	}
+	own, _ := os.ReadFile(filepath.Join(l.gitDir, "config.worktree")) // settings of the user's worktree: a name, for example
 	for name, text := range map[string]string{
 		"git/commondir": l.common, "git/HEAD": l.state.Head, "git/info/sparse-checkout": "/.tasklock-nothing", "tree/.keep": "",
+		"git/config.worktree": string(own),
 	} {
 		if err := host.WriteFile(l.file("landing/"+name), []byte(text+"\n"), 0o644); err != nil {
 			return err

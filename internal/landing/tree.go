@@ -55,11 +55,9 @@ func (w *work) dropNote() error {
 }
 
 // move gives the files of the worktree the contents of the head. HEAD is detached
-// meanwhile: the branch stays where it is until the push is done.
+// meanwhile, also if the files need not change: whatever the test does with git, the
+// branch stays where it is until the push is done.
 func (l *landing) move(ctx context.Context) error {
-	if l.head == l.state.Head {
-		return nil
-	}
 	n := note{l.state.Branch, l.state.Head, l.head}
 	if err := l.clear(ctx, n); err != nil {
 		return err
@@ -67,7 +65,7 @@ func (l *landing) move(ctx context.Context) error {
 	if err := l.writeNote(n); err != nil {
 		return err
 	}
-	_, err := l.git.Run(ctx, "checkout", "--quiet", "--no-overwrite-ignore", "--detach", l.head, "--")
+	_, err := l.git.Run(ctx, "checkout", "--quiet", "--no-overwrite-ignore", "--no-recurse-submodules", "--detach", l.head, "--")
 	if !l.isAt(ctx, l.head) {
 		return refused(err)
 	}
@@ -90,7 +88,7 @@ func (l *landing) clear(ctx context.Context, n note) error {
 	}
 	var files []string
 	for _, name := range added {
-		if _, err := os.Lstat(l.path(name)); err == nil {
+		if fi, err := os.Lstat(l.path(name)); err == nil && !(fi.IsDir() && l.known(ctx, name)) {
 			files = append(files, name)
 		}
 	}
@@ -103,10 +101,18 @@ func (l *landing) clear(ctx context.Context, n note) error {
 	}
 }
 
-// added are the files that the new commit has and the old one lacks. On a file system
-// that ignores case, a name in another case is the same file.
+// known reports whether git knows all files of a folder: it can replace the folder, and
+// make it again.
+func (w *work) known(ctx context.Context, name string) bool {
+	out, err := w.git.Run(ctx, "ls-files", "--others", "-z", "--", ":(top,literal)"+name)
+	return err == nil && out == ""
+}
+
+// added are the files that the new commit has and the old one lacks, without
+// submodules: those stay as they are. On a file system that ignores case, a name in
+// another case is the same file.
 func (w *work) added(ctx context.Context, n note) (names []string, err error) {
-	out, err := w.git.Run(ctx, "diff", "--name-status", "--no-renames", "--diff-filter=AD", "-z", n.Old, n.New)
+	out, err := w.git.Run(ctx, "diff", "--name-status", "--no-renames", "--ignore-submodules=all", "--diff-filter=AD", "-z", n.Old, n.New)
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +156,6 @@ func (l *landing) back(ctx context.Context) (saved string, err error) {
 	if changed, _, err := l.changes(ctx); err == nil && len(changed) > 0 && l.began {
 		saved, _ = l.git.Run(ctx, "stash", "create", "tasklock land: what the test of "+l.head+" changed")
 	}
-	if n.Old == n.New {
-		if saved != "" {
-			_, err = l.git.Run(ctx, "checkout", "--quiet", "--force", l.state.Branch, "--")
-		}
-		return saved, err
-	}
 	return saved, again(func() error { return l.restore(ctx, n) })
 }
 
@@ -164,14 +164,13 @@ func (w *work) restore(ctx context.Context, n note) error {
 	if err := w.writeNote(n); err != nil { // its time says when git began
 		return err
 	}
-	_, branch := w.where(ctx)
-	if _, err := w.git.Run(ctx, "checkout", "--quiet", "--force", "--ignore-other-worktrees", n.Branch, "--"); err != nil && !w.isAt(ctx, n.Branch) {
+	if _, err := w.git.Run(ctx, "checkout", "--quiet", "--force", "--no-recurse-submodules", "--ignore-other-worktrees", n.Branch, "--"); err != nil && !w.isAt(ctx, n.Branch) {
 		return fmt.Errorf("%w; to go back by hand: git checkout --force %s", err, n.Branch)
 	}
-	if branch == n.Branch { // git did not get as far as its index, so it does not know which files it made
-		if err := w.removeAdded(ctx, n); err != nil {
-			return err
-		}
+	// If git did not get as far as its index, or the test changed that, git does not know
+	// all files that it made.
+	if err := w.removeAdded(ctx, n); err != nil {
+		return err
 	}
 	return w.dropNote()
 }
@@ -228,9 +227,6 @@ func (w *work) where(ctx context.Context) (commit, branch string) {
 // finish gives the branch the commit that has landed. The files have it already.
 func (l *landing) finish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	if l.head == l.state.Head {
-		return nil
-	}
 	n := note{l.state.Branch, l.state.Head, l.head}
 	if err := l.writeNote(n); err != nil {
 		return err
