@@ -54,6 +54,7 @@ type AcquireOptions struct {
 	Also []string
 	// Slots is the size of the pools among the keys ("pool:tests"): it creates a
 	// pool, or must be the size that it has. The default needs a pool that exists.
+	// Versions of tasklock from before pools cannot use a store that has a pool.
 	Slots int
 	// Take is how many slots of a pool the lease holds. The default is one. [TakeAll]
 	// takes all of them: then nobody else has one.

@@ -22,7 +22,7 @@ import (
 
 type backupHead struct {
 	Backup   string    `json:"backup"` // "tasklock"
-	Format   int       `json:"format"` // of its records: [Format] when it was made
+	Format   int       `json:"format"` // of its records
 	From     string    `json:"from"`
 	Store    string    `json:"store"` // its id
 	Revision int64     `json:"revision"`
@@ -118,8 +118,8 @@ func (b *backupReader) read() (c Copy, err error) {
 	switch {
 	case head.Backup != "tasklock" || head.Format < 1 || head.Records < 0 || head.Revision < 0:
 		return c, errors.New("the first line is not that of a backup")
-	case head.Format > Format:
-		return c, driver.Newer("the backup", head.Format, Format)
+	case head.Format > newest:
+		return c, driver.Newer("the backup", head.Format, newest)
 	}
 	c = Copy{Format: head.Format, From: head.From, Rev: head.Revision, Now: head.Time}
 	for last := ""; len(c.Records) < head.Records; {

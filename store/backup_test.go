@@ -101,7 +101,7 @@ func TestBackupThatWasChanged(t *testing.T) {
 	refuse("something else", []byte("#!/bin/sh\necho\n"))
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	refuse("a line is missing", bytes.Join(append(append([][]byte{}, lines[:2]...), lines[3:]...), nil))
-	newer := bytes.Replace(file, []byte(`"format":2`), []byte(`"format":3`), 1)
+	newer := bytes.Replace(file, []byte(`"format":2`), []byte(`"format":4`), 1)
 	if _, err := store.ReadBackup(bytes.NewReader(newer)); !errors.Is(err, driver.ErrNewer) {
 		t.Error(err)
 	}

@@ -369,6 +369,7 @@ func (f *filling) commit(ctx context.Context, writes []driver.Write) error {
 func (f *filling) open(ctx context.Context) (int64, error) {
 	return f.amend(ctx, driver.Query{}, func(tx *Tx, m Meta) error {
 		m.From, m.FromID, m.FromStep, m.CopyOf, m.Converting = "", "", "", f.copy.ID, 0
+		m.Format = max(m.Format, f.copy.Format)
 		tx.Floor(f.least)
 		tx.Note("complete: " + f.copy.From)
 		return PutMeta(tx, m)

@@ -10,9 +10,13 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// Format is the version of the records' meaning that this code writes, and
-// the newest that it reads.
-const Format = 2
+// The format of a store is the version of its records' meaning. A record that an
+// older tasklock would misread raises it, see [Need].
+const (
+	Format      = 2 // of a new store; older records are converted to it
+	FormatPools = 3 // of a store that has had a pool; there is nothing to convert
+	newest      = FormatPools
+)
 
 const metaKey = "meta/store"
 
@@ -115,8 +119,8 @@ func (tx *Tx) meta() (m Meta, err error) {
 		return m, err
 	}
 	switch {
-	case m.Format > Format:
-		return m, driver.Newer("record \""+metaKey+"\"", m.Format, Format)
+	case m.Format > newest:
+		return m, driver.Newer("record \""+metaKey+"\"", m.Format, newest)
 	case m.Format < 1 || m.Converting < 0 || m.Converting >= m.Format:
 		return m, fmt.Errorf("%w: record %q has no format", driver.ErrDamaged, metaKey)
 	}
@@ -129,6 +133,19 @@ func (m Meta) described() Meta {
 		m = Meta{Format: Format, ID: newID()}
 	}
 	return m
+}
+
+// Need raises the store's format to this one in the commit of the transaction, if it
+// is lower. Every commit guards the description: from then on the store refuses
+// versions of tasklock that do not know the format, running ones too.
+func Need(tx *Tx, format int) error {
+	m, err := ReadMeta(tx)
+	if err != nil || m.Format >= format {
+		return err
+	}
+	m = m.described()
+	m.Format, tx.raised = format, format
+	return PutMeta(tx, m)
 }
 
 func (tx *Tx) initMeta() error {

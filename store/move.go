@@ -13,7 +13,7 @@ import (
 // A Copy is everything that a store held at one revision, without its own
 // description.
 type Copy struct {
-	Format  int    // of the records; 0: that of this tasklock
+	Format  int    // of the records; 0: [Format]
 	From    string // where it comes from, for people
 	ID      string // of the source: the same id is the same copy
 	Rev     int64
@@ -33,7 +33,7 @@ func (s *Store) ReadAll(ctx context.Context, name string) (Copy, error) {
 		if err := m.older(); err != nil && m.MovedTo == "" && !s.converts() {
 			return err
 		}
-		c.ID, c.Rev, c.Now, c.Records, c.MovedTo, c.Format = m.ID, tx.Rev(), tx.Now(), nil, m.MovedTo, Format
+		c.ID, c.Rev, c.Now, c.Records, c.MovedTo, c.Format = m.ID, tx.Rev(), tx.Now(), nil, m.MovedTo, max(m.Format, Format)
 		recs, err := tx.Scan("", 0)
 		if err == nil && m.older() != nil {
 			recs, err = s.convert(recs, tx.Rev(), tx.Now())

@@ -165,6 +165,9 @@ func (s *Store) Update(ctx context.Context, need driver.Query, fn func(*Tx) erro
 
 func (a *attempt) update(ctx context.Context, fn func(*Tx) error) (int64, error) {
 	tx, rev, err := a.commit(ctx, fn)
+	if err == nil && tx.raised > 0 && a.s.o.Raised != nil {
+		a.s.o.Raised(tx.raised)
+	}
 	if err == nil && len(tx.order) > 0 {
 		tx.applied(ctx, a.s, rev)
 	}

@@ -178,7 +178,8 @@ func TestMeta(t *testing.T) {
 	}{
 		{`{"format":2,"id":"x"}`, nil},
 		{`{"format":2,"id":"x","laterField":true}`, nil},
-		{`{"format":3,"id":"x"}`, driver.ErrNewer},
+		{`{"format":3,"id":"x"}`, nil},
+		{`{"format":4,"id":"x"}`, driver.ErrNewer},
 		{`{"format":1,"id":"x"}`, driver.ErrOlder},
 		{`{"format":2,"id":"x","converting":1}`, driver.ErrOlder},
 		{`{"format":2,"id":"x","converting":2}`, driver.ErrDamaged},

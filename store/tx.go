@@ -38,6 +38,7 @@ type Tx struct {
 	floor   int64
 	notes   []string
 	receipt string
+	raised  int       // the format that it gives the store, if another, see Need
 	began   time.Time // see Began
 	affirm  bool      // see Affirm
 	after   func(context.Context, Applied)

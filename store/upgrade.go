@@ -44,8 +44,9 @@ type Options struct {
 	// versions of tasklock on machines that somebody may have forgotten.
 	Local bool
 
-	// Converted, if set, is called after a transaction converted the records.
-	Converted func()
+	// Raised, if set, is called after a transaction raised the store's format: it
+	// converted the records, or had a [Need].
+	Raised func(format int)
 
 	// Patience is how long a transaction goes on trying while the store does not
 	// answer. 0 means 30 seconds. The driver ends what it began by then.
@@ -107,7 +108,7 @@ func (s *Store) convert(records []driver.Record, rev int64, now time.Time) ([]dr
 
 // current is a copy with the records of this format.
 func (s *Store) current(c Copy) (Copy, error) {
-	if c.Format == 0 || c.Format == Format {
+	if c.Format == 0 || c.Format >= Format {
 		return c, nil
 	}
 	recs, err := s.convert(c.Records, c.Rev, c.Now)
@@ -217,7 +218,7 @@ func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, e
 	out := UpgradeResult{From: Format, To: Format, Tables: s.outdated()}
 	if r.DryRun {
 		todo, m, err := s.unconverted(ctx, r.Leave)
-		out.Records, out.From, out.Already = len(todo), m.was(), m.older() == nil && !out.Tables
+		out.Records, out.From, out.To, out.Already = len(todo), m.was(), max(m.was(), Format), m.older() == nil && !out.Tables
 		return out, err
 	}
 	m, err := s.beginUpgrade(ctx, r.Leave)
@@ -231,7 +232,7 @@ func (s *Store) Upgrade(ctx context.Context, r UpgradeRequest) (UpgradeResult, e
 		}
 	}
 	if m.older() == nil {
-		out.Already = !out.Tables
+		out.From, out.To, out.Already = m.was(), m.was(), !out.Tables
 		return out, nil
 	}
 	out.From = m.was()
@@ -269,8 +270,8 @@ func (s *Store) beginUpgrade(ctx context.Context, leave func(*Tx) error) (m Meta
 // upgradeHere converts a store of this machine, for the first who writes.
 func (s *Store) upgradeHere(ctx context.Context) error {
 	out, err := s.Upgrade(ctx, UpgradeRequest{})
-	if err == nil && !out.Already && s.o.Converted != nil {
-		s.o.Converted()
+	if err == nil && !out.Already && s.o.Raised != nil {
+		s.o.Raised(Format)
 	}
 	return err
 }

@@ -44,7 +44,11 @@ func former(t *testing.T, n int) *memstore.Store {
 }
 
 // oldWrite does what a transaction of a version that knows only format 1 does.
-func oldWrite(d driver.Store, key string) error {
+func oldWrite(d driver.Store, key string) error { return writeKnowing(1, d, key, func() {}) }
+
+// writeKnowing does what a transaction of a version does that knows formats up to
+// this one; between happens after it has read.
+func writeKnowing(format int, d driver.Store, key string, between func()) error {
 	ctx := context.Background()
 	snap, err := d.Read(ctx, driver.Query{Keys: []string{"meta/store"}})
 	if err != nil {
@@ -54,9 +58,10 @@ func oldWrite(d driver.Store, key string) error {
 	if err := json.Unmarshal(snap.Records[0].Value, &m); err != nil {
 		return err
 	}
-	if m.Format > 1 {
+	if m.Format > format {
 		return driver.ErrNewer
 	}
+	between()
 	_, err = d.Commit(ctx, driver.Batch{
 		Guards: []driver.Guard{{Key: "meta/store", Rev: snap.Records[0].Rev}},
 		Writes: []driver.Write{{Key: key, Value: []byte(`{"n":7}`)}},
@@ -128,7 +133,7 @@ func TestUpgradeLocal(t *testing.T) {
 		_, _, rev := contents(t, d)
 		told := 0
 		o := upgrading
-		o.Converted = func() { told++ }
+		o.Raised = func(int) { told++ }
 		st := store.NewWith(d, o)
 		if n, err := reads(st); n != 2500 || err != nil {
 			t.Error(n, err)
@@ -318,4 +323,68 @@ func TestUpgradeOnTheWay(t *testing.T) {
 			t.Error("what has moved can be looked at:", err)
 		}
 	})
+}
+
+// A transaction that needs a newer format raises it in its own commit: an older
+// version is refused from then on, even if it has looked before. The format goes
+// with the records.
+func TestNeed(t *testing.T) {
+	d := memstore.New()
+	var told []int
+	st := store.NewWith(d, store.Options{Raised: func(format int) { told = append(told, format) }})
+	need := func(cause error) error {
+		_, err := st.Update(t.Context(), driver.Query{}, func(tx *store.Tx) error {
+			return errors.Join(store.Need(tx, store.FormatPools), tx.Put("test/new", number{1}), cause)
+		})
+		return err
+	}
+	if err := write(st); err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no")
+	if err := need(no); !errors.Is(err, no) {
+		t.Error(err)
+	}
+	if err := writeKnowing(store.Format, d, "test/before", func() {}); err != nil {
+		t.Error("an older version cannot use a store without need:", err)
+	}
+	raise := func() {
+		if err := need(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := writeKnowing(store.Format, d, "test/rival", raise); !errors.Is(err, driver.ErrConflict) {
+		t.Error("an older version writes after it looked:", err)
+	}
+	if err := writeKnowing(store.Format, d, "test/late", func() {}); !errors.Is(err, driver.ErrNewer) {
+		t.Error("an older version may write:", err)
+	}
+	raise()
+	if err := write(st); err != nil || fmt.Sprint(told) != "[3]" {
+		t.Error(err, told)
+	}
+	fresh := memstore.New()
+	if _, err := store.New(fresh).Update(t.Context(), driver.Query{}, func(tx *store.Tx) error { return store.Need(tx, store.FormatPools) }); err != nil {
+		t.Error(err)
+	}
+	c, err := st.ReadAll(t.Context(), "A")
+	var file bytes.Buffer
+	if err = errors.Join(err, store.WriteBackup(&file, c)); err != nil || !bytes.Contains(file.Bytes(), []byte(`"format":3`)) {
+		t.Error("a backup does not name its format:", err)
+	}
+	c, err = store.ReadBackup(&file)
+	filled, moved := memstore.New(), memstore.New()
+	_, fillErr := store.Fill(t.Context(), store.FillRequest{To: store.New(filled), Copy: c})
+	_, moveErr := store.Move(t.Context(), store.MoveRequest{From: st, To: store.New(moved), FromName: "A", ToName: "B"})
+	if err := errors.Join(err, fillErr, moveErr); err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]driver.Store{"new": fresh, "filled": filled, "moved": moved} {
+		if err := writeKnowing(store.Format, d, "test/late", func() {}); !errors.Is(err, driver.ErrNewer) {
+			t.Errorf("an older version may write into one that is %s: %v", name, err)
+		}
+		if out, err := store.New(d).Upgrade(t.Context(), store.UpgradeRequest{}); !out.Already || out.To != store.FormatPools || err != nil {
+			t.Error(name, out, err)
+		}
+	}
 }

@@ -327,8 +327,18 @@ func SetPool(ctx context.Context, st *store.Store, r SetPoolRequest) (out PoolIn
 	return out, err
 }
 
-// putPool writes the size of a pool that had another one, or none.
+// putPool writes the size of a pool that had another one, or none. A tasklock that
+// does not know pools takes the name of one, or that of a section, as a plain key
+// beside the slots: so the store refuses it from the first pool on.
 func putPool(tx *store.Tx, key string, before, rec poolRecord) error {
+	if err := store.Need(tx, store.FormatPools); err != nil {
+		return err
+	}
+	if before.Size == 0 {
+		if err := endPlain(tx, key, rec.By); err != nil {
+			return err
+		}
+	}
 	why := slots(rec.Size)
 	if before.Size != 0 && before.Size != rec.Size {
 		why += fmt.Sprintf(", before %d", before.Size)
@@ -338,6 +348,19 @@ func putPool(tx *store.Tx, key string, before, rec poolRecord) error {
 		return err
 	}
 	return Log(tx, Event{Event: "pool set", Keys: []string{key}, By: rec.By, Why: why, Reason: rec.Reason})
+}
+
+// endPlain makes sure that nobody holds the name of a new pool as a plain key, which
+// an older tasklock may have taken: it would not keep anybody out of the pool.
+func endPlain(tx *store.Tx, key, by string) error {
+	i, err := Look(tx, key)
+	if err != nil || i == nil {
+		return err
+	}
+	if i.InForce() {
+		return &HeldError{Info: *i, Asked: key}
+	}
+	return BreakKeys(tx, []string{key}, by, "", false)
 }
 
 // RemovePoolRequest removes a pool that nobody uses.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -594,6 +595,66 @@ func TestRepeatedRequestAfterAnotherSize(t *testing.T) {
 			again := w.grant(r)
 			equal(w, "slots", again.Slots(), g.Slots())
 			equal(w, "used", w.showPool().Used, len(g.Slots()))
+		})
+	}
+}
+
+// The first pool of a store shuts out older versions of tasklock, in the commit that
+// makes it: they would take its name, or a section's, as a plain key.
+func TestFirstPoolRaisesTheFormat(t *testing.T) {
+	ways := map[string]func(w *world) error{
+		"set": func(w *world) error {
+			_, err := lease.SetPool(w.ctx, w.st, lease.SetPoolRequest{Name: "p", Slots: 2, By: "boss"})
+			return err
+		},
+		"slots": func(w *world) error {
+			_, err := lease.Acquire(w.ctx, w.st, lease.AcquireRequest{Owner: "boss", Keys: []string{"pool:p"}, Slots: 2})
+			return err
+		},
+		"section": func(w *world) error {
+			_, err := w.st.Update(w.ctx, driver.Query{}, func(tx *store.Tx) error { return lease.SizeSection(tx, "p", 2, "boss") })
+			return err
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				plain, format := "pool:p", func() (m store.Meta) {
+					w.must(w.st.View(w.ctx, driver.Query{}, func(tx *store.Tx) (err error) {
+						m, err = store.ReadMeta(tx)
+						return err
+					}))
+					return m
+				}
+				if name == "section" {
+					plain = lease.SectionPool("p")
+				}
+				w.acquire("old", "x")
+				for key, value := range w.records() { // as an older version takes the name
+					value = value[strings.Index(value, "{"):]
+					switch {
+					case key == "lock/x":
+						w.overwrite("lock/"+plain, strings.Replace(value, `"x"`, `"`+plain+`"`, 1))
+					case strings.HasPrefix(key, "lease/"):
+						w.overwrite(key, strings.Replace(value, `"x"`, `"x","`+plain+`"`, 1))
+					}
+				}
+				if h := as[*lease.HeldError](w, way(w)); h.Owner != "old" {
+					t.Errorf("%+v", h)
+				}
+				if got := format(); got.Format != store.Format || w.records()["pool/p"] != "" {
+					t.Errorf("%+v without a pool", got)
+				}
+				time.Sleep(25 * time.Hour) // the plain lock is over
+				id := format().ID
+				w.must(way(w))
+				if got := format(); got.Format != store.FormatPools || got.ID != id {
+					t.Errorf("%+v", got)
+				}
+				if w.records()["lock/"+plain] != "" {
+					t.Error("the plain lock can still be renewed")
+				}
+			})
 		})
 	}
 }

@@ -8,51 +8,50 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gofrs/flock"
 )
 
-// formerCommit is the last one whose tasklock writes records of format 1.
-const formerCommit = "081a82a388b59eed07144abef7626e00b1155dcd"
+const (
+	formatOne    = "081a82a388b59eed07144abef7626e00b1155dcd" // the last commit whose tasklock writes records of format 1
+	withoutPools = "49d19ad05c3a7d339514b1301775887bee432f7e" // the last one before pools
+)
 
-var formerBuild = sync.OnceValues(buildFormer)
-
-// former is the tasklock command of that commit, built once for each machine,
+// former is the tasklock command of an old commit, built once for each machine,
 // with tasklock-plus beside it. Where the repository is not all here, the test is
 // skipped.
-func former(t testing.TB) string {
+func former(t testing.TB, commit string) string {
 	t.Helper()
-	path, err := formerBuild()
+	path, err := buildFormer(commit)
 	if err == nil {
 		return path
 	}
-	if why := incomplete(); why != "" {
-		t.Skipf("SKIPPED: the tasklock of commit %.7s cannot be built: %s", formerCommit, why)
+	if why := incomplete(commit); why != "" {
+		t.Skipf("SKIPPED: the tasklock of commit %.7s cannot be built: %s", commit, why)
 	}
 	t.Fatal(err)
 	return ""
 }
 
 // incomplete says why an old commit may be missing here, if it may.
-func incomplete() string {
+func incomplete(commit string) string {
 	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
 	switch {
 	case err != nil:
 		return "this is not a git repository; clone it"
-	case strings.TrimSpace(string(out)) == "true" && exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}").Run() != nil:
+	case strings.TrimSpace(string(out)) == "true" && exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run() != nil:
 		return "this is a shallow clone; run: git fetch --unshallow"
 	}
 	return ""
 }
 
-func buildFormer() (string, error) {
+func buildFormer(commit string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "tasklock", "test", "former-"+formerCommit[:12])
+	dir := filepath.Join(cache, "tasklock", "test", "former-"+commit[:12])
 	path := filepath.Join(dir, "tasklock")
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", err
@@ -70,9 +69,9 @@ func buildFormer() (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(source) }()
-	sources := fmt.Sprintf("git -C ../.. archive %s | tar -x -C '%s'", formerCommit, source)
+	sources := fmt.Sprintf("git -C ../.. archive %s | tar -x -C '%s'", commit, source)
 	steps := []*exec.Cmd{
-		exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}"),
+		exec.Command("git", "cat-file", "-e", commit+"^{commit}"),
 		exec.Command("bash", "-o", "pipefail", "-c", sources),
 		exec.Command("go", "build", "-o", dir+".new/", "./cmd/tasklock", "./cmd/tasklock-plus"),
 	}

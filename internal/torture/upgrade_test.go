@@ -26,11 +26,11 @@ import (
 // then on.
 func TestOldAndNew(t *testing.T) {
 	t.Parallel()
-	former(t)
+	former(t, formatOne)
 	for _, b := range []backend{sqlite, files, gitFile, etcd, postgres} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel() // they wait for processes
-			m := newMixed(t, b, "")
+			m := newMixed(t, b, formatOne, "")
 			m.run()
 			t.Logf("%d old commands, %d new ones, %d tasks, held by old ones in the end: %v", m.did[0].Load(), m.did[1].Load(), len(m.tasks), m.holder)
 			defer func() { // also if the judge cannot open the store
@@ -44,7 +44,7 @@ func TestOldAndNew(t *testing.T) {
 	t.Run("planted", func(t *testing.T) {
 		t.Parallel()
 		for _, b := range []backend{sqlite, etcd} {
-			if m := newMixed(t, b, "older_is_current"); m.run().caught() == "" {
+			if m := newMixed(t, b, formatOne, "older_is_current"); m.run().caught() == "" {
 				t.Errorf("%s: the bug was not seen", b.name)
 			} else {
 				t.Logf("%s: caught: %s", b.name, m.caught())
@@ -57,6 +57,7 @@ func TestOldAndNew(t *testing.T) {
 type mixed struct {
 	place
 	command [2]string // the former one, this one
+	keys    []string
 	shared  bool
 	env     []string
 	cycles  int           // that workers of each version make, at least
@@ -72,12 +73,11 @@ type mixed struct {
 	faults []string
 }
 
-var mixedKeys = []string{"left", "right", "middle"}
-
-func newMixed(t *testing.T, b backend, bug string) *mixed {
+// newMixed makes a store with the command of an old commit.
+func newMixed(t *testing.T, b backend, commit, bug string) *mixed {
 	t.Helper()
 	m := &mixed{
-		place: b.place(t), command: [2]string{former(t), command(t)}, cycles: 6,
+		place: b.place(t), command: [2]string{former(t, commit), command(t)}, keys: []string{"left", "right", "middle"}, cycles: 6,
 		shared: !slices.Contains([]string{"sqlite", "file"}, b.scheme), env: []string{"TASKLOCK_FAULT_BUG=" + bug},
 		holder: map[string]string{}, token: map[string]int64{},
 	}
@@ -89,7 +89,7 @@ func newMixed(t *testing.T, b backend, bug string) *mixed {
 	if code, out := m.call(0, 0, "init"); code != 0 {
 		t.Fatalf("init: exit %d, %s", code, out)
 	}
-	if code, out := m.call(0, 0, "tasks", "add", "first"); code != 0 { // makes it format 1
+	if code, out := m.call(0, 0, "tasks", "add", "first"); code != 0 { // writes its format
 		t.Fatalf("add: exit %d, %s", code, out)
 	}
 	m.tasks = []string{"first"}
@@ -151,16 +151,16 @@ func (m *mixed) run() *mixed {
 	return m
 }
 
-// oldWorker works until it is refused.
+// oldWorker works until it is refused, or something is wrong.
 func (m *mixed) oldWorker(n int, progress chan<- struct{}) {
 	defer func() {
 		for range 2 * m.cycles {
 			progress <- struct{}{}
 		}
 	}()
-	for i := 0; ; i++ {
+	for i := 0; m.caught() == ""; i++ {
 		upgraded := m.upgraded.Load()
-		if !m.cycle(0, n, fmt.Sprintf("old %d-%d", n, i), mixedKeys[(i+n)%len(mixedKeys)]) {
+		if !m.cycle(0, n, fmt.Sprintf("old %d-%d", n, i), m.keys[(i+n)%len(m.keys)]) {
 			return
 		}
 		if upgraded {
@@ -177,7 +177,7 @@ func (m *mixed) oldWorker(n int, progress chan<- struct{}) {
 func (m *mixed) newWorker(n int) {
 	began := time.Now()
 	for i := 0; i < m.cycles || time.Since(began) < m.pace; i++ {
-		if !m.cycle(1, n, fmt.Sprintf("new %d-%d", n, i), mixedKeys[(i+n)%len(mixedKeys)]) {
+		if !m.cycle(1, n, fmt.Sprintf("new %d-%d", n, i), m.keys[(i+n)%len(m.keys)]) {
 			m.fault("new worker %d is refused after the upgrade", n)
 			return
 		}
@@ -289,7 +289,7 @@ func (m *mixed) judge(t *testing.T) {
 	for _, w := range m.wrong(t) {
 		m.fault("%s", w)
 	}
-	for _, key := range mixedKeys {
+	for _, key := range m.keys {
 		code, out := m.call(1, 0, "check", key)
 		if owner := m.holder[key]; owner == "" && code != 1 || owner != "" && (code != 0 || !strings.Contains(out, owner)) {
 			m.fault("%s should be held by %q: exit %d, %s", key, owner, code, out)

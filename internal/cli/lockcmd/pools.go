@@ -38,7 +38,9 @@ func newPoolsSetCmd(s *session.Session) *cobra.Command {
 
 A smaller size ends nobody's work: who holds a slot keeps it, and nobody gets in until
 fewer than the new size are used. A waiter that asks for more slots than there are
-now is refused (exit 11).`, lease.MaxSlots),
+now is refused (exit 11).
+
+Versions of tasklock from before pools cannot use the store once it has a pool.`, lease.MaxSlots),
 		Example: `  tasklock pools set tests 4
   tasklock pools set staging 1 --reason "database is slow today"`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -243,8 +243,12 @@ func (s *Session) NewStore(url string, d driver.Store) *store.Store {
 		Conversions: conversions(),
 		Local:       !isShared(url),
 		Patience:    s.patience(),
-		Converted: func() {
-			s.Note("Note: the store %s was converted to format %d; older versions of tasklock cannot use it any more.", config.WithoutPassword(url), store.Format)
+		Raised: func(format int) {
+			why := "was converted to"
+			if format == store.FormatPools {
+				why = "has its first pool, and so"
+			}
+			s.Note("Note: the store %s %s format %d; older versions of tasklock cannot use it any more.", config.WithoutPassword(url), why, format)
 		},
 	})
 }

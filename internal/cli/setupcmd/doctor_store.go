@@ -342,12 +342,12 @@ func (x *examination) stale(ctx context.Context, st *store.Store) {
 }
 
 // pools finds locks on keys that mean a pool since pools exist: an older tasklock
-// took them as plain keys. They keep nobody out of the pool.
+// took them as plain keys.
 func (x *examination) pools(locks []lease.Info) {
 	for _, l := range locks {
 		if _, _, slot := lease.SlotOf(l.Key); !slot && strings.HasPrefix(l.Key, string(lease.Pool)+":") {
 			x.Warn("pools", "tasklock release --lease "+term.ShellQuote(l.LeaseID)+" --owner "+term.ShellQuote(l.Owner),
-				"%s is a plain lock of %s, from before pools: it keeps nobody out now; use another name for a plain key", l.Key, l.Owner)
+				"%s is a plain lock of %s, from before pools: nobody can make that pool while it is held; use another name for a plain key", l.Key, l.Owner)
 			return
 		}
 	}
