@@ -130,7 +130,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		{"newer records", false, func(d *desk, _ string) error {
 			d.sql(`UPDATE record SET value='{"format":7,"id":"x"}' WHERE key='meta/store'`)
 			return nil
-		}, 3, "has format 7, this tasklock reads up to 2; upgrade it"},
+		}, 3, "has format 7, this tasklock reads up to 3; upgrade it"},
 		{"moved", false, func(d *desk, _ string) error {
 			d.sql(`UPDATE record SET value='{"format":1,"id":"x","movedTo":"there"}' WHERE key='meta/store'`)
 			return nil
