@@ -139,7 +139,9 @@ func root(s *session.Session, args []string) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "locks", Title: "Locks:"}, &cobra.Group{ID: "tasks", Title: "Tasks:"}, &cobra.Group{ID: "jobs", Title: "Jobs:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "setup", Title: "Set up:"})
 	root.SetHelpCommandGroupID("setup")
 	root.SetCompletionCommandGroupID("setup")
-	for _, e := range wanted(commands(), args) {
+	made := wanted(commands(), args)
+	root.CompletionOptions.DisableDefaultCmd = len(made) == 1 // and it is another command
+	for _, e := range made {
 		cmd := e.make(s)
 		cmd.GroupID = e.group
 		root.AddCommand(cmd)
