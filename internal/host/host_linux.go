@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -21,8 +22,18 @@ const (
 )
 
 func readBootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	b, _ := readProc("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
+}
+
+// readProc reads a file that the kernel makes up, with half of os.ReadFile's system calls.
+func readProc(path string) ([]byte, error) {
+	f, err := OpenPlain(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(f)
 }
 
 // pidNamespace names the namespace of our pid. The kernel may use the number
@@ -44,7 +55,7 @@ var timeNamespace = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	offsets, err := os.ReadFile("/proc/self/timens_offsets")
+	offsets, err := readProc("/proc/self/timens_offsets")
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +100,7 @@ func sight(pid string) (sighting, error) {
 // "unshare --pid" without a new /proc it does not: there /proc/1 is the init
 // of the machine, and comparing its start time would prove a false death.
 var procIsOurs = sync.OnceValue(func() bool {
-	b, err := os.ReadFile("/proc/self/status")
+	b, err := readProc("/proc/self/status")
 	if err != nil {
 		return false
 	}
@@ -120,7 +131,7 @@ func (s stat) ended() bool {
 }
 
 func readStat(pid string) (stat, error) {
-	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	b, err := readProc("/proc/" + pid + "/stat")
 	if err != nil {
 		return stat{}, err
 	}
@@ -181,7 +192,7 @@ func terminalName(major, minor uint32) string {
 	if major >= 136 && major <= 143 { // pseudo terminals have no entry in /sys
 		return fmt.Sprintf("pts-%d", (major-136)<<8+minor)
 	}
-	b, _ := os.ReadFile(fmt.Sprintf("/sys/dev/char/%d:%d/uevent", major, minor))
+	b, _ := readProc(fmt.Sprintf("/sys/dev/char/%d:%d/uevent", major, minor))
 	for line := range strings.Lines(string(b)) {
 		if dev, ok := strings.CutPrefix(line, "DEVNAME="); ok {
 			return strings.ReplaceAll(strings.TrimSpace(dev), "/", "-")
@@ -207,7 +218,7 @@ func Parent(pid int) (parent int, words []string, err error) {
 		return 0, nil, err
 	}
 	words = []string{st.name}
-	if args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil {
+	if args, err := readProc("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil {
 		words = append(words, strings.Split(strings.TrimRight(string(args), "\x00"), "\x00")...)
 	}
 	return st.parent, words, nil

@@ -41,6 +41,21 @@ func (r Row) Signal(sig syscall.Signal) {
 	}
 }
 
+// OpenPlain is os.OpenFile for files that never wait for others to write. It keeps the
+// runtime's poller out: a command that needs none would set it up only to hear that
+// such a file cannot be polled.
+func OpenPlain(path string, how int, mode fs.FileMode) (*os.File, error) {
+	for {
+		switch fd, err := unix.Open(path, how|unix.O_CLOEXEC, uint32(mode)); err {
+		case nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case unix.EINTR:
+		default:
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
 // signal0 asks whether a process (or, negative, a group) exists: nil, ESRCH,
 // or EPERM when it does and belongs to someone else.
 func signal0(pid int) error { return unix.Kill(pid, 0) }

@@ -45,6 +45,11 @@ func open(pid int) (windows.Handle, error) {
 	return windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 }
 
+// OpenPlain is os.OpenFile here.
+func OpenPlain(path string, how int, mode fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, how, mode)
+}
+
 // signal0 answers in the words of kill(2).
 func signal0(pid int) error {
 	h, err := open(pid)

@@ -139,9 +139,9 @@ func (f *noteFile) look(create bool) {
 	if create {
 		how |= os.O_CREATE
 	}
-	file, err := os.OpenFile(f.path, how, 0o600)
+	file, err := host.OpenPlain(f.path, how, 0o600)
 	if err != nil && !create {
-		file, err = os.Open(f.path)
+		file, err = host.OpenPlain(f.path, os.O_RDONLY, 0)
 	}
 	if err != nil {
 		return
