@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -35,11 +36,12 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 	changed := make(chan error, 1)
 	guards = guards[:min(len(guards), driver.MaxGuards)] // all must go: a change of the first ones is enough
 	go func() { changed <- st.Wait(wctx, guards) }()
-	var look <-chan time.Time
-	if len(watch) > 0 {
-		t := time.NewTicker(time.Second)
-		defer t.Stop()
-		look = t.C
+	ended := make(chan struct{}, len(watch))
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	if stop, ok := onDeath(watch, ended); ok {
+		tick.Stop()
+		defer stop()
 	}
 	for {
 		select {
@@ -52,14 +54,40 @@ func pauseFor(ctx context.Context, st *store.Store, blocked []blocker, atMost ti
 			}
 			<-wctx.Done() // the store cannot wait now: look again later
 			return context.Cause(ctx)
-		case <-look:
-			if slices.ContainsFunc(watch, leaseRecord.gone) {
-				cancel()
-				<-changed
-				return nil
-			}
+		case <-ended:
+			tick.Reset(time.Second) // its group may live on
+		case <-tick.C:
+		}
+		if slices.ContainsFunc(watch, leaseRecord.gone) {
+			cancel()
+			<-changed
+			return nil
 		}
 	}
+}
+
+// onDeath lets the kernel tell when a process of the leases ends. It reports false if
+// the kernel cannot tell of each: then a waiter looks every second, which is most of
+// what waiting costs.
+func onDeath(watch []leaseRecord, ended chan<- struct{}) (stop func(), ok bool) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	for _, l := range watch {
+		if l.Process == host.Self() {
+			continue // who waits lives
+		}
+		s, ok := l.OnEnd(func() { ended <- struct{}{} })
+		if !ok {
+			stop()
+			return nil, false
+		}
+		stops = append(stops, s)
+	}
+	return stop, true
 }
 
 // Await returns when one of the guards may no longer hold, when one of the keys
