@@ -31,6 +31,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,9 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 }
 
 func newStore(path string, safeFS bool, poll time.Duration) *Store {
+	if safeFS { // the kernel tells of every commit: the poll is a safety net
+		poll = 3 * cmp.Or(poll, local.DefaultPoll)
+	}
 	s := &Store{
 		path:   path,
 		safeFS: safeFS,
