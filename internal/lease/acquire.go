@@ -264,21 +264,24 @@ var errWaiting = errors.New("waiting")
 // what may have been granted meanwhile. The grant of a named request stays: its
 // repetition gets it. So does a ticket that another call has continued.
 //
-// If so many leave a queue at once that the time is over before its turn, it deletes
-// the ticket alone: nobody waits behind a place without a ticket.
+// If so many leave a queue at once that the time is over before its turn, or before the
+// store has read the queue, it deletes the ticket alone: nobody waits behind a place
+// without a ticket.
 func (a *acquisition) abandon(st *store.Store) {
 	if a.leave(st, true) {
 		a.leave(st, false)
 	}
 }
 
-// leave reports whether the time was too short, although the store answers.
+// leave reports whether the time was too short.
 func (a *acquisition) leave(st *store.Store, queues bool) (late bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	answers := false
-	_, err := Update(ctx, st, driver.Query{Keys: a.needs()}, func(tx *store.Tx) error {
-		answers = true
+	need := a.needs()
+	if !queues {
+		need = leaseKeys([]string{a.lease()})
+	}
+	_, err := Update(ctx, st, driver.Query{Keys: need}, func(tx *store.Tx) error {
 		own, err := getLease(tx, a.lease())
 		if err != nil || own.Exists() && a.theirs(own.Value) {
 			return err
@@ -296,7 +299,7 @@ func (a *acquisition) leave(st *store.Store, queues bool) (late bool) {
 		}
 		return err
 	})
-	return err != nil && answers && ctx.Err() != nil
+	return err != nil && ctx.Err() != nil
 }
 
 // needs names the records that every attempt reads.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,33 @@ func TestLeavingTogether(t *testing.T) {
 		w.release("first", "a")
 		w.acquire("next", "a")
 		equal(w, "queues", w.kinds("queue/"), nil)
+	})
+}
+
+// longQueues is a store that takes a while to read a queue.
+type longQueues struct{ driver.Store }
+
+func (l longQueues) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
+	if slices.ContainsFunc(q.Keys, func(k string) bool { return strings.HasPrefix(k, "queue/") }) {
+		if err := driver.Sleep(ctx, 3*time.Second); err != nil {
+			return driver.Snapshot{}, err
+		}
+	}
+	return l.Store.Read(ctx, q)
+}
+
+// Who gives up leaves no ticket, even if the store is too slow to read the queue.
+func TestLeavingALongQueue(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("first", "a")
+		waiter := w.through(longQueues{w.mem}).begin(lease.AcquireRequest{Owner: "w", Keys: []string{"a"}, Wait: 24 * time.Hour})
+		time.Sleep(time.Minute)
+		if n := len(w.waiters("a")); n != 1 {
+			t.Fatalf("%d wait", n)
+		}
+		waiter.cancel(nil)
+		time.Sleep(10 * time.Second)
+		equal(w, "tickets", w.kinds("lease/w"), nil)
 	})
 }
 
