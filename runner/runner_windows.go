@@ -43,6 +43,7 @@ func groupBusy(int, int) bool { return false }
 type family struct{ group, command, leader int }
 
 func (*family) signal(syscall.Signal) {}
+func (*family) members()              {}
 func (*family) kill()                 {}
 func (*family) busy() bool            { return false }
 

@@ -30,6 +30,7 @@ type session struct {
 	trusted  host.Moment      // the last moment at which the lease was relied on
 	stopping bool             // the command has to end
 	backup   <-chan time.Time // the supervisor did not obey: kill
+	kin      *family          // whom
 	started  bool
 	pid      int  // of the command
 	ended    bool // the command's end was reported
@@ -89,7 +90,7 @@ func (s *session) work(ctx context.Context) {
 			s.passOnTrust()
 		case <-s.backup:
 			s.o.logf("killing the group")
-			s.family().kill()
+			s.kin.kill()
 			s.keeper.signal(syscall.SIGKILL)
 		}
 	}
@@ -161,16 +162,20 @@ func (s *session) endLost(err error) {
 func (s *session) stop(why string, grace time.Duration) {
 	s.o.logf("%s: TERM, and KILL in %s", why, grace)
 	s.stopping = true
-	s.order(order{At: host.Now(), Stop: true, Grace: grace})
+	now := host.Now()
+	s.kin = s.family()
+	s.order(order{At: now, Stop: true, Grace: grace})
 	s.backup = time.After(grace + s.window().spare)
 }
 
-// family is that of the command, seen from here.
+// family is that of the command, seen from here. It is found before the command gets
+// a signal: later, a child of a parent that has ended would not be found.
 func (s *session) family() *family {
 	f := &family{group: s.keeper.group(), command: s.pid}
 	if f.group != s.pid {
 		f.leader = f.group
 	}
+	f.members()
 	return f
 }
 
