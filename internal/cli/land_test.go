@@ -542,3 +542,17 @@ true`)
 		f.clean()
 	})
 }
+
+// TestLandInterruptedSaysSo: with --json the last object says that a landing was
+// interrupted, and the exit code is that of the signal.
+func TestLandInterruptedSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.ready()
+	cmd := f.command("mine", os.Args[0], "land", "--json", "--", "sh", "-c", "kill -TERM $PPID; exec sleep 300")
+	out, _ := cmd.Output()
+	l := readLandings(t, out)
+	if code := cmd.ProcessState.ExitCode(); code != 143 || l.last.Error.Code != "INTERRUPTED" {
+		t.Errorf("exit code %d, %+v\n%s", code, l.last.Error, out)
+	}
+}

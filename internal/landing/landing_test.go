@@ -24,6 +24,14 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// A remote that does not answer has a reason, before git's advice.
+func TestWithCause(t *testing.T) {
+	err := withCause(&git.Error{Verb: "fetch", Said: "me@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists."})
+	if want := "git fetch: me@host: Permission denied (publickey).; fatal: Could not read from remote repository."; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
+
 // A checkout that git refuses names the files that are in its way.
 func TestRefusedCheckout(t *testing.T) {
 	err := refused(&git.Error{Verb: "checkout", Said: "error: The following untracked working tree files would be overwritten by checkout:\n\ta\n\tb c\nPlease move them.\nAborting"})

@@ -32,7 +32,7 @@ func (w *work) fetch(ctx context.Context, limit time.Duration) (string, error) {
 	case err != nil && net.Err() != nil && ctx.Err() == nil:
 		return "", &RemoteError{Remote: w.Remote, Step: "fetch", Err: fmt.Errorf("git fetch took longer than %s", limit)}
 	case err != nil:
-		return "", &RemoteError{Remote: w.Remote, Step: "fetch", Err: err}
+		return "", &RemoteError{Remote: w.Remote, Step: "fetch", Err: withCause(err)}
 	}
 	return w.git.Run(ctx, "rev-parse", "--verify", "--quiet", fetchedRef+"^{commit}")
 }
@@ -60,7 +60,7 @@ func (l *landing) push(ctx context.Context) (again bool, err error) {
 	now, unseen := l.fetch(ctx, l.NetTime)
 	switch {
 	case unseen != nil:
-		return false, &RemoteError{Remote: l.Remote, Step: "push", Unknown: true, Err: err}
+		return false, &RemoteError{Remote: l.Remote, Step: "push", Unknown: true, Err: withCause(err)}
 	case l.contains(ctx, now, l.head):
 		l.say(Event{Step: Pushed, From: l.tip, To: l.head, Commits: l.state.Commits})
 		return false, nil
@@ -76,9 +76,20 @@ func (l *landing) push(ctx context.Context) (again bool, err error) {
 		return false, &RemoteError{Remote: l.Remote, Step: "push", Err: fmt.Errorf("git push took longer than %s", l.NetTime)}
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() != 1 { // 1: git heard a refusal
-		return false, &RemoteError{Remote: l.Remote, Step: "push", Err: err}
+		return false, &RemoteError{Remote: l.Remote, Step: "push", Err: withCause(err)}
 	}
 	return false, &PushError{l.Remote, l.Onto, refusal(out, err)}
+}
+
+// withCause makes an error of git say why: after the reason, and an empty line, git
+// advises to check the access rights, and [git.Error] repeats only the last line.
+func withCause(err error) error {
+	var said *git.Error
+	if errors.As(err, &said) {
+		why, _, _ := strings.Cut(said.Said, "\n\n")
+		return &git.Error{Verb: said.Verb, Said: strings.ReplaceAll(why, "\n", "; "), Err: said.Err}
+	}
+	return err
 }
 
 // contains reports whether a commit is in the history of another.

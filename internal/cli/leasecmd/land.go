@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -254,8 +255,7 @@ func (o *landOptions) steps(ctx context.Context, s *session.Session, test []stri
 	}
 	res, err := landing.Run(ctx, r)
 	if interrupted := (*session.SignalError)(nil); errors.As(err, &interrupted) {
-		s.Note("Interrupted: the branch and the files are as they were.")
-		return session.ExitError(problem.Interrupted(interrupted.Signal).Exit)
+		return fmt.Errorf("%w: the branch and the files are as they were", interrupted)
 	}
 	if err != nil {
 		return err
