@@ -42,22 +42,22 @@ type conn struct {
 	commits   int         // that were tried
 	spent     bool        // use it no more
 	pooled    bool
-	saves     bool                         // the procedure save can be used
-	procedure *pgconn.StatementDescription // once the server remembers it
-	message   bool                         // the durable statement is a message
-	durable   string                       // the statement that makes commits last; empty: they do when they end
-	plain     bool                         // one message is a transaction as we need it
-	rested    bool                         // it was used before
-	used      time.Time                    // when it was
-	asked     map[string]int               // statements, and how often
-	names     map[string]string            // of those that the server remembers
+	saves     bool                                    // the procedure save can be used
+	procedure *pgconn.StatementDescription            // once the server remembers it
+	message   bool                                    // the durable statement is a message
+	durable   string                                  // the statement that makes commits last; empty: they do when they end
+	plain     bool                                    // one message is a transaction as we need it
+	rested    bool                                    // it was used before
+	used      time.Time                               // when it was
+	asked     map[string]int                          // statements, and how often
+	known     map[string]*pgconn.StatementDescription // those that the server remembers
 }
 
 // newConn makes a connection that never asks the server to cancel anything.
 // pgconn does that for an abandoned call: it would end the wait of a commit for
 // its synchronous standby, and others would see a commit that may be lost.
 func newConn(ctx context.Context, cfg *pgconn.Config) (*conn, error) {
-	c := &conn{used: time.Now(), asked: map[string]int{}, names: map[string]string{}}
+	c := &conn{used: time.Now(), asked: map[string]int{}, known: map[string]*pgconn.StatementDescription{}}
 	cfg = cfg.Copy()
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -264,16 +264,16 @@ func (c *conn) query(ctx context.Context, sql string, params [][]byte, f func(ro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	name, err := c.prepared(ctx, sql)
+	known, err := c.prepared(ctx, sql)
 	if err != nil {
 		return err
 	}
 	defer c.watch(ctx)()
 	var r *pgconn.ResultReader
-	if name == "" {
+	if known == nil {
 		r = c.pg.ExecParams(context.Background(), sql, params, nil, nil, binary)
 	} else {
-		r = c.pg.ExecPrepared(context.Background(), name, params, nil, binary)
+		r = c.pg.ExecStatement(context.Background(), known, params, nil, binary)
 	}
 	for r.NextRow() && err == nil {
 		err = f(r.Values())
@@ -284,21 +284,17 @@ func (c *conn) query(ctx context.Context, sql string, params [][]byte, f func(ro
 	return err
 }
 
-// prepared returns the name of a statement that the server remembers, or none.
-func (c *conn) prepared(ctx context.Context, sql string) (string, error) {
+// prepared returns a statement that the server remembers, or none.
+func (c *conn) prepared(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
 	c.asked[sql]++
-	switch {
-	case c.pooled || c.asked[sql] <= prepareAfter:
-		return "", nil
-	case c.names[sql] != "":
-		return c.names[sql], nil
+	if c.pooled || c.asked[sql] <= prepareAfter || c.known[sql] != nil {
+		return c.known[sql], nil
 	}
-	name := "tasklock" + strconv.Itoa(len(c.names))
-	if _, err := c.pg.Prepare(ctx, name, sql, nil); err != nil {
-		return "", err
+	d, err := c.pg.Prepare(ctx, "tasklock"+strconv.Itoa(len(c.known)), sql, nil)
+	if err == nil {
+		c.known[sql] = d
 	}
-	c.names[sql] = name
-	return name, nil
+	return d, err
 }
 
 func number(text string) int64 {

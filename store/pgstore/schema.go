@@ -284,7 +284,9 @@ func (n names) fill(sql string) string {
 
 // prepare lets this version commit to an older schema, once: an upgrade closes the
 // store for older versions before it changes the schema. They go on with their own
-// function, which has other parameters, until the store is closed.
+// function, which has other parameters, until the store is closed. If the upgrade is
+// refused after that, what was made stays. It does no harm: older versions do not
+// use it, commits of this one wait for the log there, and the next upgrade makes it anew.
 func (s *Store) prepare(ctx context.Context) error {
 	s.mu.Lock()
 	needed := s.outdated && !s.prepared
