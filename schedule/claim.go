@@ -80,6 +80,7 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 	out := claimed{key: key}
 	r.Keys, r.Reason = []string{key}, "job "+c.job
 	r.Need = append(need(c.job).Keys, fireKey(c.job, c.at)) // most likely
+	r.Holder, r.Stay = c.holder, c.holder != ""
 	r.OuterKey = func(tx *store.Tx, _ string) (string, error) {
 		var err error
 		if s, err = readSituation(tx, c); err != nil {
@@ -87,6 +88,11 @@ func claimUnder(ctx context.Context, st *store.Store, c candidate, key string, r
 		}
 		if p = decide(s); p.claim == nil || s.due.key(p.claim.at) != key {
 			return "", &otherPlan{p}
+		}
+		if s.job.Pool != "" && c.holder != "" {
+			if others, err := lease.OthersWait(tx, key, r.Owner+"/"+c.holder); err != nil || others { // one pod queues for the job
+				return "", orElse(err, errPoolFull)
+			}
 		}
 		return s.job.pool(), nil // its slot is released with the job's lock
 	}

@@ -19,6 +19,7 @@ type dispatcher struct {
 	mu       sync.Mutex
 	reserved map[string]bool      // jobs that are in the queue, or being claimed
 	blocked  map[string]candidate // jobs that wait for a lock, as they were found
+	places   map[string]candidate // jobs that have, or may have, a place in the queue of their pool
 	failed   map[string]failure   // jobs that could not be claimed, for a reason of their own
 	trouble  trouble              // with the store: no job is claimed before its end
 	reading  bool                 // it came of a look
@@ -53,7 +54,7 @@ var (
 func (c *dispatcher) init() {
 	c.queue = make(chan candidate, MaxJobs)
 	c.reserved, c.runs, c.recheck = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	c.blocked, c.failed = map[string]candidate{}, map[string]failure{}
+	c.blocked, c.places, c.failed = map[string]candidate{}, map[string]candidate{}, map[string]failure{}
 }
 
 func (c *dispatcher) running() int {

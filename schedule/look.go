@@ -15,10 +15,11 @@ import (
 // view is one look at what is due.
 type view struct {
 	rev   int64
-	ready []candidate   // what may be claimed now
-	sleep time.Duration // until the next one
-	keys  []string      // locks of runs that are not ours
-	pools []string      // whose slots jobs wait for
+	ready []candidate       // what may be claimed now
+	sleep time.Duration     // until the next one
+	keys  []string          // locks of runs that are not ours
+	pools []string          // whose slots jobs wait for
+	due   map[string]string // jobs of which something is due, also those that wait, and their pools
 
 	damaged []*DamagedError // jobs that cannot be looked at
 	trouble error           // with a job that does not fire because of it
@@ -32,8 +33,13 @@ type candidate struct {
 	ttl time.Duration
 	rev int64 // of its due record
 
-	trouble trouble // what kept this pod from claiming it
-	full    bool    // its pool was full
+	trouble trouble   // what kept this pod from claiming it
+	full    bool      // its pool was full
+	pool    string    // the key of its pool, or ""
+	holder  string    // under whose name it waits in the queue of the pool
+	seen    string    // the pool, as it was when this was found,
+	tried   time.Time // and when the claim was tried
+	over    bool      // it has a place in the queue and does not need it
 }
 
 // loop looks, hands out what is ready, and sleeps until the next fire time or change.
@@ -53,6 +59,7 @@ func (p *pod) loop() error {
 		looked = true
 		p.storeRead()
 		p.logDamaged(v.damaged)
+		p.leaveQueues(v.due)
 		if p.o.Once && len(v.ready) == 0 && quiet {
 			return v.trouble
 		}
@@ -101,7 +108,7 @@ func (p *pod) look() (view, error) {
 		if rev == 0 {
 			rev, watched, pools = tx.Rev(), p.otherRuns(), p.fullPools()
 		}
-		v = view{rev: rev, sleep: longSleep, pools: pools, damaged: damaged} // what began later changed due/ after rev: the next look comes at once
+		v = view{due: map[string]string{}, rev: rev, sleep: longSleep, pools: pools, damaged: damaged} // what began later changed due/ after rev: the next look comes at once
 		if len(damaged) > 0 {
 			v.trouble = damaged[0]
 		}
@@ -176,13 +183,13 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 	if err := p.memory.recall(tx, p.withDeadRuns(dead)); err != nil {
 		return err
 	}
-	room, err := roomIn(tx, v)
+	pools, err := stateOfPools(tx, v)
 	if err != nil {
 		return err
 	}
 	for e := range p.mine() {
 		d := e.Value
-		c := candidate{job: d.Job, ttl: span(d.TTL), rev: e.Rev}
+		c := candidate{job: d.Job, ttl: span(d.TTL), rev: e.Rev, pool: d.Pool, seen: pools[d.Pool]}
 		ready := false
 		for _, r := range d.Running {
 			if dead[r.Key] && !p.runsHere(r.Lease) {
@@ -190,7 +197,7 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 			}
 		}
 		waits, full := p.isBlocked(d.Job, e.Rev)
-		waits = waits && (full && room[d.Pool] == 0 || !full && !unblocked(d, dead))
+		waits = waits && (full && !p.mayHaveSlot(c) || !full && !unblocked(d, dead))
 		switch {
 		case ready:
 		case len(d.Triggers) > 0:
@@ -209,6 +216,9 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 				v.sleep = min(v.sleep, left)
 			}
 		}
+		if ready {
+			v.due[d.Job] = d.Pool
+		}
 		if ready && !waits {
 			if err := p.whyResting(d.Job, e.Rev); err != nil {
 				v.trouble = orElse(v.trouble, err)
@@ -219,41 +229,6 @@ func (p *pod) pick(tx *store.Tx, v *view) error {
 		}
 	}
 	return nil
-}
-
-// poolRest is how long a pod sleeps at most while a job of it waits for a slot: it hears
-// that a slot was released, but not of another size or of waiters that leave.
-const poolRest = 2 * time.Second
-
-// roomIn counts the free slots of the pools that jobs wait for. Where others wait in
-// the pool's queue, those are before the jobs.
-func roomIn(tx *store.Tx, v *view) (map[string]int, error) {
-	room := map[string]int{}
-	for _, key := range v.pools {
-		v.sleep = min(v.sleep, poolRest)
-		pool, err := lease.PeekPool(tx, key)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case pool.Size == 0: // the claim says so
-			room[key] = 1
-		case !pool.Full() && pool.Waiters == 0:
-			room[key] = pool.Size - pool.Used
-		}
-	}
-	return room, nil
-}
-
-// fullPools lists the pools for whose slots jobs of this pod wait.
-func (p *pod) fullPools() (keys []string) {
-	for d := range p.mine() {
-		if _, full := p.isBlocked(d.Value.Job, d.Rev); full && !slices.Contains(keys, d.Value.Pool) {
-			keys = append(keys, d.Value.Pool)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // withDeadRuns lists the jobs whose runs on other pods have ended: perhaps in a commit

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,9 @@ func TestSlotEndsWithRun(t *testing.T) {
 	c := w.claim("x")
 	if w.slotsUsed() != 1 || c.key != "job:x" || c.fire.Slot != 1 {
 		t.Errorf("claimed %s with slot %d", c.key, c.fire.Slot)
+	}
+	if p, err := lease.ShowPool(t.Context(), w.st, "tests"); err != nil || p.Holders[0].Token != c.fire.Token {
+		t.Errorf("the slot was taken in another commit than the claim: %+v, the job at %d", p.Holders, c.fire.Token)
 	}
 	_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "y", By: "tester"})
 	w.must(err)
@@ -171,4 +175,142 @@ func TestJobNeedsPool(t *testing.T) {
 	wait.Until(t, "it has run", func() bool { h := w.history("x"); return len(h) == 1 && h[0].State == Done })
 	stop()
 	w.must(<-done)
+}
+
+// queue is who waits for a slot, in order.
+func (w *world) queue() []lease.Waiter {
+	p, err := lease.ShowPool(context.Background(), w.st, "tests")
+	w.must(err)
+	return p.Queue
+}
+
+// start runs a pod with handlers of x, y and z until the function that it returns is called.
+func (w *world) start(name string) (stop func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- New(w.st).Handle("x", w.handle).Handle("y", w.handle).Handle("z", w.handle).Run(ctx, &Options{Pod: name})
+	}()
+	return func() {
+		w.t.Helper()
+		cancel()
+		w.must(<-done)
+	}
+}
+
+// waitFor waits in the queue as any owner does, and says when it is in.
+func (w *world) waitFor(owner string, take int) chan *lease.Lease {
+	got := make(chan *lease.Lease, 1)
+	go func() {
+		l, err := lease.Hold(w.t.Context(), w.st, lease.AcquireRequest{Keys: []string{"pool:tests"}, Owner: owner, Take: take, Wait: time.Hour})
+		if err == nil {
+			got <- l
+		}
+	}()
+	return got
+}
+
+// A pool that always has waiters does not starve a job: it has its place among them, and
+// is served before those who came later. The place ends with the process of its pod.
+func TestJobHasPlaceInQueue(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	w.add(Job{Name: "x", Cron: "@yearly", Pool: "tests"})
+	slot := w.holdSlot()
+	before := w.waitFor("before", 1)
+	wait.Until(t, "the one before is in the queue", func() bool { return len(w.queue()) == 1 })
+	w.dueNow("x")
+	stop := w.start("pod-1")
+	wait.Until(t, "the job is in the queue", func() bool { return len(w.queue()) == 2 })
+	if q := w.queue(); podOf(q[1].Owner) != "pod-1" || q[1].PID != os.Getpid() {
+		t.Errorf("the queue is %+v", q)
+	}
+	after := w.waitFor("after", 1)
+	wait.Until(t, "the one after is in the queue", func() bool { return len(w.queue()) == 3 })
+	w.must(slot.Release(t.Context()))
+	w.must((<-before).Release(t.Context()))
+	late := <-after
+	h := w.history("x")
+	if len(h) != 1 || h[0].State != Done || h[0].Token >= late.Token() {
+		t.Errorf("the one after got the slot at %d, and the job is %+v", late.Token(), h)
+	}
+	w.must(late.Release(t.Context()))
+	stop()
+	if q := w.queue(); len(q) > 0 {
+		t.Errorf("still in the queue: %+v", q)
+	}
+}
+
+// A job does not pass one who waits for all of the pool, even if a slot is free.
+func TestJobDoesNotJump(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(2)
+	w.add(Job{Name: "x", Cron: "@yearly", Pool: "tests"})
+	slot := w.holdSlot()
+	all := w.waitFor("all", lease.TakeAll)
+	wait.Until(t, "the one before is in the queue", func() bool { return len(w.queue()) == 1 })
+	w.dueNow("x")
+	stop := w.start("pod-1")
+	wait.Until(t, "the job is in the queue", func() bool { return len(w.queue()) == 2 || len(w.history("x")) > 0 })
+	if h := w.history("x"); len(h) > 0 {
+		t.Errorf("it has not waited: %+v", h)
+	}
+	w.must(slot.Release(t.Context()))
+	w.must((<-all).Release(t.Context()))
+	wait.Until(t, "it has run", func() bool { h := w.history("x"); return len(h) == 1 && h[0].State == Done })
+	stop()
+}
+
+// Of several pods one queues for a job. The claim takes the slot of its place.
+func TestOnePodQueues(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	w.add(Job{Name: "x", Cron: "@yearly", Pool: "tests"})
+	slot := w.holdSlot()
+	w.dueNow("x")
+	a, b := w.start("pod-1"), w.start("pod-2")
+	wait.Until(t, "a pod queues", func() bool { return len(w.queue()) > 0 })
+	first := podOf(w.queue()[0].Owner)
+	stop, other := a, b
+	if first == "pod-2" {
+		stop, other = b, a
+	}
+	stop()
+	wait.Until(t, "the other one queues when that has ended", func() bool { q := w.queue(); return len(q) > 0 && podOf(q[0].Owner) != first })
+	if q := w.queue(); len(q) != 1 {
+		t.Errorf("the queue is %+v", q)
+	}
+	w.must(slot.Release(t.Context()))
+	wait.Until(t, "it has run", func() bool { h := w.history("x"); return len(h) == 1 && h[0].State == Done })
+	other()
+}
+
+// A job of which nothing is due any more leaves the queue, and so does a pod that ends.
+func TestJobLeavesQueue(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	for _, name := range []string{"x", "y", "z"} {
+		w.add(Job{Name: name, Cron: "@yearly", Pool: "tests"})
+	}
+	slot := w.holdSlot()
+	stop := w.start("pod-1")
+	empty := func() bool { return len(w.queue()) == 0 }
+	for name, end := range map[string]func(ChangeRequest) error{
+		"x": func(r ChangeRequest) error { _, err := Pause(t.Context(), w.st, r); return err },
+		"y": func(r ChangeRequest) error { return Remove(t.Context(), w.st, r) },
+		"z": func(r ChangeRequest) error { w.add(Job{Name: r.Name, Cron: "@yearly"}); return nil },
+	} {
+		w.dueNow(name)
+		wait.Until(t, name+" is in the queue", func() bool { return !empty() })
+		w.must(end(ChangeRequest{Name: name, By: "tester"}))
+		wait.Until(t, name+" leaves the queue", empty)
+	}
+	w.add(Job{Name: "y", Cron: "@yearly", Pool: "tests"})
+	w.dueNow("y")
+	wait.Until(t, "y is in the queue", func() bool { return !empty() })
+	stop()
+	if !empty() {
+		t.Errorf("its pod has ended, and the queue is %+v", w.queue())
+	}
+	w.must(slot.Release(t.Context()))
 }

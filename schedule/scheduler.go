@@ -119,6 +119,7 @@ func (s *Scheduler) Run(ctx context.Context, opt *Options) error {
 	err = p.loop()
 	p.Stop()
 	p.work.Wait()
+	p.leaveQueues(nil)
 	leave()
 	p.say(LogEntry{Event: "stopped"}, "Scheduler stopped")
 	return err

@@ -113,6 +113,9 @@ func newAcquisition(st *store.Store, r AcquireRequest, user bool) (a *acquisitio
 	if !r.DryRun {
 		a.wait = r.Wait
 	}
+	if r.Stay {
+		a.call, a.wait = r.Holder, max(a.wait, 1) // the first attempt of such a wait is the last
+	}
 	a.attempt = attempt{id: a.fresh, asked: r.Keys, keys: r.Keys}
 	return a, a.check()
 }
@@ -241,9 +244,11 @@ func (a *acquisition) try(ctx context.Context, st *store.Store, waiter host.Proc
 }
 
 // waiter is the process whose death ends the ticket. The last attempt of a wait
-// leaves a ticket without one.
+// leaves a ticket without one, unless this process comes back.
 func (a *acquisition) waiter(last bool) host.Process {
 	switch {
+	case a.req.Stay:
+		return host.Self()
 	case last:
 		return host.Process{}
 	case a.req.Process.PID == 0:

@@ -261,6 +261,12 @@ func Show(ctx context.Context, st *store.Store, key string) (ShowResult, error) 
 	return out, err
 }
 
+// OthersWait reports whether an owner other than this one waits for the key, and lives.
+func OthersWait(tx *store.Tx, key, owner string) (bool, error) {
+	list, err := waitersFor(tx, key)
+	return slices.ContainsFunc(list, func(w Waiter) bool { return w.State == Held && w.Owner != owner }), err
+}
+
 // waitersFor returns who waits for a key, or for a slot of a pool.
 func waitersFor(tx *store.Tx, key string) ([]Waiter, error) {
 	out := []Waiter{}

@@ -207,7 +207,7 @@ func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 		if err != nil {
 			return -1, err
 		}
-		if (t.Value.PID == 0 || stateOf(t) != Held) && len(Without(t.Value.WaitsFor, a.keys)) == 0 {
+		if (t.Value.PID == 0 || stateOf(t) != Held || !a.theirs(t.Value)) && len(Without(t.Value.WaitsFor, a.keys)) == 0 {
 			a.id = name[len(a.req.Owner)+1:]
 			return slices.Index(tickets, name), nil
 		}
@@ -380,6 +380,26 @@ func leaveQueues(tx *store.Tx, ticket string, keys []string, lapsed lapses) erro
 		}
 	}
 	return nil
+}
+
+// LeaveQueue takes the ticket of an owner out of the queue of a key, and out of the
+// others that it is in. It leaves what the ticket was granted meanwhile.
+func LeaveQueue(ctx context.Context, st *store.Store, key, owner string) error {
+	_, err := Update(ctx, st, driver.Query{Keys: []string{queueKind + key}}, func(tx *store.Tx) error {
+		q, err := getQueue(tx, key)
+		if err != nil {
+			return err
+		}
+		for _, name := range q.Value.Tickets {
+			if leaseOwner(name) == owner {
+				if err := dropTicket(tx, name, ""); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // roomToDrop reports whether there is room for guards that serve only fairness and

@@ -22,6 +22,11 @@ type AcquireRequest struct {
 	// wait was too short.
 	Holder string
 
+	// Stay, with a Holder: the request does not wait, but if it is blocked it takes a
+	// place in the queue, which lasts while this process lives. The same holder keeps
+	// the place when it asks again, within ten seconds, or leaves it by [LeaveQueue].
+	Stay bool
+
 	// For, with Hold, is the owner, or a parent of it, that works while this is
 	// held, and does nothing while this waits. Empty: the holder works alone. The
 	// search for deadlocks goes by it.
@@ -88,7 +93,9 @@ func (a *acquisition) check() error {
 		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
 	case r.For != "" && !descends(r.Owner, r.For):
 		return &InvalidError{What: "for " + quote(r.For), Rule: "must be the owner or a parent of it"}
-	case r.Wait != 0 && r.First != nil:
+	case r.Stay && r.Holder == "":
+		return &InvalidError{What: "a place in the queue", Rule: "needs the name of a holder"}
+	case (r.Wait != 0 || r.Stay) && r.First != nil:
 		return &InvalidError{What: "wait", Rule: "does not go with a commit that does more than take keys"}
 	case r.Wait < 0 || r.Wait > MaxTTL:
 		return &InvalidError{What: "wait " + r.Wait.String(), Rule: "must be between 0 and 720h (30 days)"}

@@ -339,3 +339,26 @@ func TestScheduleCanFail(t *testing.T) {
 	first, _, _ := strings.Cut(f.twice(), "\n")
 	t.Logf("caught: %s was executed twice", first)
 }
+
+// TestKilledPodLeavesTheQueue: a job waits for a slot in the queue of its pool. When its
+// pod is killed, nobody waits behind its place.
+func TestKilledPodLeavesTheQueue(t *testing.T) {
+	f := newFleet(t, sqlite, 1, "")
+	f.run("", "pools", "set", poolName, "1")
+	f.run("", "acquire", poolKey, "--owner", "first", "--ttl", "1h")
+	f.run("", "jobs", "add", "waits", "--cron", "* * * * * *", "--pool", poolName, "--", "true")
+	f.start(0)
+	waiters := func() int {
+		var out struct{ Data struct{ Pool struct{ Waiters int } } }
+		must(t, json.Unmarshal(f.run("", "pools", "show", poolName, "--json"), &out))
+		return out.Data.Pool.Waiters
+	}
+	for deadline := time.Now().Add(2 * time.Minute); waiters() == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the job has no place in the queue")
+		}
+	}
+	f.kill(0)
+	f.run("", "release", poolKey, "--owner", "first")
+	f.run("", "acquire", poolKey, "--owner", "second", "--no-wait")
+}
