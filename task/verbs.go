@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,10 @@ type StatusRequest struct {
 	Owner string
 	Token int64  // of the claim, with one task; 0: the owner must hold it, or nobody
 	Lease string // beside Token: the lease of the claim; empty: any
+
+	// Slots are slots of pools that the owner took for the claim, and their tokens: they
+	// are released in the same commit.
+	Slots map[string]int64
 
 	Uncounted bool // with unclaim: do not count the claim as an attempt
 
@@ -59,7 +64,7 @@ func (r StatusRequest) need() []string {
 	if r.Lease != "" {
 		keys = append(keys, lease.NeedLease(r.Lease))
 	}
-	return keys
+	return append(keys, lease.NeedLook(slices.Sorted(maps.Keys(r.Slots))...).Keys...)
 }
 
 func (r StatusRequest) check() error {
@@ -147,10 +152,31 @@ func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, err error) {
 	if err := lease.ReleaseClaim(tx, t.ID, r.Owner, r.Reason); err != nil {
 		return t, err
 	}
+	if err := r.releaseSlots(tx); err != nil {
+		return t, err
+	}
 	if err := saveOver(tx, before, &t, before.traceUnder(lk)); err != nil {
 		return t, err
 	}
 	return t, cmp.Or(spread(tx, before, t), log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason))
+}
+
+// releaseSlots releases the slots that are still the caller's.
+func (r StatusRequest) releaseSlots(tx *store.Tx) error {
+	slots := slices.Sorted(maps.Keys(r.Slots))
+	if err := lease.WantEnd(tx, slots...); err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		lk, err := lease.Look(tx, slot)
+		if err == nil && lk != nil && lk.Token == r.Slots[slot] {
+			err = lease.ReleaseKey(tx, slot, r.Owner, r.Reason)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // may says whether the caller may change the task, and by which token.

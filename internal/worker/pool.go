@@ -90,8 +90,24 @@ func (w *worker) giveUpIfNothingReady(ctx context.Context, giveUp context.Cancel
 // lookAgain is how often a runner in the queue of its pool looks for a ready task.
 const lookAgain = 2 * time.Second
 
-// leavePool gives the slot back that was taken with a task, or before it. The end of
-// the task has released only the task.
+// slots are the slot that was taken with the task or before it, and its token. The end of
+// the task releases it in the same commit.
+func (run *taskRun) slots() map[string]int64 {
+	grants := run.lease.Grant().Keys
+	if run.w.slot != nil {
+		grants = append(grants, run.w.slot.Grant().Keys...)
+	}
+	slots := map[string]int64{}
+	for _, k := range grants {
+		if pool, _, ok := lease.SlotOf(k.Key); ok && pool == run.w.pool {
+			slots[k.Key] = k.Token
+		}
+	}
+	return slots
+}
+
+// leavePool gives the slot back if the end of the task did not: somebody else ended it,
+// or nothing was claimed.
 func (run *taskRun) leavePool() {
 	w := run.w
 	if w.pool == "" {
@@ -115,7 +131,7 @@ func (w *worker) leaveSlot() {
 }
 
 func (w *worker) logSlot(err error) {
-	if err != nil && !errors.Is(err, lease.ErrNotFound) {
+	if err != nil && !errors.Is(err, lease.ErrNotFound) && !errors.Is(err, lease.ErrLost) {
 		w.say(LogEntry{Event: "trouble"}, "The slot of pool %s was not released: %v", w.poolName(), err)
 	}
 }

@@ -8,14 +8,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
 	"github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/internal/worker"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/memstore"
 	"github.com/tasklock/tasklock/task"
 )
 
@@ -180,5 +184,109 @@ func TestWorkNeedsPool(t *testing.T) {
 	}
 	if i := statusOf(t, st, "t2"); i.Status != task.Pending || i.Attempts != 0 {
 		t.Errorf("b is %s after %d attempts", i.Status, i.Attempts)
+	}
+}
+
+// watched notes which locks each commit takes and ends.
+type watched struct {
+	driver.Store
+	mu          sync.Mutex
+	taken, ends []string // each commit's, in order and with spaces between them
+}
+
+func (w *watched) Commit(ctx context.Context, b driver.Batch) (int64, error) {
+	var taken, ends []string
+	for _, x := range b.Writes {
+		key, ok := strings.CutPrefix(x.Key, "lock/")
+		switch {
+		case !ok:
+		case x.Value == nil:
+			ends = append(ends, key)
+		default:
+			taken = append(taken, key)
+		}
+	}
+	rev, err := w.Store.Commit(ctx, b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for list, keys := range map[*[]string][]string{&w.taken: taken, &w.ends: ends} {
+		if slices.Sort(keys); err == nil && len(keys) > 0 {
+			*list = append(*list, strings.Join(keys, " "))
+		}
+	}
+	return rev, err
+}
+
+// TestSlotEndsWithTask: a free slot is taken in the commit that claims the task, and
+// released in the one that ends it, also if the runner waited for the slot.
+func TestSlotEndsWithTask(t *testing.T) {
+	d := &watched{Store: memstore.New()}
+	st := store.New(d)
+	setPool(t, st, 1)
+	work := func(title, id string, held *lease.Lease) {
+		t.Helper()
+		if _, err := task.Add(t.Context(), st, task.AddRequest{Tasks: []task.New{{Title: title}}, By: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := worker.Work(t.Context(), st, worker.Options{Owner: "me", Name: "R", Pool: "tests", Command: []string{"true"}})
+			done <- err
+		}()
+		if held != nil {
+			patience.Until(t, "it waits for a slot", func() bool { return poolOf(t, st).Waiters == 1 })
+			if err := held.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := <-done; err != nil || statusOf(t, st, id).Status != task.Completed {
+			t.Fatalf("%s: %v", title, err)
+		}
+	}
+	work("free", "t1", nil)
+	work("waited for", "t2", holdSlot(t, st))
+	if !slices.Contains(d.taken, "pool:tests#1 t1") {
+		t.Errorf("the slot was not taken with the task: %q", d.taken)
+	}
+	for _, want := range []string{"pool:tests#1 t1", "pool:tests#1 t2"} {
+		if !slices.Contains(d.ends, want) {
+			t.Errorf("no commit has ended %q: %q", want, d.ends)
+		}
+	}
+}
+
+// TestWorkDoesNotJump: a runner does not pass one who waits for all of the pool, even if
+// a slot is free.
+func TestWorkDoesNotJump(t *testing.T) {
+	st := queue(t, task.New{Title: "a"})
+	setPool(t, st, 2)
+	slot := holdSlot(t, st)
+	all := make(chan *lease.Lease, 1)
+	go func() {
+		l, err := lease.Hold(t.Context(), st, lease.AcquireRequest{Keys: []string{"pool:tests"}, Owner: "all", Take: lease.TakeAll, Wait: time.Hour})
+		if err != nil {
+			t.Error(err)
+		}
+		all <- l
+	}()
+	patience.Until(t, "the one before waits", func() bool { return poolOf(t, st).Waiters == 1 })
+	done := make(chan error, 1)
+	go func() {
+		_, err := worker.Work(t.Context(), st, worker.Options{Owner: "me", Name: "R", Pool: "tests", Command: []string{"true"}})
+		done <- err
+	}()
+	ended := func() bool { return statusOf(t, st, "t1").Status == task.Completed }
+	patience.Until(t, "the runner waits", func() bool { return poolOf(t, st).Waiters == 2 || ended() })
+	if ended() {
+		t.Error("it has not waited")
+	}
+	if err := slot.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := (<-all).Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || !ended() {
+		t.Errorf("%v, %+v", err, statusOf(t, st, "t1"))
 	}
 }

@@ -197,7 +197,7 @@ func (run *taskRun) args() []string {
 
 // outcome is what the end of the command means for the task.
 func (run *taskRun) outcome(res runner.Result, err error) task.StatusRequest {
-	r := task.StatusRequest{Tasks: []string{run.task.ID}, Owner: run.lease.Owner(), Token: run.token, Lease: run.under, Verb: task.Complete}
+	r := task.StatusRequest{Tasks: []string{run.task.ID}, Owner: run.lease.Owner(), Token: run.token, Lease: run.under, Slots: run.slots(), Verb: task.Complete}
 	var start *runner.StartError
 	switch {
 	case res.ExitCode == 0:
