@@ -60,7 +60,7 @@ func TestPools(t *testing.T) {
 }
 
 // poolBugs are in the rules of pools.
-var poolBugs = []string{"pool_size_of_caller", "pool_weight", "pool_growth", "pool_drain"}
+var poolBugs = []string{"pool_size_of_caller", "pool_weight", "pool_growth", "pool_drain", "pool_jumped"}
 
 // TestPoolsCanFail: with each of these bugs in the workers the run reports it. The size
 // changes all the time, and nobody is killed.

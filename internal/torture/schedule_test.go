@@ -349,7 +349,9 @@ func TestKilledPodLeavesTheQueue(t *testing.T) {
 	f.run("", "jobs", "add", "waits", "--cron", "* * * * * *", "--pool", poolName, "--", "true")
 	f.start(0)
 	waiters := func() int {
-		var out struct{ Data struct{ Pool struct{ Waiters int } } }
+		var out struct {
+			Data struct{ Pool struct{ Waiters int } }
+		}
 		must(t, json.Unmarshal(f.run("", "pools", "show", poolName, "--json"), &out))
 		return out.Data.Pool.Waiters
 	}
