@@ -219,6 +219,35 @@ func TestBrokenBeyondTheGroup(t *testing.T) {
 	}
 }
 
+// TestGuardianStopsAtTerm: the command takes its TERM by stopping the guardian, and
+// ends. The wrapper alone has to find what runs under timeout, whose parent is gone.
+func TestGuardianStopsAtTerm(t *testing.T) {
+	if _, err := exec.LookPath("timeout"); err != nil {
+		t.Skip("there is no timeout(1) here")
+	}
+	t.Parallel()
+	st := memory()
+	command, dir := script(t, `trap 'kill -STOP $PPID; exit 0' TERM
+timeout 600 sh -c 'D='$D'
+'`+"'"+strings.ReplaceAll(family, "'", `'\''`)+"' & while :; do wait; done")
+	o := options(guardianCommand(), command)
+	o.Acquire.TTL, o.Grace = 20*time.Second, 100*time.Millisecond
+	done := start(t, context.Background(), st, o)
+	child, grandchild := pidIn(t, dir+"/child"), pidIn(t, dir+"/grandchild")
+	if _, err := lease.Break(context.Background(), st, lease.BreakRequest{Keys: []string{"deploy"}, By: "admin", Reason: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; !errors.Is(r.err, lease.ErrLost) {
+		t.Errorf("%+v", r)
+	}
+	if alive(child) || alive(grandchild) {
+		t.Error("something still runs")
+	}
+	for _, pid := range []int{child, grandchild} {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
 // brittle is a store that can be made to fail, or to hang whatever its context
 // says.
 type brittle struct {
