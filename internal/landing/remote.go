@@ -73,12 +73,18 @@ func (l *landing) push(ctx context.Context) (again bool, err error) {
 			Next: []string{"tasklock", "guard", "install", "--require", "--branch", l.Onto},
 		}
 	case net.Err() != nil:
-		return false, &RemoteError{Remote: l.Remote, Step: "push", Err: fmt.Errorf("git push took longer than %s", l.NetTime)}
+		return false, l.notYet(fmt.Errorf("git push took longer than %s", l.NetTime))
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() != 1 { // 1: git heard a refusal
-		return false, &RemoteError{Remote: l.Remote, Step: "push", Err: withCause(err)}
+		return false, l.notYet(withCause(err))
 	}
 	return false, &PushError{l.Remote, l.Onto, refusal(out, err)}
+}
+
+// notYet is the error of a push that ended without an answer: the remote does not
+// have the commits, and may still be about to take them.
+func (l *landing) notYet(err error) error {
+	return &RemoteError{Remote: l.Remote, Step: "push", Unknown: true, Err: fmt.Errorf("%w; %s/%s has not moved so far", err, l.Remote, l.Onto)}
 }
 
 // withCause makes an error of git say why: after the reason, and an empty line, git
