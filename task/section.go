@@ -232,7 +232,7 @@ func (r SectionRequest) apply(tx *store.Tx, s *Section) error {
 		}
 		s.Priority = *r.Priority
 	}
-	if n := r.workers(*s); n != s.workers() {
+	if n := r.workers(*s); n != s.workers() || r.Workers != nil && s.Workers > 0 { // also if only the pool has another size
 		if err := s.setWorkers(tx, n, r.By); err != nil {
 			return err
 		}

@@ -157,6 +157,8 @@ func withSlots(keys []string) (out []string) {
 func checkSlot(key string) string {
 	pool, _, ok := strings.Cut(key, "#")
 	switch {
+	case strings.HasPrefix(pool, Pool.Key(Pool.Key(""))):
+		return "must not begin with pool: twice"
 	case len(pool) > MaxKey-len("#all"):
 		return fmt.Sprintf("has %d bytes, at most %d for a pool", len(pool), MaxKey-len("#all"))
 	case ok && slotOf(key) < 0:

@@ -23,6 +23,7 @@ import (
 	"github.com/tasklock/tasklock/schedule"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/task"
 )
 
 // folder looks at the folder of a local store, its permissions and its file
@@ -270,6 +271,7 @@ func (x *examination) records(ctx context.Context) {
 	x.stale(ctx, st)
 	x.future(locks.Locks)
 	x.pools(locks.Locks)
+	x.sections(ctx, st)
 	x.jobs(ctx, st)
 }
 
@@ -351,6 +353,51 @@ func (x *examination) pools(locks []lease.Info) {
 			return
 		}
 	}
+}
+
+// sections compares what the sections and their pools say about how many may work
+// there: tasks go by the section, the key of the section goes by the pool.
+func (x *examination) sections(ctx context.Context, st *store.Store) {
+	pools, err := lease.Pools(ctx, st)
+	if err != nil {
+		x.storeFails(inTime(ctx, err))
+		return
+	}
+	size := map[string]int{}
+	for _, p := range pools.Pools {
+		size[p.Key] = p.Size
+	}
+	found, err := task.Sections(ctx, st, "")
+	if err != nil {
+		x.storeFails(inTime(ctx, err))
+		return
+	}
+	for _, s := range found.Sections {
+		key := lease.SectionPool(s.Name)
+		if n := size[key]; n != s.Workers {
+			workers := strconv.Itoa(s.Workers)
+			if s.Workers == 0 {
+				workers = strconv.Itoa(max(n, 2)) // with 1 the section needs no pool, and the pool would stay
+			}
+			x.Warn("sections", x.Session.CommandLine("sections", "update", s.Name, "--workers", workers),
+				"the record of section %s is for %s, its pool for %s: owners may work there at once that should not", s.Name, workersOf(s.Workers), workersOf(n))
+		}
+		delete(size, key)
+	}
+	for _, p := range pools.Pools {
+		if name, ok := strings.CutPrefix(p.Key, lease.SectionPool("")); ok && size[p.Key] > 0 {
+			x.Warn("sections", x.Session.CommandLine("sections", "add", name, "--workers", strconv.Itoa(max(p.Size, 2))),
+				"there is a pool for %s of section %s, but no such section; make it, and delete it if nobody needs it", workersOf(p.Size), name)
+		}
+	}
+}
+
+// workersOf is how many may work in a section, by one of its records.
+func workersOf(n int) string {
+	if n == 0 {
+		return "no number of workers"
+	}
+	return term.Plural(n, "worker")
 }
 
 // future finds records that were written later than now: somebody set a clock.

@@ -47,9 +47,9 @@ func numbered(slots []string) string {
 
 // Used is how full a pool is: "3 of 4 used", "all of it held by bob".
 func Used(p *lease.PoolInfo) string {
-	switch {
-	case p.All && len(p.Holders) > 0:
-		return "all of it held by " + term.Short(p.Holders[0].Owner, 120)
+	switch all := p.AllOf(); {
+	case all != nil: // it may have released its slots
+		return "all of it held by " + term.Short(all.Owner, 120)
 	case p.Size == 0:
 		return "no size"
 	}
