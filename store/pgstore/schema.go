@@ -15,8 +15,8 @@ import (
 // the rest to an older one; opening it does not, because that stops everyone who
 // still works with an older tasklock. A released step never changes, except that
 // a later step that makes the same things again replaces it: the fourth makes the
-// views of the second, the fifth the function of the first, the third and the
-// fourth. "@" is the schema.
+// views of the second, the sixth the function of the first, the third and the
+// fourth, and all that the fifth made. "@" is the schema.
 //
 // Another role may create functions and operators in a schema of our search_path,
 // for example an = or <> that fits our types better than the server's own. So
@@ -105,7 +105,7 @@ SELECT 'task_lock:' || (value ->> 'job') || ':' || (value ->> 'fireTime') AS key
 FROM @.record WHERE key > 'fire/' AND key < 'fire0';
 CREATE OR REPLACE VIEW @.last_runs AS
 SELECT key, value FROM @.runs ORDER BY coalesce(claimed_at, fire_time) DESC NULLS LAST LIMIT 20;
-`, lifeTables + `
+`, ``, lifeTables + `
 DROP FUNCTION IF EXISTS @.commit(bigint[], integer[], text[], bigint[], integer[], text[], bigint[],
   integer[], text[], text[], integer[], text[], integer[], text[], text);
 ` + commitFunction + saveProcedure + `
@@ -130,7 +130,7 @@ END $do$;
 `,
 }
 
-// lifeTables and commitFunction are what a commit of this version needs of the fifth
+// lifeTables and commitFunction are what a commit of this version needs of the sixth
 // step. They can stand in an older schema: see prepare.
 const lifeTables = `
 DROP TABLE IF EXISTS @.life;
