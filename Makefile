@@ -54,7 +54,7 @@ typescript: build ## the TypeScript client, OpenCode's plugin, husky and lefthoo
 
 short-torture: build etcd ## races, kills, pauses, crashes, planted bugs, a quarter of an hour: what CI runs after test and race
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl
-	go test -p 1 -count=1 -timeout 30m ./internal/torture ./internal/fault/plant
+	go test -p 1 -count=1 -timeout 60m ./internal/torture ./internal/fault/plant
 
 torture: build etcd ## the long forms, more than an hour: races, kills, pauses, crashes at every system call
 	@scripts/need go git ssh sshd sqlite3 strace xfs_io mkfs.ext4 losetup unshare pg_ctl

@@ -17,7 +17,7 @@ import (
 // Patient lets hooks take the time that they need on a busy machine: what they
 // do when they do not get it depends on the machine.
 func Patient() {
-	for _, wait := range []*time.Duration{&guard.LookTime, &agentcmd.HookTime, &agentcmd.EndTime, &githooks.AskTime, &harness.GitTime} {
+	for _, wait := range []*time.Duration{&guard.LookTime, &agentcmd.HookTime, &agentcmd.EndTime, &githooks.AskTime, &harness.GitTime, &harness.ReadTime} {
 		*wait = time.Minute
 	}
 }

@@ -98,11 +98,17 @@ func (e *Event) tool(in toolInput, dir string) error {
 // else everything counts as changed. Tests are more patient.
 var GitTime = 150 * time.Millisecond
 
+// ReadTime is how long the reader of a command line may look for the files that a
+// pattern means. It is far more than it needs: on a busy machine a look of some
+// milliseconds can wait longer, and what it does not find passes. Tests are more
+// patient.
+var ReadTime = 500 * time.Millisecond
+
 // shell reads a command line that is about to run in dir.
 func (e *Event) shell(line, dir string) {
 	if line == "" {
 		return
 	}
-	r := shellwrites.Read(line, dir, shellwrites.View{Git: shellwrites.AskGit(context.Background(), GitTime)})
+	r := shellwrites.Read(line, dir, shellwrites.View{Git: shellwrites.AskGit(context.Background(), GitTime), Time: ReadTime})
 	e.Targets, e.Calls, e.Unsure = r.Targets, r.Calls, r.Unsure
 }
