@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tasklock/tasklock/internal/fault"
 	"github.com/tasklock/tasklock/internal/host"
@@ -33,7 +34,7 @@ func (s *Store) Commit(ctx context.Context, b driver.Batch) (int64, error) {
 		return rev, s.life.Ended(ctx, err)
 	}
 	for _, w := range b.Writes {
-		if bytes.IndexByte(w.Value, 0) >= 0 { // would end the message
+		if bytes.IndexByte(w.Value, 0) >= 0 || !utf8.Valid(w.Value) { // would end the message, or fail with those of others
 			return 0, fmt.Errorf("%w: the value of record %q is not JSON", driver.ErrInvalid, w.Key)
 		}
 	}
@@ -124,7 +125,7 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 	}
 	sql.WriteString("COMMIT;")
 	switch {
-	case follows && c.plain: // the rest of the message is a transaction
+	case follows && !c.pooled: // the rest of the message is a transaction
 		sql.WriteString(c.durable)
 	case follows:
 		sql.WriteString(c.begin() + c.durable + ";COMMIT")
@@ -143,11 +144,10 @@ func (s *Store) send(ctx context.Context, c *conn, group []*driver.Pending) erro
 
 // begin begins a transaction.
 func (c *conn) begin() string {
-	if c.plain {
+	if !c.pooled {
 		return "BEGIN;"
 	}
-	// A warning may say that the commit is on no standby. A pooler gives the session
-	// to others, so what is set ends with the transaction.
+	// A pooler gives the session to others, so what is set ends with the transaction.
 	sql := "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning;"
 	for _, set := range planOnce {
 		sql += "SET LOCAL " + set[0] + " = " + set[1] + ";"
@@ -174,7 +174,7 @@ func (s *Store) answers(calls []*call, rows [][]string, follows bool, asked host
 		}
 		wrote = wrote || call.granted()
 	}
-	if follows && wrote && len(rows) == len(calls) {
+	if follows && wrote && (len(rows) == len(calls) || rows[len(calls)][3] == "") {
 		return errors.New("the server has not synced it")
 	}
 	for _, call := range calls {
@@ -266,7 +266,8 @@ func (c *call) add(p *driver.Pending) {
 }
 
 // there has the records that the guards want to exist, as commit compares them. It
-// is NULL if that does not decide: a guard is of a kind, or two do not agree.
+// is NULL if that does not decide: a guard is of a kind, two do not agree, or a key
+// begins like a number, which nobody could tell from the end of a revision.
 func (g *guards) there() any {
 	at := make([]int, len(g.key))
 	for i := range at {
@@ -277,7 +278,7 @@ func (g *guards) there() any {
 	for n, i := range at {
 		again := n > 0 && g.key[at[n-1]] == g.key[i]
 		switch {
-		case g.rev[i] < 0 || again && g.rev[at[n-1]] != g.rev[i]:
+		case g.rev[i] < 0 || again && g.rev[at[n-1]] != g.rev[i] || '0' <= g.key[i][0] && g.key[i][0] <= '9':
 			return nil
 		case g.rev[i] > 0 && !again:
 			out = append(out, strconv.FormatInt(g.rev[i], 10)+g.key[i])

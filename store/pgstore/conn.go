@@ -46,7 +46,6 @@ type conn struct {
 	procedure *pgconn.StatementDescription            // once the server remembers it
 	message   bool                                    // the durable statement is a message
 	durable   string                                  // the statement that makes commits last; empty: they do when they end
-	plain     bool                                    // one message is a transaction as we need it
 	rested    bool                                    // it was used before
 	used      time.Time                               // when it was
 	asked     map[string]int                          // statements, and how often
@@ -146,7 +145,7 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 	switch version := int(number(rows[0][0])); {
 	case version > len(steps):
 		return s.newer(version)
-	case version < 1 || rows[0][3] != "t":
+	case version < 1 || rows[0][2] != "t":
 		return s.damaged("the row with the empty key is not as tasklock writes it")
 	case version < len(steps) && !s.anyVersion:
 		return s.older(version)
@@ -158,9 +157,8 @@ func (s *Store) greet(ctx context.Context, c *conn) error {
 		return s.wrongEncoding(encoding)
 	}
 	c.pooled = number(rows[0][1]) != int64(c.pg.PID())
-	c.plain = !c.pooled && rows[0][2] == "read committed" && rows[0][4] != "error"
 	if int(number(rows[0][0])) == len(steps) {
-		c.durable, c.message, c.saves = s.names.durable[rows[0][5]], rows[0][5] == "message", c.plain && rows[0][6] == "t"
+		c.durable, c.message, c.saves = s.names.durable[rows[0][3]], rows[0][3] == "message", !c.pooled && rows[0][4] == "t"
 	}
 	s.mu.Lock()
 	s.pooled, s.outdated = c.pooled, int(number(rows[0][0])) < len(steps)
@@ -307,9 +305,10 @@ func pause(ctx context.Context, unit time.Duration, n int) error {
 	return driver.Sleep(ctx, rand.N(min(unit<<min(n, 10), 500*time.Millisecond))+1)
 }
 
-// settings sets planOnce for the session, as an expression.
+// settings makes the settings of our sessions, as an expression. A warning may say
+// that a commit is on no standby. What the server's files say later does not count.
 func settings() string {
-	var calls []string
+	calls := []string{"set_config('default_transaction_isolation', 'read committed', false)", "set_config('client_min_messages', 'warning', false)"}
 	for _, set := range planOnce {
 		calls = append(calls, fmt.Sprintf("set_config('%s', '%s', false)", set[0], set[1]))
 	}

@@ -153,5 +153,5 @@ func (m *memory) recall(q driver.Query) (driver.Snapshot, bool) {
 			snap.Records = append(snap.Records, r)
 		}
 	}
-	return snap, m.seen != nil
+	return snap, now.Since(m.view.asked) <= memoryTime
 }

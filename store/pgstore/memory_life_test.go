@@ -55,6 +55,9 @@ func TestMemoryEndsWithSleep(t *testing.T) {
 		if _, ok := m.recall(driver.Query{Keys: []string{"lock/a"}, Since: 1, Guarded: true}); ok != c.ok {
 			t.Errorf("asked at %v, now %v: it remembers: %t", c.asked, host.Now(), ok)
 		}
+		if _, ok := m.recall(driver.Query{Keys: []string{"lease/new"}, New: []string{"lease/new"}, Since: 1, Guarded: true}); ok != c.ok {
+			t.Errorf("asked at %v, now %v: it knows what time it is: %t", c.asked, host.Now(), ok)
+		}
 	}
 }
 

@@ -235,14 +235,15 @@ CREATE OR REPLACE PROCEDURE @.save(
   wb integer[], wk text[], wv text[], db integer[], dk text[], cb integer[], ck text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-  done pg_catalog.text;
+  done pg_catalog.text NOT NULL := '';
 BEGIN
   answer := @.commit(n, (-2)::bigint, gb, gk, gr, there, wb, wk, wv, db, dk, cb, ck);
+  COMMIT; -- of a refusal too: the end of the message may never come, and nobody else would get the turn
   IF answer[1] OPERATOR(pg_catalog.<) answer[2] THEN -- else nothing was written
-    COMMIT;
     done := CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}'::pg_catalog.text[])
-      THEN pg_catalog.set_config('synchronous_commit', 'on', true) END;
-    done := CASE WHEN message THEN @message::pg_catalog.text ELSE @sequence::pg_catalog.text END;
+      THEN pg_catalog.set_config('synchronous_commit', 'on', true) ELSE '' END;
+    done := CASE WHEN message THEN @message::pg_catalog.text ELSE @sequence::pg_catalog.text END
+      OPERATOR(pg_catalog.||) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text; -- NULL is an error: see sqlDurable
   END IF;
 END $$;
 `
@@ -260,10 +261,11 @@ const timeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::
 const trusted = "SET LOCAL search_path = pg_catalog, pg_temp; "
 
 // sqlGreet is the first question on every connection. If it is really ours, and no
-// pooler's, it keeps the settings of planOnce: $pid is its process number.
-const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(), current_setting('default_transaction_isolation'),
-  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$', current_setting('client_min_messages'),
-  CASE WHEN has_sequence_privilege(to_regclass('@.synced'), 'UPDATE') THEN 'sequence'
+// pooler's, it keeps our settings: $pid is its process number.
+const sqlGreet = trusted + `SELECT value ->> 'version', pg_backend_pid(),
+  json_typeof(value -> 'kinds') = 'object' AND value ->> 'line' ~ '^[0-9]+$',
+  CASE WHEN has_sequence_privilege(to_regclass('@.synced'), 'UPDATE')
+      AND (SELECT relpersistence FROM pg_class WHERE oid = to_regclass('@.synced')) = 'p' THEN 'sequence'
     WHEN (SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc
       WHERE proname = 'pg_logical_emit_message' AND pronamespace = 'pg_catalog'::regnamespace) THEN 'message' END,
   has_function_privilege(to_regprocedure('@.save(bigint[],boolean,integer,integer[],text[],bigint[],text[],integer[],text[],text[],integer[],text[],integer[],text[])'), 'EXECUTE'),
