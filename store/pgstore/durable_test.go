@@ -230,6 +230,25 @@ func TestLeapAfterCrash(t *testing.T) {
 	goesOn(1)
 }
 
+// An upgrade after a crash, before anybody has committed, does not hide the crash.
+func TestUpgradeAfterCrash(t *testing.T) {
+	server := pgtest.Start(t)
+	place := server.Place()
+	last, err := open(t, place).Commit(t.Context(), put("lock/a", `{}`))
+	must(t, err)
+	server.SQL(t, "UPDATE "+schemaOf(place)+".record SET value = jsonb_set(value::jsonb, '{version}', '5') WHERE key = ''")
+	must(t, server.Restart("immediate"))
+	s := openWith(t, place, pgstore.Options{Upgrade: true})
+	closed, err := s.Commit(t.Context(), put("lock/a", `{}`))
+	must(t, err)
+	must(t, s.Upgrade(t.Context()))
+	rev, err := open(t, place).Commit(t.Context(), put("lock/a", `{}`))
+	must(t, err)
+	if closed <= last+1<<20 || rev <= closed {
+		t.Errorf("revisions %d before the crash, then %d, and %d after the upgrade", last, closed, rev)
+	}
+}
+
 // If somebody has made the table life a logged one, no crash empties it, and
 // nobody would leap. Then nothing is seen that a crash can take back.
 func TestLoggedLife(t *testing.T) { inBothWays(t, loggedLife) }

@@ -131,14 +131,15 @@ END $do$;
 }
 
 // lifeTables and commitFunction are what a commit of this version needs of the sixth
-// step. They can stand in an older schema: see prepare.
+// step. They can stand in an older schema: see prepare. Only a new store knows its
+// life at once. Any other leaps: perhaps the table that is dropped showed a crash.
 const lifeTables = `
 DROP TABLE IF EXISTS @.life;
 CREATE UNLOGGED TABLE @.life (one boolean PRIMARY KEY CHECK (one), id bigint NOT NULL);
 DROP SEQUENCE IF EXISTS @.synced;
 CREATE SEQUENCE @.synced;
 INSERT INTO @.life VALUES (true, @chance);
-UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '';
+UPDATE @.record SET value = jsonb_set(value::jsonb, '{life}', to_jsonb((SELECT id FROM @.life))) WHERE key = '' AND rev = 0;
 `
 
 const commitFunction = `
