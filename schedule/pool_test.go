@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/tasklock/tasklock/internal/lease"
 	wait "github.com/tasklock/tasklock/internal/patience"
 	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/driver"
 )
 
 func (w *world) setPool(slots int) {
@@ -313,4 +315,48 @@ func TestJobLeavesQueue(t *testing.T) {
 		t.Errorf("its pod has ended, and the queue is %+v", w.queue())
 	}
 	w.must(slot.Release(t.Context()))
+}
+
+// A job whose runs may overlap has a lock for each fire time. When another fire time of
+// it goes first, the job keeps its one place in the queue: a second one kept a free slot
+// from everybody until it lapsed.
+func TestJobKeepsPlaceForAnotherFireTime(t *testing.T) {
+	w := newWorld(t)
+	w.setPool(1)
+	w.add(Job{Name: "x", Cron: "@yearly", Pool: "tests", Overlap: OverlapAllow})
+	slot := w.holdSlot()
+	w.dueNow("x")
+	stop := w.start("pod-1")
+	queues := func() (keys []string) {
+		w.must(w.st.View(context.Background(), driver.Query{Ranges: []driver.Range{{Prefix: "queue/job:"}}}, func(tx *store.Tx) error {
+			recs, err := tx.Scan("queue/job:", 0)
+			keys = nil
+			for _, r := range recs {
+				keys = append(keys, r.Key)
+			}
+			return err
+		}))
+		return keys
+	}
+	wait.Until(t, "the job is in the queue", func() bool { return len(w.queue()) == 1 })
+	place, before := w.queue()[0].LeaseID, queues()
+	_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "x", By: "tester"})
+	w.must(err)
+	wait.Until(t, "it waits for the trigger's lock", func() bool { return !slices.Equal(queues(), before) })
+	if q, k := w.queue(), queues(); len(q) != 1 || q[0].LeaseID != place || len(k) != 1 {
+		t.Errorf("it waits for %q, and the queue is %+v, before %s", k, q, place)
+	}
+	after := w.waitFor("after", 1)
+	wait.Until(t, "the one after is in the queue", func() bool { return len(w.queue()) > 1 })
+	w.must(slot.Release(t.Context()))
+	late := <-after
+	if h := w.history("x"); len(h) != 1 || h[0].Lease != place || h[0].Token >= late.Token() {
+		t.Errorf("the one after got the slot at %d, and the job is %+v", late.Token(), h)
+	}
+	w.must(late.Release(t.Context()))
+	wait.Until(t, "both have run", func() bool { h := w.history("x"); return len(h) == 2 && h[0].State == Done && h[1].State == Done })
+	stop()
+	if q, k := w.queue(), queues(); len(q)+len(k) > 0 {
+		t.Errorf("left behind: %+v, %q", q, k)
+	}
 }

@@ -191,7 +191,8 @@ func passable(tx *store.Tx, name, key string) (store.Entry[leaseRecord], error) 
 
 // place returns the request's place in a queue, or -1. A repeated call continues
 // the ticket that the earlier one left behind. It does not touch a ticket that
-// another call still waits with, even of the same owner.
+// another call still waits with, even of the same owner. Who stays keeps its place,
+// also if it asks for other keys of the queue's pool now.
 func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 	if i := slices.Index(tickets, a.lease()); i >= 0 || a.requested() || a.queued {
 		return i, nil
@@ -207,8 +208,9 @@ func (a *acquisition) place(tx *store.Tx, tickets []string) (int, error) {
 		if err != nil {
 			return -1, err
 		}
-		if (t.Value.PID == 0 || stateOf(t) != Held || !a.theirs(t.Value)) && len(Without(t.Value.WaitsFor, a.keys)) == 0 {
-			a.id = name[len(a.req.Owner)+1:]
+		others := Without(t.Value.WaitsFor, a.keys)
+		if !a.theirs(t.Value) || (t.Value.PID == 0 || stateOf(t) != Held) && len(others) == 0 {
+			a.id, a.past = name[len(a.req.Owner)+1:], append(a.past, Without(others, a.past)...)
 			return slices.Index(tickets, name), nil
 		}
 	}
@@ -280,6 +282,9 @@ func (a *acquisition) join(tx *store.Tx, p host.Process) error {
 	name := a.lease()
 	own, err := getLease(tx, name)
 	if err != nil {
+		return err
+	}
+	if err := leaveQueues(tx, name, Without(own.Value.WaitsFor, a.keys), nil); err != nil { // it asks for other keys now
 		return err
 	}
 	l := a.record(p)

@@ -24,7 +24,8 @@ type AcquireRequest struct {
 
 	// Stay, with a Holder: the request does not wait, but if it is blocked it takes a
 	// place in the queue, which lasts while this process lives. The same holder keeps
-	// the place when it asks again, within ten seconds, or leaves it by [LeaveQueue].
+	// the place when it asks again, within ten seconds, also if only the queue is the
+	// same and another key is not, or leaves it by [LeaveQueue].
 	Stay bool
 
 	// For, with Hold, is the owner, or a parent of it, that works while this is
