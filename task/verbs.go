@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -161,7 +162,8 @@ func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, err error) {
 	return t, cmp.Or(spread(tx, before, t), log(tx, r.Verb, t.ID, r.Owner, before.Status, to, r.Reason))
 }
 
-// releaseSlots releases the slots that are still the caller's.
+// releaseSlots releases the slots that are still the caller's. Whoever works under one
+// keeps it, and does not keep the task from its end.
 func (r StatusRequest) releaseSlots(tx *store.Tx) error {
 	slots := slices.Sorted(maps.Keys(r.Slots))
 	if err := lease.WantEnd(tx, slots...); err != nil {
@@ -172,7 +174,7 @@ func (r StatusRequest) releaseSlots(tx *store.Tx) error {
 		if err == nil && lk != nil && lk.Token == r.Slots[slot] {
 			err = lease.ReleaseKey(tx, slot, r.Owner, r.Reason)
 		}
-		if err != nil {
+		if _, used := errors.AsType[*lease.InUseError](err); err != nil && !used {
 			return err
 		}
 	}

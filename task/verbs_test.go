@@ -279,3 +279,22 @@ func TestAnswersAreTheRecords(t *testing.T) {
 		}
 	})
 }
+
+// A slot that somebody still works under does not keep the task from its end: who works
+// there keeps the slot.
+func TestEndWithSlotInUse(t *testing.T) {
+	w := newWorld(t)
+	w.add(task.New{ID: "a", Title: "a"})
+	_, err := lease.SetPool(w.ctx, w.st, lease.SetPoolRequest{Name: "tests", Slots: 1, By: "test"})
+	w.must(err)
+	got, err := task.Next(w.ctx, w.st, task.NextRequest{Claim: true, Pool: "pool:tests", Acquire: lease.AcquireRequest{Owner: "R"}})
+	w.must(err)
+	slots := map[string]int64{"pool:tests#1": token(*got.Grant, "pool:tests#1")}
+	user, err := lease.Hold(w.ctx, w.st, lease.AcquireRequest{Owner: "R/helper", Keys: []string{"pool:tests"}})
+	w.must(err)
+	_, err = task.ChangeStatus(w.ctx, w.st, task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "R", Slots: slots})
+	w.must(err)
+	w.status("a", task.Completed)
+	w.holds("pool:tests#1 R")
+	w.must(user.Release(w.ctx))
+}
