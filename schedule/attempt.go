@@ -18,7 +18,8 @@ func (p *pod) attempt(ctx context.Context, c candidate, r lease.AcquireRequest) 
 	}
 	c.trouble = p.troubleWith(c.job)
 	from := time.Now()
-	c.tried, c.holder = from, p.holderFor(c)
+	c.tried = from
+	c.holder = p.holderFor(c)
 	got, err := claimNext(ctx, p.st, c, r)
 	p.notePlace(c, err)
 	if err == nil {

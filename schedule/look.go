@@ -39,6 +39,7 @@ type candidate struct {
 	holder  string    // under whose name it waits in the queue of the pool
 	seen    string    // the pool, as it was when this was found,
 	tried   time.Time // and when the claim was tried
+	trying  bool      // it is being tried
 	over    bool      // it has a place in the queue and does not need it
 }
 

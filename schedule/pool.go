@@ -25,6 +25,10 @@ const (
 	// poolBeat is how often it tries at least. That keeps the place, and finds out that
 	// the pod that queued for the job is dead.
 	poolBeat = 5 * time.Second
+
+	// poolKeep is how long a place lasts without a try: a pod that runs as much as it may
+	// cannot use a slot, and would keep others from it.
+	poolKeep = 2 * poolBeat
 )
 
 // stateOfPools describes the pools that jobs wait for. What differs from the last attempt
@@ -72,7 +76,13 @@ func (c *dispatcher) holderFor(job candidate) string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return orElse(c.places[job.job].holder, lease.NewID())
+	place, ok := c.places[job.job]
+	if !ok {
+		return lease.NewID()
+	}
+	place.tried, place.trying = job.tried, true
+	c.places[job.job] = place
+	return place.holder
 }
 
 // notePlace notes whether a job has a place in the queue after an attempt. The place of
@@ -88,7 +98,7 @@ func (p *pod) notePlace(c candidate, err error) {
 		delete(p.places, c.job)
 		return
 	}
-	c.over = !errors.Is(err, errPoolFull) && !store.MayPass(err)
+	c.over, c.tried = !errors.Is(err, errPoolFull) && !store.MayPass(err), time.Now() // a try may take long
 	p.places[c.job] = c
 }
 
@@ -99,19 +109,22 @@ func (p *pod) leaveQueues(due map[string]string) {
 		err := lease.LeaveQueue(ctx, p.st, c.pool, p.o.Pod+"/"+c.holder)
 		if cancel(); err == nil {
 			p.mu.Lock()
-			delete(p.places, c.job)
+			if p.places[c.job].tried.Equal(c.tried) { // else it queues again
+				delete(p.places, c.job)
+			}
 			p.mu.Unlock()
 		}
 	}
 }
 
 // unneeded lists the places of jobs of which nothing is due, or that wait for something
-// else. At the end of the pod, where due is nil, it lists all of them.
+// else, or that nobody has tried to claim for a while. At the end of the pod, where due
+// is nil, it lists all of them.
 func (c *dispatcher) unneeded(due map[string]string) (list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for job, place := range c.places {
-		if due == nil || (place.over || due[job] != place.pool) && !c.reserved[job] {
+		if due == nil || (place.over || due[job] != place.pool) && !c.reserved[job] || !place.trying && time.Since(place.tried) > poolKeep {
 			list = append(list, place)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -359,4 +360,45 @@ func TestJobKeepsPlaceForAnotherFireTime(t *testing.T) {
 	if q, k := w.queue(), queues(); len(q)+len(k) > 0 {
 		t.Errorf("left behind: %+v, %q", q, k)
 	}
+}
+
+// A pod that runs as much as it may leaves the queue: it could not use a slot, and kept
+// others from it until its ticket lapsed. It queues again when it can.
+func TestBusyPodLeavesQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPool(1)
+		jobs := []Job{{Name: "x", Cron: "@yearly", Pool: "tests"}, {Name: "y", Cron: "@yearly"}}
+		w.add(jobs...)
+		slot := w.holdSlot()
+		w.dueNow("x")
+		ended := make(chan struct{})
+		stop := w.podFor(jobs, Options{MaxRunning: 1}, func(_ context.Context, f Fire) error {
+			if f.Job == "y" {
+				<-ended
+			}
+			return nil
+		})
+		time.Sleep(time.Second)
+		if q := w.queue(); len(q) != 1 {
+			t.Fatalf("the queue is %+v", q)
+		}
+		_, err := Trigger(t.Context(), w.st, ChangeRequest{Name: "y", By: "tester"})
+		w.must(err)
+		time.Sleep(poolKeep + 2*poolRest)
+		if q := w.queue(); len(q) > 0 {
+			t.Errorf("it cannot run x, and the queue is %+v", q)
+		}
+		close(ended)
+		time.Sleep(time.Second)
+		if q := w.queue(); len(q) != 1 {
+			t.Errorf("it can run x again, and the queue is %+v", q)
+		}
+		w.must(slot.Release(t.Context()))
+		time.Sleep(2 * poolRest)
+		if h := w.history("x"); len(h) != 1 || h[0].State != Done {
+			t.Errorf("x has not run: %+v", h)
+		}
+		stop()
+	})
 }
