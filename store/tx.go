@@ -69,7 +69,7 @@ func within(records []driver.Record, r driver.Range) []driver.Record {
 	var in []driver.Record
 	seen := map[string]bool{}
 	for _, rec := range records {
-		if strings.HasPrefix(rec.Key, r.Prefix) && rec.Rev > r.Since && !seen[rec.Key] {
+		if r.Selects(rec.Key) && rec.Rev > r.Since && !seen[rec.Key] {
 			seen[rec.Key] = true
 			in = append(in, rec)
 		}
@@ -247,16 +247,17 @@ func (tx *Tx) miss(key string) {
 // -limit, or with 0 all of them. It guards nothing and does not show what this
 // transaction has written.
 func (tx *Tx) Scan(prefix string, limit int) ([]driver.Record, error) {
-	return tx.scan(driver.Range{Prefix: prefix, Limit: limit})
+	return tx.Range(driver.Range{Prefix: prefix, Limit: limit})
 }
 
 // ScanSince is Scan of those records of a prefix that were written after a revision:
 // for a caller that remembers the others. It does not show which were deleted.
 func (tx *Tx) ScanSince(prefix string, rev int64) ([]driver.Record, error) {
-	return tx.scan(driver.Range{Prefix: prefix, Since: rev})
+	return tx.Range(driver.Range{Prefix: prefix, Since: rev})
 }
 
-func (tx *Tx) scan(r driver.Range) ([]driver.Record, error) {
+// Range is Scan of any range: of a page that begins after a key, for example.
+func (tx *Tx) Range(r driver.Range) ([]driver.Record, error) {
 	recs, ok := tx.ranges[r]
 	if !ok {
 		tx.missing.Ranges = append(tx.missing.Ranges, r)

@@ -119,11 +119,23 @@ type Record struct {
 // A Range selects records by key prefix, in byte order of their keys.
 type Range struct {
 	Prefix string
-	Limit  int // n > 0: the first n; n < 0: the last -n; 0: all
+	// After, unless empty, selects only keys above it. It is text like a key; it need
+	// not be the key of a record nor begin with Prefix. Limit counts the keys above it,
+	// so the next page of a range begins After the last key of the page before. Each
+	// Read is a view of its own: a record that is there throughout is on one page.
+	After string
+	Limit int // n > 0: the first n; n < 0: the last -n; 0: all
 	// Since, with Limit 0: the caller knows what the records were at that revision.
 	// A driver that can cheaply do so leaves out those that no later commit wrote.
 	Since int64
 }
+
+// From is the least text that the range can select as a key. Keys have no NUL, so
+// the least key above After is After with a byte 1.
+func (r Range) From() string { return max(r.Prefix, r.After+"\x01") }
+
+// Selects reports whether a key is in the range, whatever its Limit.
+func (r Range) Selects(key string) bool { return key > r.After && strings.HasPrefix(key, r.Prefix) }
 
 // A Query names what to read. A driver that must split it reads every part
 // at one revision.

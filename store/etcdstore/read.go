@@ -140,7 +140,7 @@ func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part
 
 // first asks for the first page of a range, or for the last records of it.
 func (s *Store) first(r driver.Range) clientv3.Op {
-	return clientv3.OpGet(s.keys.record(r.Prefix), pageOf(r, s.keys.end(r.Prefix), 0)...)
+	return clientv3.OpGet(s.keys.record(r.From()), pageOf(r, s.keys.end(r.Prefix), 0)...)
 }
 
 // pageOf asks for the next page of a range after n records. The sign of the last
@@ -160,7 +160,7 @@ func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
 // rest is the whole range, given its first page.
 func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]kept, error) {
 	kvs, more, n := first.Kvs, first.More, records(first.Kvs)
-	from, end := s.keys.record(r.Prefix), s.keys.end(r.Prefix)
+	from, end := s.keys.record(r.From()), s.keys.end(r.Prefix)
 	for more && !enough(r, n, kvs) {
 		if last := string(kvs[len(kvs)-1].Key); r.Limit < 0 {
 			end = last

@@ -210,17 +210,17 @@ func (ix *index) read(from, to int64) ([]byte, error) {
 	return b, nil
 }
 
-// keys returns keys that begin with prefix, in order: the first limit, the last
-// -limit, or all.
-func (ix *index) keys(prefix string, limit int) ([]string, error) {
-	low, err := ix.search(prefix)
+// keys returns the keys of a range in order.
+func (ix *index) keys(rg driver.Range) ([]string, error) {
+	low, err := ix.search(rg.From())
 	if err != nil {
 		return nil, err
 	}
-	high, err := ix.search(prefix + "\xff") // which is in no text
+	high, err := ix.search(rg.Prefix + "\xff") // which is in no text
 	if err != nil {
 		return nil, err
 	}
+	limit, high := rg.Limit, max(low, high)
 	for size := int64(indexBlock); ; size *= 8 {
 		from, to := low, high
 		switch {
@@ -344,34 +344,34 @@ func (v *view) indexed(rg driver.Range) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, gone := rg.Limit, 0
+	more, gone := rg, 0
 	for _, there := range c.keys {
 		if !there {
 			gone++
 		}
 	}
-	if limit > 0 {
-		limit += gone
-	} else if limit < 0 {
-		limit -= gone
+	if rg.Limit > 0 {
+		more.Limit += gone
+	} else if rg.Limit < 0 {
+		more.Limit -= gone
 	}
-	keys, err := ix.keys(rg.Prefix, limit)
+	keys, err := ix.keys(more)
 	if err != nil {
 		return nil, err
 	}
 	if c.bytes > indexJournal+ix.size/4 {
-		if whole, err := ix.keys(kind, 0); err == nil {
-			v.s.writeIndex(kind, c.apply(whole, kind), placeAfter(c.last))
+		if whole, err := ix.keys(driver.Range{Prefix: kind}); err == nil {
+			v.s.writeIndex(kind, c.apply(whole, driver.Range{Prefix: kind}), placeAfter(c.last))
 		}
 	}
-	return some(c.apply(keys, rg.Prefix), rg.Limit), nil
+	return some(c.apply(keys, rg), rg.Limit), nil
 }
 
-// apply returns keys, which begin with prefix, as they are after the change.
-func (c change) apply(keys []string, prefix string) []string {
+// apply returns keys, which are of a range, as they are after the change.
+func (c change) apply(keys []string, rg driver.Range) []string {
 	keys = slices.DeleteFunc(keys, func(key string) bool { _, changed := c.keys[key]; return changed })
 	for key, there := range c.keys {
-		if there && strings.HasPrefix(key, prefix) {
+		if there && rg.Selects(key) {
 			keys = append(keys, key)
 		}
 	}

@@ -281,7 +281,7 @@ func (v *view) query(ctx context.Context, q driver.Query, add func(record)) erro
 
 func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) error {
 	v.scans = append(v.scans, rg.Prefix)
-	part := driver.Kind(rg.Prefix) != "" && (rg.Limit != 0 || rg.Prefix != driver.Kind(rg.Prefix))
+	part := driver.Kind(rg.Prefix) != "" && (rg.Limit != 0 || rg.After != "" || rg.Prefix != driver.Kind(rg.Prefix))
 	if part && v.state.Lives != nil {
 		if keys, err := v.indexed(rg); err == nil {
 			records, err := v.readAll(ctx, keys)
@@ -294,7 +294,7 @@ func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) erro
 			}
 		}
 	}
-	keys, err := v.keys(ctx, rg.Prefix, part)
+	keys, err := v.keys(ctx, rg, part)
 	if err != nil {
 		return err
 	}
@@ -328,11 +328,11 @@ func (v *view) readAll(ctx context.Context, keys []string) ([]record, error) {
 	return records, nil
 }
 
-// keys lists the keys that begin with prefix, in order. If they are a part of a
-// large kind, it makes the index of that kind.
-func (v *view) keys(ctx context.Context, prefix string, part bool) ([]string, error) {
-	kind, _, whole := strings.Cut(prefix, "/")
-	listed := prefix
+// keys lists the keys of a range, whatever its limit, in order. If they are a part
+// of a large kind, it makes the index of that kind.
+func (v *view) keys(ctx context.Context, rg driver.Range, part bool) ([]string, error) {
+	kind, _, whole := strings.Cut(rg.Prefix, "/")
+	listed := rg.Prefix
 	if part {
 		listed = kind + "/"
 	}
@@ -368,7 +368,7 @@ func (v *view) keys(ctx context.Context, prefix string, part bool) ([]string, er
 	if part && len(keys) >= indexLeast && v.state.Lives != nil {
 		v.s.makeIndex(listed, keys, v.state)
 	}
-	return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) }), nil
+	return slices.DeleteFunc(keys, func(key string) bool { return !rg.Selects(key) }), nil
 }
 
 // keysIn lists the keys in a folder. If a name was cut short, the key is in the

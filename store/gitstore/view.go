@@ -189,7 +189,7 @@ type item struct {
 	rec  *record
 }
 
-// scan returns the files under a prefix, in the order of their keys.
+// scan returns the files of a range, in the order of their keys.
 func (v *view) scan(r driver.Range) ([]item, error) {
 	var list []item
 	for _, e := range v.root.list {
@@ -215,7 +215,7 @@ func (v *view) scan(r driver.Range) ([]item, error) {
 				files[i].key = files[i].rec.key
 			}
 		}
-		list = append(list, slices.DeleteFunc(files, func(f item) bool { return !strings.HasPrefix(f.key, r.Prefix) })...)
+		list = append(list, slices.DeleteFunc(files, func(f item) bool { return !r.Selects(f.key) })...)
 	}
 	slices.SortFunc(list, func(a, b item) int { return cmp.Compare(a.key, b.key) })
 	switch {

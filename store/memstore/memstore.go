@@ -68,12 +68,9 @@ func (s *Store) Read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 }
 
 func (s *Store) selects(r driver.Range) []string {
-	first := sort.SearchStrings(s.keys, r.Prefix)
-	n := 0
-	for first+n < len(s.keys) && strings.HasPrefix(s.keys[first+n], r.Prefix) {
-		n++
-	}
-	keys := s.keys[first : first+n]
+	keys := s.keys[sort.SearchStrings(s.keys, r.From()):]
+	n := sort.Search(len(keys), func(i int) bool { return !strings.HasPrefix(keys[i], r.Prefix) })
+	keys = keys[:n]
 	switch {
 	case r.Limit > 0:
 		return keys[:min(n, r.Limit)]

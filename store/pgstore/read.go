@@ -248,10 +248,7 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 func bounds(ranges []driver.Range) [][]byte {
 	low, high, most := make([]string, len(ranges)), make([]string, len(ranges)), make([]int64, len(ranges))
 	for i, r := range ranges {
-		low[i], high[i], most[i] = r.Prefix, after(r.Prefix), int64(r.Limit)
-		if low[i] == "" {
-			low[i] = "\x01" // not the store's own row
-		}
+		low[i], high[i], most[i] = r.From(), after(r.Prefix), int64(r.Limit)
 	}
 	return [][]byte{textArray(low), textArray(high), numberArray(most)}
 }

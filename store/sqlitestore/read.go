@@ -154,7 +154,7 @@ func (r *reading) scan(rg driver.Range) error {
 	if err != nil {
 		return err
 	}
-	stmt.BindText(1, max(rg.Prefix, "\x00")) // above the empty key
+	stmt.BindText(1, rg.From())
 	if bounded {
 		stmt.BindText(2, end)
 	}

@@ -87,7 +87,7 @@ type testCase struct {
 }
 
 var cases = concat(
-	guardCases, batchCases, revisionCases, readCases, recordCases, refusalCases,
+	guardCases, batchCases, revisionCases, readCases, pageCases, recordCases, refusalCases,
 	waitCases, ageCases, concurrencyCases, processCases, faultCases, linearCases,
 )
 

@@ -186,14 +186,25 @@ func (t *toy) selects(st toyState, r driver.Range) []string {
 	var keys []string
 	for key := range st.Records {
 		matches := strings.HasPrefix(key, t.fold(r.Prefix))
+		above := key > t.fold(r.After)
 		switch t.bug {
 		case "matches like LIKE":
 			matches = strings.HasPrefix(strings.ToLower(key), strings.ToLower(r.Prefix))
 		case "takes a prefix for a folder":
 			folder := strings.TrimSuffix(r.Prefix, "/")
 			matches = r.Prefix == "" || key == folder || strings.HasPrefix(key, folder+"/")
+		case "begins at a key":
+			above = key >= r.After
+		case "begins after what is there":
+			above = r.After == "" || st.Records[r.After].Rev == 0 || key > r.After
+		case "begins after a key of its own":
+			above = !strings.HasPrefix(r.After, r.Prefix) || key > r.After
+		case "goes by folders":
+			above = key > r.After && (r.After == "" || !strings.HasPrefix(key, r.After+"/"))
+		case "counts before it begins":
+			above = r.Limit != 0 || key > r.After
 		}
-		if matches {
+		if matches && above {
 			keys = append(keys, key)
 		}
 	}
@@ -207,6 +218,9 @@ func (t *toy) selects(st toyState, r driver.Range) []string {
 		if t.bug == "turns the last ones round" {
 			slices.Reverse(keys)
 		}
+	}
+	if t.bug == "counts before it begins" {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= r.After })
 	}
 	return keys
 }
