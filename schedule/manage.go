@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ func remove(tx *store.Tx, name, by string, force bool) (Change, error) {
 type ChangeRequest struct {
 	Name   string
 	By     string
+	ID     string // Trigger: a repetition with this id, within a day, has one effect; empty: there is none
 	DryRun bool
 	Force  bool // Remove, Resume: also a job of which a record cannot be read
 }
@@ -160,15 +162,25 @@ type TriggerResult struct {
 	Job   string    `json:"job"`
 	At    time.Time `json:"fireTime"`
 	RunID string    `json:"runId"`
+
+	Repeated bool `json:"repeated,omitempty"` // the same request made it before
 }
 
 // Trigger fires a job now, paused or not, by its own rules for overlap.
 func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResult, error) {
 	var out TriggerResult
-	if err := CheckName(r.Name); err != nil {
+	id, err := lease.NewRepeatable(r.By, r.ID, "jobs trigger", r.Name)
+	if err = cmp.Or(CheckName(r.Name), err); err != nil {
 		return out, err
 	}
-	err := update(ctx, st, r.DryRun, need(r.Name), func(tx *store.Tx) error {
+	records := need(r.Name)
+	records.Keys = append(records.Keys, id.Need()...)
+	err = update(ctx, st, r.DryRun, records, func(tx *store.Tx) error {
+		out = TriggerResult{}
+		var err error
+		if out.Repeated, err = id.Before(tx, &out); out.Repeated || err != nil {
+			return err
+		}
 		job, due, err := mustJob(tx, r.Name)
 		if err != nil {
 			return err
@@ -182,7 +194,7 @@ func Trigger(ctx context.Context, st *store.Store, r ChangeRequest) (TriggerResu
 		}
 		due.Triggers = append(due.Triggers, trigger{At: at, By: r.By})
 		out = TriggerResult{Job: job.Name, At: at, RunID: runID(job.Name, at)}
-		return errors.Join(putDue(tx, due), note(tx, "triggered", job.Name, r.By))
+		return errors.Join(putDue(tx, due), note(tx, "triggered", job.Name, r.By), id.Keep(tx, out))
 	})
 	return out, err
 }

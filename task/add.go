@@ -34,6 +34,7 @@ type New struct {
 type AddRequest struct {
 	Tasks  []New
 	By     string
+	ID     string // a repetition with this id, within a day, has one effect; empty: there is none
 	DryRun bool
 }
 
@@ -41,6 +42,7 @@ type AddRequest struct {
 type AddResult struct {
 	Tasks    []Task   `json:"tasks"`
 	Sections []string `json:"sections,omitempty"`
+	Repeated bool     `json:"repeated,omitempty"` // the same request added them before: the tasks are as they are now
 }
 
 // many tasks have more names than one commit can guard.
@@ -56,10 +58,12 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 			return AddResult{}, err
 		}
 	}
-	var out AddResult
+	id, err := lease.NewRepeatable(r.By, r.ID, "tasks add", contentOf(r.Tasks))
+	if err != nil {
+		return AddResult{}, err
+	}
 	tried := false // to commit, and others were faster
-	_, err := update(ctx, st, r.DryRun, driver.Query{Keys: []string{taskCounter}}, func(tx *store.Tx) error {
-		out = AddResult{}
+	return addOnce(ctx, st, r.DryRun, id, r.Tasks, func(tx *store.Tx, out *AddResult) error {
 		if err := prefetch(tx, r.Tasks); err != nil {
 			return err
 		}
@@ -79,10 +83,6 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 		tried = true
 		return logAll(tx, "add", idsOf(out.Tasks), r.By, "", Pending, "")
 	})
-	if err != nil {
-		return AddResult{}, err
-	}
-	return out, nil
 }
 
 func (n *New) check() (err error) {

@@ -32,6 +32,7 @@ type AdoptRequest struct {
 	Tasks  []Past
 	From   string // for people: where they come from
 	By     string
+	ID     string // a repetition with this id, within a day, has one effect; empty: there is none
 	DryRun bool
 }
 
@@ -51,9 +52,11 @@ func adopt(ctx context.Context, st *store.Store, r AdoptRequest, groups []fileSe
 		}
 		news = append(news, r.Tasks[i].New)
 	}
-	var out AddResult
-	_, err := update(ctx, st, r.DryRun, query(taskCounter), func(tx *store.Tx) (err error) {
-		out = AddResult{}
+	id, err := lease.NewRepeatable(r.By, r.ID, "tasks import", []any{contentOf(news), r.Tasks, groups})
+	if err != nil {
+		return AddResult{}, err
+	}
+	return addOnce(ctx, st, r.DryRun, id, news, func(tx *store.Tx, out *AddResult) (err error) {
 		if err := prefetch(tx, news); err != nil {
 			return err
 		}
@@ -72,10 +75,6 @@ func adopt(ctx context.Context, st *store.Store, r AdoptRequest, groups []fileSe
 		}
 		return r.log(tx, out.Tasks)
 	})
-	if err != nil {
-		return AddResult{}, err
-	}
-	return out, nil
 }
 
 // check validates a task and fills in defaults.

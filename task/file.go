@@ -45,6 +45,7 @@ type ImportRequest struct {
 	Data   []byte
 	Format string // "json" or "markdown"
 	By     string
+	ID     string // a repetition with this id, within a day, has one effect; empty: there is none
 	DryRun bool
 }
 
@@ -65,7 +66,7 @@ func Import(ctx context.Context, st *store.Store, r ImportRequest) (AddResult, e
 	if len(list) == 0 || len(list) > maxBatch {
 		return AddResult{}, &lease.InvalidError{What: "file", Rule: fmt.Sprintf("holds %d tasks; 1 to %d can be imported at once", len(list), maxBatch)}
 	}
-	return adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, DryRun: r.DryRun}, groups)
+	return adopt(ctx, st, AdoptRequest{Tasks: list, By: r.By, ID: r.ID, DryRun: r.DryRun}, groups)
 }
 
 // addSections adds the sections of a file that do not exist.

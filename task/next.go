@@ -187,7 +187,7 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*Ne
 		return nil, err
 	}
 	var state *StateError
-	var invalid *lease.InvalidError
+	var used *lease.ReusedError
 	refused := errors.As(err, &state) || errors.Is(err, driver.ErrTooLarge) || errors.Is(err, lease.ErrNotFound)
 	switch {
 	case errors.Is(err, errRaced):
@@ -202,7 +202,7 @@ func (r *selection) pick(ctx context.Context, st *store.Store, t candidate) (*Ne
 		}
 	case refused:
 		r.raced, r.taken[t.ID] = true, true
-	case errors.As(err, &invalid) && r.Acquire.ID != "": // the same request was faster
+	case errors.As(err, &used): // the same request was faster
 		return r.again(ctx, st)
 	default:
 		return out, err

@@ -3,6 +3,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -69,5 +70,40 @@ func TestThousandTasks(t *testing.T) {
 	}
 	if got := s.pipe("next", "-q"); got != "t1\n" {
 		t.Errorf("next: %q", got)
+	}
+}
+
+// TestOneRequestOfManyProcesses: sixteen processes send the same request at once, and
+// all of them answer with its one effect.
+func TestOneRequestOfManyProcesses(t *testing.T) {
+	s := newSession(t)
+	s.pipe("init")
+	s.pipe("jobs", "add", "nightly", "--cron", "@daily", "--", "true")
+	for _, args := range [][]string{{"tasks", "add", "Fix", "--request-id", "r1", "-q"}, {"jobs", "trigger", "nightly", "--request-id", "r2"}} {
+		var all [16]*exec.Cmd
+		var said [len(all)]bytes.Buffer
+		for i := range all {
+			all[i] = s.command(args...)
+			all[i].Stdout, all[i].Stderr = &said[i], &said[i]
+			if err := all[i].Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers := map[string]bool{}
+		for i, cmd := range all {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%q: %v: %s", args, err, &said[i])
+			}
+			answers[strings.Replace(said[i].String(), " (it was already)", "", 1)] = true
+		}
+		if len(answers) != 1 {
+			t.Errorf("%q: %v", args, answers)
+		}
+	}
+	if got := s.pipe("tasks", "list", "-q"); got != "t1\n" {
+		t.Errorf("tasks: %q", got)
+	}
+	if got := s.pipe("jobs", "show", "nightly"); !strings.Contains(got, "triggered: 1 wait") {
+		t.Errorf("job: %q", got)
 	}
 }

@@ -39,35 +39,24 @@ func Break(ctx context.Context, st *store.Store, r BreakRequest) (out ReleaseRes
 	if r.ID == "" {
 		return b.some(ctx, st)
 	}
-	if err := cmp.Or(checkID(r.ID), checkCount(r.Keys)); err != nil { // one receipt describes all of them
+	id, err := NewRepeatable(r.By, r.ID, "break", []any{r.Keys, r.Reason, r.Token, r.Lease, r.Owner})
+	if err = cmp.Or(err, checkCount(r.Keys)); err != nil { // one receipt describes all of them
 		return ReleaseResult{}, err
 	}
-	_, err = UpdateOrLook(ctx, st, r.DryRun, driver.Query{Keys: needMeant(r.Keys)}, func(tx *store.Tx) error {
+	_, err = UpdateOrLook(ctx, st, r.DryRun, driver.Query{Keys: append(id.Need(), needMeant(r.Keys)...)}, func(tx *store.Tx) error {
 		out = ReleaseResult{}
-		return b.once(tx, &out)
+		if done, err := id.Before(tx, &out); done || err != nil {
+			return err
+		}
+		if err := b.named(tx, r.Keys, &out); err != nil {
+			return err
+		}
+		return id.Keep(tx, out)
 	})
 	if err != nil {
 		return ReleaseResult{}, err
 	}
 	return out, nil
-}
-
-// once breaks the keys, unless the same request did so before.
-func (r *breaking) once(tx *store.Tx, out *ReleaseResult) error {
-	done, err := store.Get[receipt](tx, requestKind+r.By+"/"+r.ID)
-	switch {
-	case err != nil:
-		return err
-	case done.Value.Broke != nil && slices.Equal(done.Value.Keys, r.Keys):
-		*out = *done.Value.Broke
-		return nil
-	case done.Exists():
-		return usedBefore(r.ID)
-	}
-	if err := r.named(tx, r.Keys, out); err != nil {
-		return err
-	}
-	return putReceipt(tx, r.By+"/"+r.ID, receipt{Keys: r.Keys, Broke: out})
 }
 
 // some breaks keys, as many in each commit as it can guard.

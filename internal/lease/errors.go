@@ -170,4 +170,11 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.What + ": " + e.Rule }
 
+// ReusedError: the owner used the id of a request for something else. Nothing
+// changed.
+type ReusedError struct{ InvalidError }
+
+// Unwrap makes every ReusedError an InvalidError.
+func (e *ReusedError) Unwrap() error { return &e.InvalidError }
+
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

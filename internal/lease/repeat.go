@@ -2,6 +2,9 @@ package lease
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,16 +13,86 @@ import (
 	"github.com/tasklock/tasklock/store/driver"
 )
 
-// A named request has one effect, however often it is repeated: its lease shows
-// that it was granted, and after its end a receipt does.
+// A named request has one effect, however often it is repeated. The lease of an
+// acquisition shows that it was granted, and after its end a receipt does; every
+// other request leaves its receipt in the commit that carries it out.
 
 // receipt is the outcome of a named request.
 type receipt struct {
-	Keys  []string       `json:"keys"`
-	Ended string         `json:"ended,omitempty"` // how the lease of an acquisition ended
-	Used  []string       `json:"used,omitempty"`  // of an acquisition without new keys: the leases that had its keys
-	Call  string         `json:"call,omitempty"`  // which call it was granted to, see [Once]
-	Broke *ReleaseResult `json:"broke,omitempty"` // what a break did
+	Keys  []string `json:"keys,omitempty"`
+	Ended string   `json:"ended,omitempty"` // how the lease of an acquisition ended
+	Used  []string `json:"used,omitempty"`  // of an acquisition without new keys: the leases that had its keys
+	Call  string   `json:"call,omitempty"`  // which call it was granted to, see [Once]
+
+	// Of a [Repeatable] request: a hash of what it asked for, and what came of it.
+	Digest string          `json:"digest,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// Repeatable is a request that its caller may repeat under the same id, also after a
+// lost reply, for one effect. Other owners may use the same id. The zero Repeatable is a
+// request without an id: it cannot be repeated.
+type Repeatable struct{ owner, id, digest string }
+
+// NewRepeatable names a request. Under its id the owner can ask for nothing else: verb and
+// content are all that it asks for.
+func NewRepeatable(owner, id, verb string, content any) (Repeatable, error) {
+	if id == "" {
+		return Repeatable{}, nil
+	}
+	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
+		return Repeatable{}, err
+	}
+	b, err := json.Marshal([]any{verb, content})
+	sum := sha256.Sum256(b)
+	return Repeatable{owner, id, base64.RawURLEncoding.EncodeToString(sum[:])}, err
+}
+
+func (r Repeatable) name() string { return r.owner + "/" + r.id }
+
+// Need names the records that Before reads.
+func (r Repeatable) Need() []string {
+	if r.id == "" {
+		return nil
+	}
+	return []string{requestKind + r.name(), leaseKind + r.name()}
+}
+
+// Before reports whether the request was carried out before, and reads its result.
+// The error is a [ReusedError] if the id stands for something else.
+func (r Repeatable) Before(tx *store.Tx, result any) (bool, error) {
+	if r.id == "" {
+		return false, nil
+	}
+	if err := tx.Want(r.Need()...); err != nil {
+		return false, err
+	}
+	done, err := store.Get[receipt](tx, requestKind+r.name())
+	if err != nil {
+		return false, err
+	}
+	own, err := store.Get[leaseRecord](tx, leaseKind+r.name())
+	switch {
+	case err != nil:
+		return false, err
+	case own.Exists() || done.Exists() && done.Value.Digest != r.digest:
+		return false, usedBefore(r.id)
+	case !done.Exists():
+		return false, nil
+	}
+	return true, json.Unmarshal(done.Value.Result, result)
+}
+
+// Keep leaves the receipt with the result of the request in its commit.
+func (r Repeatable) Keep(tx *store.Tx, result any) error {
+	if r.id == "" {
+		return nil
+	}
+	b, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	return putReceipt(tx, r.name(), receipt{Digest: r.digest, Result: b})
 }
 
 // putReceipt notes the outcome of a request. name is its owner and its id.
@@ -45,7 +118,7 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	}
 	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
 	switch {
-	case done.Value.Broke != nil || slices.ContainsFunc(before, func(k string) bool { return !slices.Contains(a.keys, queueOf(k)) && a.asks(k) }):
+	case done.Value.Digest != "" || slices.ContainsFunc(before, func(k string) bool { return !slices.Contains(a.keys, queueOf(k)) && a.asks(k) }):
 		return false, usedBefore(a.id)
 	case done.Exists() && done.Value.Used == nil:
 		return false, a.over(a.keys[0], done.Value.Ended)
@@ -101,6 +174,8 @@ func Once(owner, id string) func(*store.Tx, *Grant) error {
 		switch {
 		case done.Exists() && done.Value.Call == call:
 			return nil
+		case done.Value.Digest != "":
+			return usedBefore(id)
 		case done.Exists():
 			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
 		}
@@ -122,7 +197,11 @@ func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []str
 		}
 		keys = ls.Value.Keys
 		done, err := store.Get[receipt](tx, requestKind+name)
-		if err == nil && done.Exists() {
+		switch {
+		case err != nil || !done.Exists():
+		case done.Value.Digest != "":
+			err = usedBefore(id)
+		default:
 			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}
 		}
 		return err
@@ -131,5 +210,5 @@ func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []str
 }
 
 func usedBefore(id string) error {
-	return &InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}
+	return &ReusedError{InvalidError{What: "request id " + quote(id), Rule: "was used for something else: choose a new one"}}
 }

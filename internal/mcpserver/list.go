@@ -93,7 +93,7 @@ func (s *Server) show(ctx context.Context, ref string) (Result, error) {
 // add puts a task on the list.
 func (s *Server) add(ctx context.Context, c *call, in addArgs) (Result, error) {
 	owner, _ := s.caller(c)
-	out, err := task.Add(ctx, s.o.Store, task.AddRequest{By: owner, Tasks: []task.New{{
+	out, err := task.Add(ctx, s.o.Store, task.AddRequest{By: owner, ID: in.RequestID, Tasks: []task.New{{
 		Title: in.Title, Description: in.Description, Section: in.Section, Priority: in.Priority, DependsOn: in.DependsOn,
 	}}})
 	if err != nil {

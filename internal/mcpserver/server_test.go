@@ -424,3 +424,17 @@ func TestRace(t *testing.T) {
 		}
 	}
 }
+
+// TestAddRepeated: a client that does not know whether its call arrived repeats it.
+func TestAddRepeated(t *testing.T) {
+	w := newWorld(t)
+	c := w.stdio("alice")
+	first := w.want(c.call("add", args{"title": "one", "request_id": "r1"}), "added")
+	again := w.want(c.call("add", args{"title": "one", "request_id": "r1"}), "added")
+	if first.Task == "" || again.Task != first.Task {
+		t.Errorf("%+v after %+v", again, first)
+	}
+	if other := w.want(c.call("add", args{"title": "two", "request_id": "r1"}), "error"); other.Code != "REQUEST_ID_USED" {
+		t.Errorf("%+v", other)
+	}
+}

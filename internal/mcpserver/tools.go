@@ -22,11 +22,11 @@ type acquireArgs struct {
 	Slots       int      `json:"slots,omitempty" jsonschema:"of a new pool, or its size"`
 	Take        int      `json:"take,omitempty" jsonschema:"of the slots, -1: all"`
 	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"wait in the queue, at most 45"`
-	Reason      string   `json:"reason,omitempty" jsonschema:"why, for others to read"`
+	Reason      string   `json:"reason,omitempty" jsonschema:"why, for others"`
 }
 
 type claimArgs struct {
-	Task        string  `json:"task,omitempty" jsonschema:"id or title; left out: the next one that is ready"`
+	Task        string  `json:"task,omitempty" jsonschema:"id or title; left out: the next ready one"`
 	Section     string  `json:"section,omitempty" jsonschema:"with no task: only from this section"`
 	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"at most 45"`
 }
@@ -55,11 +55,12 @@ type addArgs struct {
 	Description string   `json:"description,omitempty"`
 	Section     string   `json:"section,omitempty"`
 	Priority    int      `json:"priority,omitempty" jsonschema:"1 (first) to 999, default 500"`
-	DependsOn   []string `json:"depends_on,omitempty" jsonschema:"tasks that must be done before"`
+	DependsOn   []string `json:"depends_on,omitempty" jsonschema:"tasks to do first"`
+	RequestID   string   `json:"request_id,omitempty" jsonschema:"to repeat a call safely"`
 }
 
 type statusArgs struct {
-	Key string `json:"key,omitempty" jsonschema:"one key; left out: what is held here, and by others"`
+	Key string `json:"key,omitempty" jsonschema:"left out: all that is held"`
 }
 
 type waitArgs struct {

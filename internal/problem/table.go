@@ -218,6 +218,9 @@ var table = []row{
 	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // after those of tasks, which match it too
 
 	// Bad input.
+	as(func(*lease.ReusedError, Caller) Problem {
+		return Problem{Exit: Usage, Code: "REQUEST_ID_USED", Status: 422}
+	}),
 	invalid[*lease.InvalidError](),
 	invalid[*repo.OutsideError](),
 	is(driver.ErrTooLarge, Usage, "INVALID_ARGUMENTS"),

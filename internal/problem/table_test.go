@@ -81,6 +81,7 @@ func TestTable(t *testing.T) {
 		{&task.NotFoundError{What: "section"}, 4, "SECTION_NOT_FOUND", "sections list"},
 		{&task.NotFoundError{What: "runner"}, 4, "RUNNER_NOT_FOUND", "runner list"},
 		{task.ErrNothingReady, 4, "NOTHING_READY", "again"},
+		{&lease.ReusedError{}, 2, "REQUEST_ID_USED", "tasks claim --help"},
 		{&lease.InvalidError{}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS", "tasks claim --help"},

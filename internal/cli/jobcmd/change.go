@@ -2,6 +2,7 @@ package jobcmd
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 type change struct {
 	name, brief, long string
 	force             bool // --force goes on with a damaged record
+	repeats           bool // --request-id
 	do                func(context.Context, *session.Session, *store.Store, schedule.ChangeRequest) error
 }
 
@@ -24,7 +26,7 @@ var changes = []change{
 
 --force also resumes a job whose record of due fire times is damaged: it writes a new
 one, without triggers that have not run. It finds present runs by their fire times.`},
-	{name: "trigger", brief: "Fire a job now", do: trigger, long: `Fire a job now, even if it is paused. If it is already running, its --overlap
+	{name: "trigger", brief: "Fire a job now", repeats: true, do: trigger, long: `Fire a job now, even if it is paused. If it is already running, its --overlap
 decides. history shows the result.`},
 	{name: "remove", brief: "Remove a job", force: true, do: remove, long: `Remove a job. A present run goes on; the records of its fire times stay for a while.
 
@@ -32,15 +34,18 @@ decides. history shows the result.`},
 }
 
 func (c change) cmd(s *session.Session) *cobra.Command {
-	force := false
+	force, id := false, ""
 	cmd := &cobra.Command{
 		Use: c.name + " NAME", Short: c.brief, Long: c.long, Args: oneJob, ValidArgsFunction: jobNames(s),
 		RunE: s.RunAs(func(ctx context.Context, st *store.Store, by string, args []string) error {
-			return c.do(ctx, s, st, schedule.ChangeRequest{Name: args[0], By: by, DryRun: s.DryRun, Force: force})
+			return c.do(ctx, s, st, schedule.ChangeRequest{Name: args[0], By: by, ID: id, DryRun: s.DryRun, Force: force})
 		}),
 	}
 	if c.force {
 		cmd.Flags().BoolVar(&force, "force", false, "even if a record of the job is damaged")
+	}
+	if c.repeats {
+		cmd.Flags().StringVar(&id, "request-id", "", "repeat a request with this id: it has one effect")
 	}
 	return cmd
 }
@@ -70,15 +75,22 @@ func trigger(ctx context.Context, s *session.Session, st *store.Store, r schedul
 		return err
 	}
 	job, err := schedule.Show(ctx, st, r.Name)
-	if err != nil {
+	if err != nil && !(out.Repeated && errors.Is(err, schedule.ErrNotFound)) { // somebody removed the job since
 		return err
 	}
-	defer whoFires(s, job.Schedulers)
+	if err == nil {
+		defer whoFires(s, job.Schedulers)
+	}
 	data := struct {
 		schedule.TriggerResult
+		Repeated   bool           `json:"repeated"`
 		Schedulers []schedule.Pod `json:"schedulers"`
-	}{out, job.Schedulers}
-	return s.Answer(data, func(p *term.Printer) { p.Line("%s %s.", p.Did("Triggered", "Would trigger"), out.RunID) })
+	}{out, out.Repeated, append([]schedule.Pod{}, job.Schedulers...)}
+	after := ""
+	if out.Repeated {
+		after = " (it was already)"
+	}
+	return s.Answer(data, func(p *term.Printer) { p.Line("%s %s%s.", p.Did("Triggered", "Would trigger"), out.RunID, after) })
 }
 
 func remove(ctx context.Context, s *session.Session, st *store.Store, r schedule.ChangeRequest) error {

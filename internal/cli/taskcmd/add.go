@@ -12,6 +12,7 @@ import (
 
 type tasksAddOptions struct {
 	id, parent, section string
+	requestID           string
 	aliases             []string
 	priority            priorityFlag
 	dependsOn           []string
@@ -45,6 +46,7 @@ prints only the ids. A task's id, number, title and each --alias name the same l
 	f.StringArrayVar(&o.dependsOn, "depends-on", nil, "wait for this task; repeat for more")
 	f.Var(&o.labels, "label", "labels, separated by commas")
 	o.text.flags(cmd)
+	requestIDFlag(cmd, &o.requestID)
 	cmd.MarkFlagsMutuallyExclusive("id", "parent")
 	return completeFlags(s, cmd)
 }
@@ -67,7 +69,7 @@ func (o *tasksAddOptions) run(ctx context.Context, s *session.Session, cmd *cobr
 	if err != nil {
 		return err
 	}
-	r := task.AddRequest{By: id.Owner, DryRun: s.DryRun}
+	r := task.AddRequest{By: id.Owner, ID: o.requestID, DryRun: s.DryRun}
 	for _, title := range titles {
 		r.Tasks = append(r.Tasks, task.New{
 			ID: o.id, Parent: o.parent, Title: title, Aliases: o.aliases, Description: description, Section: o.section,
@@ -81,6 +83,7 @@ func (o *tasksAddOptions) run(ctx context.Context, s *session.Session, cmd *cobr
 type addData struct {
 	Tasks    []taskData `json:"tasks"`
 	Sections []string   `json:"sections"` // made for them
+	Repeated bool       `json:"repeated"` // the same request added them before
 }
 
 func added(s *session.Session) func(task.AddResult, error) error {
@@ -88,12 +91,15 @@ func added(s *session.Session) func(task.AddResult, error) error {
 		if err != nil {
 			return err
 		}
-		data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...)}
+		data := addData{Tasks: taskList(out.Tasks), Sections: append([]string{}, out.Sections...), Repeated: out.Repeated}
 		return s.AnswerNames(data, term.Each(out.Tasks, taskID), func(p *term.Printer) {
-			verb := p.Did("Added", "Would add")
-			eachTask(p, out.Tasks, s.Identity().Agent, func(t task.Task) { p.Line("%s %s.", verb, taskName(t)) })
+			verb, after := p.Did("Added", "Would add"), ""
+			if out.Repeated {
+				after = " (it was already)"
+			}
+			eachTask(p, out.Tasks, s.Identity().Agent, func(t task.Task) { p.Line("%s %s%s.", verb, taskName(t), after) })
 			for _, text := range out.Sections {
-				p.Line("%s section %s.", verb, text)
+				p.Line("%s section %s%s.", verb, text, after)
 			}
 		})
 	}

@@ -159,3 +159,7 @@ func (f *workersFlag) String() string {
 	}
 	return strconv.Itoa(f.value)
 }
+
+func requestIDFlag(cmd *cobra.Command, id *string) {
+	cmd.Flags().StringVar(id, "request-id", "", "repeat a request with this id: it has one effect")
+}

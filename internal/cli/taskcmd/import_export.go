@@ -15,7 +15,7 @@ import (
 )
 
 func newTasksImportCmd(s *session.Session) *cobra.Command {
-	format := ""
+	format, requestID := "", ""
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Add the tasks of a file, all or none",
@@ -32,13 +32,14 @@ section; a ticked task is completed. Other lines are ignored.`,
 		Example: `  tasklock tasks import plan.md --dry-run
   tasklock tasks export | ssh other tasklock tasks import -`,
 		Args: session.One("file"),
-		RunE: s.Run(func(ctx context.Context, args []string) error { return importTasks(ctx, s, args[0], format) }),
+		RunE: s.Run(func(ctx context.Context, args []string) error { return importTasks(ctx, s, args[0], format, requestID) }),
 	}
 	cmd.Flags().StringVar(&format, "format", "", "json or markdown")
+	requestIDFlag(cmd, &requestID)
 	return completeFlags(s, cmd)
 }
 
-func importTasks(ctx context.Context, s *session.Session, name, format string) error {
+func importTasks(ctx context.Context, s *session.Session, name, format, requestID string) error {
 	if err := checkFormat(format); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func importTasks(ctx context.Context, s *session.Session, name, format string) e
 	if format == "" {
 		format = guessFormat(name, data)
 	}
-	return added(s)(task.Import(ctx, st, task.ImportRequest{Data: data, Format: format, By: id.Owner, DryRun: s.DryRun}))
+	return added(s)(task.Import(ctx, st, task.ImportRequest{Data: data, Format: format, By: id.Owner, ID: requestID, DryRun: s.DryRun}))
 }
 
 func checkFormat(format string) error {
