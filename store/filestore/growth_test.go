@@ -136,12 +136,13 @@ func old(t *testing.T, dirs ...string) {
 	}
 }
 
-// part reads the first, the last and some records of one beginning between two
-// marks.
+// part reads the first and the last records, those before and behind a key, and some
+// of one beginning between two marks.
 func part(ctx context.Context, s *filestore.Store) error {
 	mark()
 	defer mark()
-	for _, rg := range []driver.Range{{Prefix: "ready/", Limit: 8}, {Prefix: "ready/", Limit: -8}, {Prefix: "ready/000007/"}} {
+	for _, rg := range []driver.Range{{Prefix: "ready/", Limit: 8}, {Prefix: "ready/", Limit: -8}, {Prefix: "ready/000007/"},
+		{Prefix: "ready/", After: "ready/000300", Limit: 8}, {Prefix: "ready/", After: "ready/000300", Limit: -8}} {
 		snap, err := s.Read(ctx, driver.Query{Ranges: []driver.Range{rg}})
 		if err != nil || len(snap.Records) != max(1, rg.Limit, -rg.Limit) {
 			return fmt.Errorf("%+v: %d records, %w", rg, len(snap.Records), err)

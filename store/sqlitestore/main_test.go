@@ -38,9 +38,13 @@ func child(job, path string) string {
 			b.Writes = append(b.Writes, driver.Write{Key: key, Value: []byte(`{"pad":"` + strings.Repeat("x", 60_000) + `"}`)})
 		}
 		_, err = s.Commit(ctx, b)
-	case "read":
+	case "read", "page":
+		r := driver.Range{}
+		if job == "page" {
+			r = driver.Range{Prefix: "lock/", After: "lock/001000", Limit: 50}
+		}
 		var snap driver.Snapshot
-		if snap, err = s.Read(ctx, driver.Query{Ranges: []driver.Range{{}}}); err == nil {
+		if snap, err = s.Read(ctx, driver.Query{Ranges: []driver.Range{r}}); err == nil {
 			return fmt.Sprintf("read %d", len(snap.Records))
 		}
 	case "write":
