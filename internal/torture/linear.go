@@ -244,10 +244,11 @@ func (w *window) addHeld(o *op, known map[string]bool) bool {
 	return true
 }
 
-// addEnded adds the end of this key that came with the take-over of another.
+// addEnded adds the end of this key that came with the take-over of another. A grant of
+// all of a pool also ends slots that it does not get, because the pool is smaller now.
 func (w *window) addEnded(o *op) {
 	for key, t := range o.Took {
-		if key == w.key || len(w.keys[t.Owner]) > 0 && !slices.Contains(w.keys[t.Owner], w.key) {
+		if key == w.key && slices.Contains(o.Keys, key) || len(w.keys[t.Owner]) > 0 && !slices.Contains(w.keys[t.Owner], w.key) {
 			continue
 		}
 		w.add(o, question{kind: ended, owner: t.Owner}, isUnknown, o.Began, o.Return)

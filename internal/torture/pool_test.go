@@ -105,7 +105,15 @@ func TestPoolJudge(t *testing.T) {
 	refused := func(take, slots int) op {
 		return op{Row: 9, Kind: opAcquire, Keys: []string{poolKey}, Take: take, Slots: slots, Call: sec(1), Began: sec(1), Return: sec(2), Result: isRefused}
 	}
+	lost := func(g op, at float64) op {
+		return op{Row: g.Row, Kind: opRenew, Owner: g.Owner, Keys: g.Keys, Tokens: g.Tokens, Call: sec(at), Began: sec(at), Return: sec(at + 0.1), Result: isLost}
+	}
+	took := func(o op, key, owner string) op {
+		o.Took = map[string]taken{key: {Owner: owner, Why: "expired"}}
+		return o
+	}
 	const all = lease.TakeAll
+	six, shrunk := grant(1, 1, 1, 2, 5, "6"), []sized{{6, sec(0.1), sec(0.2)}, {4, sec(2.1), sec(2.2)}}
 	one, two := grant(1, 1, 1, 2, 5, "1"), grant(2, 2, 3, 4, 6, "2", "3")
 	for _, c := range []struct {
 		name, want string
@@ -130,6 +138,8 @@ func TestPoolJudge(t *testing.T) {
 		{"in the middle of a shrink", "", []op{one, two, grant(3, 1, 5, 6, 7, "4")}, []sized{{2, sec(5.5), sec(5.6)}}},
 		{"after a shrink", "size", []op{one, two, grant(3, 1, 5, 6, 7, "4")}, []sized{{2, sec(4.1), sec(4.2)}}},
 		{"draining", "size", []op{two, grant(3, 1, 5, 6, 7, "1")}, []sized{{2, sec(4.1), sec(4.2)}}},
+		{"all ends a slot that is draining", "", []op{six, took(grant(2, all, 63, 64, 6, "1", "2", "3", "4"), slotKey(6), six.Owner), lost(six, 65)}, shrunk},
+		{"a slot that nobody ended", "linear", []op{six, grant(2, all, 63, 64, 6, "1", "2", "3", "4"), lost(six, 65)}, shrunk},
 		{"too much", "", []op{refused(5, 0), refused(1, 3)}, nil},
 		{"not too much", "size", []op{refused(3, 4)}, nil},
 	} {
