@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"internal/host", "internal/repo"},
 	{"internal/place", "internal/git"},
 	{"store/driver", "internal/githooks", "internal/landing"},
-	{"internal/local", "store/driver/drivertest", "internal/proxy", "store"},
+	{"internal/local", "internal/door", "store/driver/drivertest", "internal/proxy", "store"},
 	{"internal/pgtest", "internal/etcdtest"},
 	{"internal/lease"},
 	{"internal/locktest", "lock", "internal/holder"},
@@ -45,9 +45,10 @@ var layers = [][]string{
 var public = []string{"lock", "task", "schedule", "runner", "store", "store/driver", "store/driver/drivertest"}
 
 var (
-	// A driver imports the contract and what drivers on a local disk share.
-	drivers   = []string{"store/memstore", "store/sqlitestore", "store/filestore", "store/gitstore", "store/pgstore", "store/etcdstore"}
-	driverMay = []string{"internal/fault", "internal/host", "store/driver", "internal/local"}
+	// A driver imports the contract, and what drivers on a local disk share or what
+	// goes over the wire.
+	drivers   = []string{"store/memstore", "store/sqlitestore", "store/filestore", "store/gitstore", "store/pgstore", "store/etcdstore", "store/httpstore"}
+	driverMay = []string{"internal/fault", "internal/host", "store/driver", "internal/local", "internal/door"}
 	// The commands, and the harness that races them, may import everything.
 	tops = []string{"cmd/tasklock", "cmd/tasklock-plus", "internal/backend", "internal/realagents", "internal/torture"}
 )
@@ -132,7 +133,7 @@ func TestPublicTypesCanBeNamed(t *testing.T) {
 // TestPlainCommandIsLight: who takes a lock does not load what only servers and
 // other stores need.
 func TestPlainCommandIsLight(t *testing.T) {
-	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "internal/mcpserver", module + "store/etcdstore"}
+	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "internal/mcpserver", module + "store/etcdstore", module + "store/httpstore"}
 	for cmd, want := range map[string]bool{"./cmd/tasklock": false, "./cmd/tasklock-plus": true} {
 		out, err := exec.Command("go", "list", "-deps", cmd).Output()
 		if err != nil {

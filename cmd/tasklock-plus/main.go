@@ -9,6 +9,7 @@ import (
 	"github.com/tasklock/tasklock/internal/backend"
 	"github.com/tasklock/tasklock/internal/cli"
 	_ "github.com/tasklock/tasklock/store/etcdstore" // a driver registers itself
+	_ "github.com/tasklock/tasklock/store/httpstore"
 )
 
 var version string // set by the linker

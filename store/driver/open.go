@@ -69,6 +69,7 @@ func Register[S Store](open func(context.Context, string, *OpenOptions) (S, erro
 //	git:REMOTE or git:REMOTE#BRANCH
 //	postgres://USER@HOST/DATABASE
 //	etcd://HOST:PORT/PREFIX
+//	https://HOST, a tasklock server
 //
 // The program must import the driver. An error that is not an answer of the store,
 // such as one of the disk, is [ErrUnreachable].
@@ -129,6 +130,7 @@ func Linked(url string) bool {
 // packages are tasklock's own drivers.
 var packages = map[string]string{
 	"sqlite": "sqlitestore", "file": "filestore", "git": "gitstore", "postgres": "pgstore", "postgresql": "pgstore", "etcd": "etcdstore", "etcds": "etcdstore",
+	"https": "httpstore", "http": "httpstore",
 }
 
 func find(url string) (k kind, place string, err error) {
@@ -160,7 +162,7 @@ func (e *URLError) Error() string {
 	if e.Package != "" {
 		return fmt.Sprintf("store %s:: this program has no driver for it: import %s", e.Scheme, e.Package)
 	}
-	return fmt.Sprintf("store %s:: must be sqlite:PATH, file:FOLDER, git:REMOTE, postgres://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX or a path", e.Scheme)
+	return fmt.Sprintf("store %s:: must be sqlite:PATH, file:FOLDER, git:REMOTE, postgres://USER@HOST/DATABASE, etcd://HOST:PORT/PREFIX, https://HOST (a tasklock server) or a path", e.Scheme)
 }
 
 // Is makes it an ErrInvalid.

@@ -267,7 +267,7 @@ func (s *Session) Shared() bool { return isShared(s.URL()) }
 // isShared reports whether other machines may use the store.
 func isShared(url string) bool {
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
-	case "git", "postgres", "postgresql", "etcd", "etcds":
+	case "git", "postgres", "postgresql", "etcd", "etcds", "http", "https":
 		return true
 	}
 	return false
