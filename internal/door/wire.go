@@ -60,6 +60,7 @@ type Query struct {
 // A Range is a [driver.Range].
 type Range struct {
 	Prefix []byte `json:"prefix,omitempty"`
+	After  []byte `json:"after,omitempty"`
 	Limit  int    `json:"limit,omitempty"`
 	Since  int64  `json:"since,omitempty"`
 }
@@ -74,11 +75,11 @@ func (q Query) driver() driver.Query {
 }
 
 func sendRange(r driver.Range) Range {
-	return Range{Prefix: []byte(r.Prefix), Limit: r.Limit, Since: r.Since}
+	return Range{Prefix: []byte(r.Prefix), After: []byte(r.After), Limit: r.Limit, Since: r.Since}
 }
 
 func (r Range) driver() driver.Range {
-	return driver.Range{Prefix: string(r.Prefix), Limit: r.Limit, Since: r.Since}
+	return driver.Range{Prefix: string(r.Prefix), After: string(r.After), Limit: r.Limit, Since: r.Since}
 }
 
 // A Snapshot is the first line of the answer to a query: a [driver.Snapshot]

@@ -175,18 +175,28 @@ func Inspect(ctx context.Context, url string) (driver.Report, error) {
 		return driver.Report{}, err
 	}
 	defer func() { _ = s.Close() }()
-	snap, err := s.Read(ctx, driver.Query{Ranges: []driver.Range{{}}})
-	if err != nil && !errors.Is(err, driver.ErrDamaged) {
-		return driver.Report{}, err
-	}
-	r := driver.Report{Facts: fmt.Sprintf("tasklock server, revision %d, %d records", snap.Rev, len(snap.Records))}
-	if err != nil {
-		r.Facts, r.Problems = "tasklock server", []string{err.Error()}
-	}
-	for _, rec := range snap.Records {
-		if err := driver.CheckKey(rec.Key); err != nil {
+	var r driver.Report
+	records, rev := 0, int64(0)
+	for all := (driver.Range{Limit: page}); ; {
+		snap, err := s.Read(ctx, driver.Query{Ranges: []driver.Range{all}})
+		if errors.Is(err, driver.ErrDamaged) {
 			r.Problems = append(r.Problems, err.Error())
+		} else if err != nil {
+			return r, err
+		}
+		for _, rec := range snap.Records {
+			if err := driver.CheckKey(rec.Key); err != nil {
+				r.Problems = append(r.Problems, err.Error())
+			}
+			all.After = rec.Key
+		}
+		records, rev = records+len(snap.Records), max(rev, snap.Rev)
+		if len(snap.Records) < page {
+			r.Facts = fmt.Sprintf("tasklock server, revision %d, %d records", rev, records)
+			return r, nil
 		}
 	}
-	return r, nil
 }
+
+// page is how many records Inspect asks for at once.
+const page = 1000

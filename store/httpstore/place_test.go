@@ -184,3 +184,20 @@ func TestHTTP2(t *testing.T) {
 		t.Errorf("a certificate that nobody has signed: %v", err)
 	}
 }
+
+// Inspect reads everything, in parts.
+func TestInspect(t *testing.T) {
+	s := memstore.New()
+	for i := range 3 {
+		var b driver.Batch
+		for j := range 700 {
+			b.Writes = append(b.Writes, put(fmt.Sprintf("task/%d-%d", i, j)))
+		}
+		_, err := s.Commit(t.Context(), b)
+		must(t, err)
+	}
+	r, err := httpstore.Inspect(t.Context(), serve(t, s).URL)
+	if err != nil || r.Facts != "tasklock server, revision 3, 2100 records" || len(r.Problems) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
