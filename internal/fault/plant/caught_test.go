@@ -15,7 +15,7 @@ import (
 )
 
 // fewest is how many bugs there were when somebody last counted. It may only grow.
-const fewest = 56
+const fewest = 59
 
 // A catch is a bug and a test that fails because of it.
 type catch struct {
@@ -67,6 +67,11 @@ var caught = map[string][]catch{
 		{bug: "sequence_revision", test: "^TestConformance$/(histories|unrelated)", env: jitter, tries: 10},
 		{bug: "lost_notify", test: "^TestNotifiesOnlyListeners$"},
 		{bug: "lost_notify", test: "^TestConformance$/wait_wakes_for_(a_changed|another_handle)", harmless: true}, // waiters look by themselves
+	},
+	"store/httpstore": {
+		{bug: "http_cut_untouched", test: "^TestCutBeforeTheReply$", says: "nobody can know"},
+		{bug: "http_resent", test: "^TestNothingIsSentTwice$", says: "commits arrived of"},
+		{bug: "http_proxy_believed", test: "^TestForeignAnswers$", says: "nobody can know"},
 	},
 	"internal/host": {
 		{bug: "eperm_is_dead", test: "^TestLifeOfSomeoneElsesProcess$"},
