@@ -163,7 +163,7 @@ func claimOne(tx *store.Tx, id, owner, worktree string) (Task, error) {
 	t.Status, t.ClaimedBy, t.ClaimedAt, t.ClaimLease = InProgress, owner, &now, lk.LeaseID
 	t.Attempts++
 	t.Worktree = worktree
-	t.LastVerb, t.LastToken = "", 0
+	t.LastVerb, t.LastToken, t.LastLease = "", 0, ""
 	t.ClaimDue = claimedUntil(lk)
 	if err := cmp.Or(save(tx, before, &t), lease.PutBack(tx, id, t.rankKey())); err != nil {
 		return Task{}, err

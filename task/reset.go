@@ -152,7 +152,7 @@ func (r ResetRequest) one(tx *store.Tx, id string) (Task, error) {
 	}
 	t := before.clone()
 	t.Status, t.Result, t.BlockedReason, t.CompletedAt = Pending, nil, "", nil
-	t.LastVerb, t.LastToken, t.Attempts = "", 0, 0
+	t.LastVerb, t.LastToken, t.LastLease, t.Attempts = "", 0, "", 0
 	t.release()
 	if err := save(tx, before, &t); err != nil {
 		return Task{}, err

@@ -98,8 +98,9 @@ type Task struct {
 	CompletedBy string     `json:"completedBy,omitempty"` // who closed it
 
 	// The last verb that carried a token, so that repeating it succeeds again.
-	LastVerb  Verb  `json:"lastVerb,omitempty"`
-	LastToken int64 `json:"lastToken,omitempty"`
+	LastVerb  Verb   `json:"lastVerb,omitempty"`
+	LastToken int64  `json:"lastToken,omitempty"`
+	LastLease string `json:"lastLease,omitempty"` // of that token; empty in records of older versions
 }
 
 // Result is the result of a task.

@@ -93,7 +93,7 @@ func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 				return out, err
 			}
 		}
-		if out.Repeated = r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb; !out.Repeated {
+		if out.Repeated = r.repeats(t); !out.Repeated {
 			if t, err = r.one(tx, t); err != nil {
 				return out, err
 			}
@@ -101,6 +101,11 @@ func (r StatusRequest) all(tx *store.Tx) (out ChangeResult, err error) {
 		out.Tasks = append(out.Tasks, t)
 	}
 	return out, withTexts(tx, pointersTo(out.Tasks)...)
+}
+
+// repeats reports whether the same verb of the same claim made the task what it is.
+func (r StatusRequest) repeats(t Task) bool {
+	return r.Token != 0 && t.LastToken == r.Token && t.LastVerb == r.Verb && (r.Lease == "" || t.LastLease == "" || t.LastLease == r.Lease)
 }
 
 func checkReason(reason string, r *Result) error {
@@ -144,7 +149,10 @@ func (r StatusRequest) one(tx *store.Tx, before Task) (t Task, err error) {
 		return t, err
 	}
 	t = before.clone()
-	t.Status, t.LastVerb, t.LastToken = to, r.Verb, token
+	t.Status, t.LastVerb, t.LastToken, t.LastLease = to, r.Verb, token, ""
+	if lk != nil {
+		t.LastLease = lk.LeaseID
+	}
 	t.release()
 	if r.Uncounted && r.Verb == Unclaim {
 		t.Attempts--

@@ -298,3 +298,22 @@ func TestEndWithSlotInUse(t *testing.T) {
 	w.holds("pool:tests#1 R")
 	w.must(user.Release(w.ctx))
 }
+
+// Everybody can read a token: the lease beside it must be that of the claim, also
+// when the verb is repeated.
+func TestRepeatedVerbOfAnotherLease(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.add(task.New{ID: "a", Title: "a"})
+		g, err := w.tryClaim("alice", "a")
+		w.must(err)
+		r := task.StatusRequest{Verb: task.Complete, Tasks: []string{"a"}, Owner: "alice", Token: g.Token, Lease: g.LeaseID}
+		for _, repeated := range []bool{false, true} {
+			out, err := task.ChangeStatus(w.ctx, w.st, r)
+			w.must(err)
+			equal(w, "repeated", out.Repeated, repeated)
+		}
+		r.Owner, r.Lease = "bob", "bob/x"
+		_, err = task.ChangeStatus(w.ctx, w.st, r)
+		w.want(err, lease.ErrLost)
+	})
+}

@@ -97,7 +97,7 @@ func endRecord(tx *store.Tx, ls store.Entry[leaseRecord], ended []string, how en
 		tx.Delete(ls.Key)
 	}
 	if ls.Value.Requested {
-		if err := putReceipt(tx, leaseName(ls.Key), receipt{Keys: ended, Ended: how.event}); err != nil {
+		if err := putReceipt(tx, leaseName(ls.Key), receipt{Keys: ended, Ended: how.event, Digest: ls.Value.Digest}); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func (g *Grant) settle(rev int64) {
 func (a *acquisition) record(p host.Process) leaseRecord {
 	l := leaseRecord{
 		Owner: a.req.Owner, TTL: a.ttl.Seconds(), MaxHold: a.req.MaxHold.Seconds(),
-		Worktree: a.req.Worktree, Session: a.req.Session, Label: a.req.Label, Reason: a.req.Reason, Requested: a.requested(), Attached: a.user, For: a.req.For, Call: a.call,
+		Worktree: a.req.Worktree, Session: a.req.Session, Label: a.req.Label, Reason: a.req.Reason, Requested: a.requested(), Digest: a.req.Digest, Attached: a.user, For: a.req.For, Call: a.call,
 	}
 	a.where(&l, p)
 	return l

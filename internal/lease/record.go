@@ -47,6 +47,7 @@ type leaseRecord struct {
 	Label        string    `json:"label,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	Requested    bool      `json:"requested,omitempty"` // the id was given by the caller: leave a receipt
+	Digest       string    `json:"digest,omitempty"`    // of the request: see [AcquireRequest]
 	Attached     bool      `json:"attached,omitempty"`  // its holder works while it holds, and renews it
 	For          string    `json:"for,omitempty"`       // who works under it, if not its owner: see deadlock.go
 	Call         string    `json:"call,omitempty"`      // the call that wrote it

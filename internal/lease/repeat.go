@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -24,9 +25,8 @@ type receipt struct {
 	Used  []string `json:"used,omitempty"`  // of an acquisition without new keys: the leases that had its keys
 	Call  string   `json:"call,omitempty"`  // which call it was granted to, see [Once]
 
-	// Of a [Repeatable] request: a hash of what it asked for, and what came of it.
-	Digest string          `json:"digest,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"`
+	Digest string          `json:"digest,omitempty"` // a hash of what was asked for
+	Result json.RawMessage `json:"result,omitempty"` // of a [Repeatable] request: what came of it
 }
 
 // Repeatable is a request that its caller may repeat under the same id, also after a
@@ -43,9 +43,15 @@ func NewRepeatable(owner, id, verb string, content any) (Repeatable, error) {
 	if err := errors.Join(CheckOwner(owner), checkID(id)); err != nil {
 		return Repeatable{}, err
 	}
+	digest, err := Digest(verb, content)
+	return Repeatable{owner, id, digest}, err
+}
+
+// Digest is a hash of what a request asks for: data that has a form in JSON.
+func Digest(verb string, content any) (string, error) {
 	b, err := json.Marshal([]any{verb, content})
 	sum := sha256.Sum256(b)
-	return Repeatable{owner, id, base64.RawURLEncoding.EncodeToString(sum[:])}, err
+	return base64.RawURLEncoding.EncodeToString(sum[:]), err
 }
 
 func (r Repeatable) name() string { return r.owner + "/" + r.id }
@@ -118,7 +124,9 @@ func (a *acquisition) grantedBefore(tx *store.Tx) (bool, error) {
 	}
 	before := slices.Concat(done.Value.Keys, own.Value.all(), own.Value.WaitsFor)
 	switch {
-	case done.Value.Digest != "" || slices.ContainsFunc(before, func(k string) bool { return !slices.Contains(a.keys, queueOf(k)) && a.asks(k) }):
+	case (own.Exists() || done.Exists()) && cmp.Or(own.Value.Digest, done.Value.Digest) != a.req.Digest:
+		return false, usedBefore(a.id)
+	case slices.ContainsFunc(before, func(k string) bool { return !slices.Contains(a.keys, queueOf(k)) && a.asks(k) }):
 		return false, usedBefore(a.id)
 	case done.Exists() && done.Value.Used == nil:
 		return false, a.over(a.keys[0], done.Value.Ended)
@@ -151,7 +159,7 @@ func (a *acquisition) noteUse(tx *store.Tx, leases []string) error {
 	if err != nil || own.Value.holds() {
 		return err
 	}
-	return putReceipt(tx, a.lease(), receipt{Keys: a.asked, Used: leases})
+	return putReceipt(tx, a.lease(), receipt{Keys: a.asked, Used: leases, Digest: a.req.Digest})
 }
 
 // Once is a [AcquireRequest.Then] that lets a request of an attached holder be
@@ -174,7 +182,7 @@ func Once(owner, id string) func(*store.Tx, *Grant) error {
 		switch {
 		case done.Exists() && done.Value.Call == call:
 			return nil
-		case done.Value.Digest != "":
+		case done.Value.Result != nil:
 			return usedBefore(id)
 		case done.Exists():
 			return &LostError{Key: keys[0], Why: fmt.Sprintf("request %s was granted before", quote(id))}
@@ -199,7 +207,7 @@ func Granted(ctx context.Context, st *store.Store, owner, id string) (keys []str
 		done, err := store.Get[receipt](tx, requestKind+name)
 		switch {
 		case err != nil || !done.Exists():
-		case done.Value.Digest != "":
+		case done.Value.Result != nil:
 			err = usedBefore(id)
 		default:
 			err = &LostError{Key: "request " + quote(id), Why: "was granted before and is " + done.Value.Ended}

@@ -17,6 +17,10 @@ type AcquireRequest struct {
 	// lease has ended. Empty: a random one, which nobody can repeat.
 	ID string
 
+	// Digest, with ID, stands for all that the request asks for, see [Digest]: the same
+	// ID with another one is refused. Empty: the ID stands for the keys.
+	Digest string
+
 	// Holder, with Hold, is the last part of the holder's name. Empty: a random
 	// one. A named holder can come back, so its place in the queue stays when its
 	// wait was too short.

@@ -37,6 +37,38 @@ func TestRepeatedRequest(t *testing.T) {
 	})
 }
 
+// A digest is compared while the request waits, holds, and after its end.
+func TestRepeatedRequestWithAnotherDigest(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.acquire("zoe", "a")
+		r := lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, ID: "req-1", Digest: "one"}
+		other := r
+		other.Digest = "two"
+		refused := func(when string) {
+			w.Helper()
+			w.unchanged(when, func() {
+				_, err := lease.Acquire(w.ctx, w.st, other)
+				as[*lease.ReusedError](w, err)
+			})
+		}
+		waits := r
+		waits.Wait = time.Hour
+		waiting := w.start(waits)
+		w.waiting(waiting)
+		refused("while it waits")
+		w.release("zoe", "a")
+		g := w.served(waiting)
+		refused("while it holds")
+		if again := w.grant(r); again.Token != g.Token {
+			t.Errorf("%+v after %+v", again, g)
+		}
+		w.release("alice", "a")
+		refused("after its end")
+		_, err := lease.Acquire(w.ctx, w.st, r)
+		w.want(err, lease.ErrLost)
+	})
+}
+
 func TestRepeatedRequestWithMoreKeys(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.grant(lease.AcquireRequest{Owner: "alice", Keys: []string{"a"}, ID: "req-1"})
