@@ -18,14 +18,14 @@ const module = "github.com/tasklock/tasklock/"
 // the layers below its own, and nothing beside or above it. Drivers stand
 // outside: they see the contract, and only commands see them.
 var layers = [][]string{
-	{"internal/fault", "internal/fault/plant", "internal/patience", "internal/torture/long"},
+	{"internal/fault", "internal/fault/plant", "internal/patience", "internal/torture/long", "internal/edge"},
 	{"internal/host", "internal/repo"},
 	{"internal/place", "internal/git"},
 	{"store/driver", "internal/githooks", "internal/landing"},
 	{"internal/local", "internal/door", "store/driver/drivertest", "internal/proxy", "store"},
 	{"internal/pgtest", "internal/etcdtest"},
 	{"internal/lease"},
-	{"internal/locktest", "lock", "internal/holder"},
+	{"internal/locktest", "lock", "internal/holder", "internal/access"},
 	{"task", "internal/shutdown", "internal/presence"},
 	{"runner", "internal/identity", "internal/rewrite", "internal/shellwrites"},
 	{"internal/harness", "internal/guard", "schedule", "internal/worker"},

@@ -23,7 +23,7 @@ func Acquire(ctx context.Context, st *store.Store, r AcquireRequest) (Grant, err
 }
 
 func acquire(ctx context.Context, st *store.Store, r AcquireRequest, from *Origin) (Grant, error) {
-	a, err := newAcquisition(st, r, false)
+	a, err := newAcquisition(st, r, r.Remote)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -152,7 +152,7 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 			err = st.View(ctx, a.query(), a.deadlocked)
 		}
 		if err != nil {
-			if a.joined != "" || errors.Is(err, store.ErrUnknown) && !a.requested() {
+			if a.joined != "" && !a.mayComeBack(ctx) || errors.Is(err, store.ErrUnknown) && !a.requested() {
 				a.abandon(st)
 			}
 			return nil, err
@@ -172,10 +172,18 @@ func (a *acquisition) run(ctx context.Context, st *store.Store) (*Grant, error) 
 			a.req.Waiting(held)
 		}
 		if err := a.pause(ctx, st, min(wait-time.Since(start), a.ticketTTL/3)); err != nil {
-			a.abandon(st)
+			if !a.mayComeBack(ctx) {
+				a.abandon(st)
+			}
 			return nil, err
 		}
 	}
+}
+
+// mayComeBack reports whether the client of a server is gone, and its ticket stays
+// for it as if its wait had been too short.
+func (a *acquisition) mayComeBack(ctx context.Context) bool {
+	return a.req.Remote && ctx.Err() != nil
 }
 
 // pause returns when another attempt may succeed, or after atMost. A ticket ahead
@@ -249,7 +257,7 @@ func (a *acquisition) waiter(last bool) host.Process {
 	switch {
 	case a.req.Stay:
 		return host.Self()
-	case last:
+	case last || a.req.Remote:
 		return host.Process{}
 	case a.req.Process.PID == 0:
 		return host.Self()

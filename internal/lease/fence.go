@@ -48,3 +48,34 @@ func fencedPast(tx *store.Tx, key string, token, latest int64, lease string) err
 	}
 	return &LostError{Key: key, Token: max(token, latest), Why: why}
 }
+
+// atToken refuses a lease whose largest token is another than the caller knows: its
+// request id was used again. Of a lease that has ended it reports whether its own
+// release was how: then a release is done, as often as it is asked for.
+func atToken(tx *store.Tx, ls store.Entry[leaseRecord], token int64) (released bool, err error) {
+	name := leaseName(ls.Key)
+	if !ls.Exists() {
+		done, err := store.Get[receipt](tx, requestKind+name)
+		switch {
+		case err != nil:
+			return false, err
+		case done.Value.Ended == "released":
+			return true, nil
+		case done.Exists():
+			return false, &LostError{Key: "lease " + name, Token: token, Why: "it is " + done.Value.Ended}
+		}
+		return false, noLease(tx, name, leaseOwner(name))
+	}
+	locks, err := getLocks(tx, ls.Value.all())
+	if err != nil {
+		return false, err
+	}
+	largest := int64(0)
+	for _, lk := range locks {
+		largest = max(largest, lk.Rev)
+	}
+	if largest != token {
+		return false, &LostError{Key: "lease " + name, Token: token, Owner: ls.Value.Owner, Now: largest}
+	}
+	return false, nil
+}

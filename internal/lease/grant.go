@@ -93,7 +93,7 @@ func (a *acquisition) write(tx *store.Tx, g *Grant) error {
 		}
 		return a.then(tx, g)
 	}
-	if len(a.taken) > 0 {
+	if len(a.taken) > 0 || a.req.Remote { // its client renews and releases by this name
 		g.LeaseID = a.lease()
 	}
 	if !slices.Contains(a.renewed, a.lease()) {

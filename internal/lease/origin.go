@@ -31,6 +31,9 @@ func AcquireFrom(ctx context.Context, st *store.Store, r AcquireRequest, from Or
 // where sets the machine and the process of a lease: ours, or the original ones.
 func (a *acquisition) where(l *leaseRecord, p host.Process) {
 	l.Host, l.Process, l.Group = host.Name(), p, a.req.Group
+	if a.req.Remote {
+		l.Host = ""
+	}
 	if a.origin != nil {
 		l.Host, l.Process, l.Group = a.origin.Host, host.Process{PID: a.origin.PID}, 0
 	}

@@ -21,7 +21,7 @@ type ReleaseRequest struct {
 	Lease   string // full name, or the id of a lease of Owner
 	All     bool   // of Owner and its children: the end of a session
 	Session string // with All: only what this session of a harness acquired
-	Token   int64  // with one key: only if the lock is at this token
+	Token   int64  // with one key: only if the lock is at this token; with Lease alone: only if that is its largest
 	Latest  int64  // with keys: only if none was granted later than this token
 	Reason  string
 	DryRun  bool
@@ -105,7 +105,10 @@ func (r *release) check() (err error) {
 	if r.Lease != "" {
 		r.Lease = fullName(r.Owner, r.Lease)
 	}
-	if r.All || r.Lease != "" && len(r.Keys) == 0 {
+	if r.Lease != "" && len(r.Keys) == 0 && !r.All {
+		return errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason))
+	}
+	if r.All {
 		return cmp.Or(errors.Join(CheckOwner(r.Owner), checkText("reason", r.Reason)), checkToken(r.Token, r.Keys))
 	}
 	r.Keys, err = checkNamed(r.Keys, r.Owner, r.Reason, r.Token)
@@ -229,6 +232,12 @@ func (r *release) lease(tx *store.Tx, name string, out *ReleaseResult) error {
 		return &OwnerError{Key: "lease " + name, Owner: owner, Caller: r.Owner}
 	}
 	ls, err := getLease(tx, name)
+	if err == nil && r.Token != 0 {
+		done, err := atToken(tx, ls, r.Token)
+		if err != nil || done {
+			return err
+		}
+	}
 	if err != nil || !ls.Exists() {
 		return err
 	}

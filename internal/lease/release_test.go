@@ -62,6 +62,12 @@ func TestRelease(t *testing.T) {
 		}, "invalid", []string{"a", "b"}},
 		{"a token with a lease", func(g lease.Grant) lease.ReleaseRequest {
 			return lease.ReleaseRequest{Owner: "alice", Lease: g.LeaseID, Token: g.Token}
+		}, "", nil},
+		{"another token with a lease", func(g lease.Grant) lease.ReleaseRequest {
+			return lease.ReleaseRequest{Owner: "alice", Lease: g.LeaseID, Token: g.Token - 1}
+		}, "lost", []string{"a", "b"}},
+		{"a token with all", func(g lease.Grant) lease.ReleaseRequest {
+			return lease.ReleaseRequest{Owner: "alice", All: true, Token: g.Token}
 		}, "invalid", []string{"a", "b"}},
 		{"nothing", func(g lease.Grant) lease.ReleaseRequest {
 			return lease.ReleaseRequest{Owner: "alice"}

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -19,7 +20,7 @@ type RenewRequest struct {
 	Keys   []string
 	Lease  string // full name, or the id of a lease of Owner
 	All    bool
-	Token  int64 // with one key: only if the lock is at this token
+	Token  int64 // with one key: only if the lock is at this token; with Lease alone: only if that is its largest
 	Latest int64 // with keys: only if none was granted later than this token
 	DryRun bool
 
@@ -123,6 +124,11 @@ func (r *renewal) once(ctx context.Context, st *store.Store, names []string, don
 			if more = i > 0 && tx.Room() < cost(ls.Value); more {
 				return nil
 			}
+			if r.byLease() && r.Token != 0 {
+				if done, err := atToken(tx, ls, r.Token); err != nil || done {
+					return cmp.Or(err, noLease(tx, name, r.Owner))
+				}
+			}
 			l, err := r.heartbeat().renew(tx, name)
 			if err != nil {
 				return err
@@ -178,8 +184,14 @@ func (r *renewal) check() (err error) {
 			return err
 		}
 	}
+	if r.byLease() {
+		return nil
+	}
 	return checkToken(r.Token, r.Keys)
 }
+
+// byLease reports whether the name of a lease alone says which one is meant.
+func (r *renewal) byLease() bool { return r.Lease != "" && len(r.Keys) == 0 && !r.All }
 
 func (r *renewal) need(names []string) driver.Query {
 	switch {

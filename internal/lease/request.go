@@ -42,6 +42,12 @@ type AcquireRequest struct {
 	MaxHold    time.Duration // nobody can renew it beyond this; 0: no limit
 	Wait       time.Duration // how long to wait in all; 0: not at all
 
+	// Remote: a client of a server asks, not a process of this machine. Neither
+	// its lease nor its ticket names a process, and the ticket stays when ctx ends: the
+	// client may come back, here or at another server. It works while it holds, like a
+	// holder of [Hold], but the lease has the name of Owner.
+	Remote bool
+
 	Process  host.Process // whose death ends the lease; zero: none
 	Group    int          // together with this process group; 0: none
 	Worktree string
@@ -98,6 +104,8 @@ func (a *acquisition) check() error {
 		return &InvalidError{What: "max hold " + r.MaxHold.String(), Rule: "must be between 0 and 8760h (a year)"}
 	case r.For != "" && !descends(r.Owner, r.For):
 		return &InvalidError{What: "for " + quote(r.For), Rule: "must be the owner or a parent of it"}
+	case r.Remote && (r.ID == "" || r.Stay || r.Process.PID != 0 || r.Group != 0):
+		return &InvalidError{What: "a client of a server", Rule: "needs a request id and has no process"}
 	case r.Stay && r.Holder == "":
 		return &InvalidError{What: "a place in the queue", Rule: "needs the name of a holder"}
 	case (r.Wait != 0 || r.Stay) && r.First != nil:

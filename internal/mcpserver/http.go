@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"mime"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tasklock/tasklock/internal/edge"
 )
 
 // HTTPOptions say who may talk to a server.
@@ -32,14 +30,7 @@ const (
 // ServeHTTP serves until ctx ends, and then lets the calls that are under way
 // come to their end.
 func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, o HTTPOptions) error {
-	srv := &http.Server{
-		Handler:           s.Handler(o),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      maxWait + 30*time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
+	srv := edge.Server(s.Handler(o), maxWait)
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -60,33 +51,16 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, o HTTPOptions) e
 	return err
 }
 
-// Handler is the server behind everything that keeps strangers out. A page in
-// a browser of this machine is a stranger: under DNS rebinding it has the right
-// address and the wrong name, so the name is checked first, on every path.
+// Handler is the server behind everything that keeps strangers out, see package
+// edge.
 func (s *Server) Handler(o HTTPOptions) http.Handler {
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.tools }, &mcp.StreamableHTTPOptions{
 		Stateless: true, MaxRequestBodyBytes: maxBody, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // ours is stricter
 	})
 	mux := http.NewServeMux()
-	mux.Handle(Path, limited(asJSON(withClient(tools))))
-	return knownHost(o.Hosts, http.NewCrossOriginProtection().Handler(withKey(o.AccessKey, mux)))
-}
-
-func knownHost(names []string, next http.Handler) http.Handler {
-	known := slices.Concat(names, []string{"localhost", "127.0.0.1", "::1"})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		host = strings.ToLower(strings.Trim(host, "[]"))
-		if !slices.Contains(known, host) || host == "" {
-			http.Error(w, "this server does not have that name", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	mux.Handle(Path, edge.Limited(maxCalls, asJSON(withClient(tools))))
+	return edge.NewHosts(o.Hosts...).Guard(http.NewCrossOriginProtection().Handler(withKey(o.AccessKey, mux)))
 }
 
 // withKey compares digests, so that neither the length nor the beginning of the
@@ -94,28 +68,13 @@ func knownHost(names []string, next http.Handler) http.Handler {
 func withKey(key string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(key))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		given := edge.Bearer(r)
 		got := sha256.Sum256([]byte(given))
-		if !strings.EqualFold(scheme, "Bearer") || key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "needs the access key of this server", http.StatusUnauthorized)
+		if given == "" || key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			edge.Unauthorized(w, "needs the access key of this server")
 			return
 		}
 		next.ServeHTTP(w, r)
-	})
-}
-
-// limited refuses more than the server could serve at once.
-func limited(next http.Handler) http.Handler {
-	free := make(chan struct{}, maxCalls)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case free <- struct{}{}:
-			defer func() { <-free }()
-			next.ServeHTTP(w, r)
-		default:
-			http.Error(w, "too many calls at once", http.StatusServiceUnavailable)
-		}
 	})
 }
 
@@ -123,15 +82,12 @@ func limited(next http.Handler) http.Handler {
 func asJSON(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "only POST", http.StatusMethodNotAllowed)
+			edge.Method(w, http.MethodPost)
 			return
 		}
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
-			return
+		if edge.IsJSON(w, r) {
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/tasklock/tasklock/internal/access"
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/landing"
@@ -216,6 +217,15 @@ var table = []row{
 		return Problem{Exit: None, Code: "NOTHING_READY", Next: c.again()}
 	}),
 	is(lease.ErrNotFound, None, "LOCK_NOT_FOUND", "list"), // after those of tasks, which match it too
+
+	// Access keys of a server.
+	as(func(*access.DeniedError, Caller) Problem { return Problem{Exit: Denied, Code: "PERMISSION_DENIED"} }),
+	as(func(e *access.NotFoundError, c Caller) Problem {
+		return Problem{Exit: None, Code: "ACCESS_KEY_NOT_FOUND", Details: map[string]any{"id": e.ID}, Next: c.Line("keys", "list")}
+	}),
+	when(access.ErrRevoked, func(error, Caller) Problem {
+		return Problem{Exit: Denied, Code: "ACCESS_KEY_REVOKED", Status: 401}
+	}),
 
 	// Bad input.
 	as(func(*lease.ReusedError, Caller) Problem {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tasklock/tasklock/internal/access"
 	"github.com/tasklock/tasklock/internal/githooks"
 	"github.com/tasklock/tasklock/internal/host"
 	"github.com/tasklock/tasklock/internal/landing"
@@ -82,6 +83,9 @@ func TestTable(t *testing.T) {
 		{&task.NotFoundError{What: "runner"}, 4, "RUNNER_NOT_FOUND", "runner list"},
 		{task.ErrNothingReady, 4, "NOTHING_READY", "again"},
 		{&lease.ReusedError{}, 2, "REQUEST_ID_USED", "tasks claim --help"},
+		{&access.DeniedError{}, 5, "PERMISSION_DENIED", ""},
+		{&access.NotFoundError{ID: "x"}, 4, "ACCESS_KEY_NOT_FOUND", "keys list"},
+		{access.ErrRevoked, 5, "ACCESS_KEY_REVOKED", ""},
 		{&lease.InvalidError{}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{&repo.OutsideError{Path: "x"}, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
 		{driver.ErrTooLarge, 2, "INVALID_ARGUMENTS", "tasks claim --help"},
