@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -299,33 +298,6 @@ func showUsers(tx *store.Tx, key string) (out []User, err error) {
 	for _, ls := range leases {
 		out = append(out, User(newWaiter(leaseName(ls.Key), ls)))
 	}
-	return out, err
-}
-
-// ListRequest selects locks.
-type ListRequest struct {
-	Owner string // of this owner and its children
-	Kind  Kind   // of this kind
-}
-
-// ListResult holds locks in the order of their keys.
-type ListResult struct {
-	Locks []Info `json:"locks"`
-}
-
-// List returns the locks, expired ones too: their state says so.
-func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
-	out := ListResult{Locks: []Info{}}
-	err := st.View(ctx, Everything, func(tx *store.Tx) error {
-		out.Locks = out.Locks[:0]
-		return eachLock(tx, func(lk store.Entry[lockRecord], ls store.Entry[leaseRecord], q queueRecord) error {
-			if kind, _ := KindOf(lk.Value.Key); (r.Kind == "" || r.Kind == kind) && (r.Owner == "" || descends(lk.Value.Owner, r.Owner)) {
-				out.Locks = append(out.Locks, newInfo(lk, ls, q))
-			}
-			return nil
-		})
-	})
-	slices.SortFunc(out.Locks, func(a, b Info) int { return cmp.Compare(a.Key, b.Key) })
 	return out, err
 }
 

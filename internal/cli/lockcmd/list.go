@@ -22,7 +22,7 @@ type listOptions struct {
 	session.Whose
 	kind      string
 	olderThan session.DurationFlag
-	limit     int
+	page      session.Page
 }
 
 func NewList(s *session.Session) *cobra.Command {
@@ -31,16 +31,18 @@ func NewList(s *session.Session) *cobra.Command {
 		Use:   "list",
 		Short: "List the locks",
 		Long: `List the locks, one line each, expired ones too. --mine and --of OWNER show only one
-owner's locks; --owner does not. --older-than only warns.
+owner's locks; --owner does not. --older-than only warns. --limit and --after read
+the list page by page, in the order of the keys.
 
 In a pipe, tabs separate the fields: key, owner, state, token, since, last
 heartbeat, expiry, waiters, host, pid, reason, and whether that process is alive,
-dead or unknown. --quiet prints only the keys.`,
+dead or unknown. --quiet prints only the keys. In JSON, "next" is the key to give to
+--after for the next page; the last page has none.`,
 		Args: session.NoArgs,
 	}
 	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
-		if !cmd.Flags().Changed("limit") && !s.JSON && s.Identity().Agent {
-			o.limit = session.AgentLimit
+		if err := o.page.Begin(s, cmd); err != nil {
+			return err
 		}
 		return o.run(ctx, s)
 	})
@@ -49,21 +51,21 @@ dead or unknown. --quiet prints only the keys.`,
 	o.Whose.Flags(cmd)
 	f.StringVar(&o.kind, "kind", "", "only keys of this kind: task, section, job, path or pool")
 	f.Var(&o.olderThan, "older-than", "warn about locks that are held for longer")
-	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
+	o.page.Flags(cmd, "KEY")
 	session.OfflineFlag(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"task", "section", "job", "path", "pool"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *listOptions) run(ctx context.Context, s *session.Session) error {
-	r := lease.ListRequest{Owner: o.Owner(s), Kind: lease.Kind(o.kind)}
+	r := lease.ListRequest{Owner: o.Owner(s), Kind: lease.Kind(o.kind), After: o.page.After}
+	if o.page.Asked && !o.olderThan.Given { // which warns about those that are not shown too
+		r.Limit = o.page.Limit
+	}
 	switch r.Kind {
 	case "", lease.Task, lease.Section, lease.Job, lease.Path, lease.Pool:
 	default:
 		return session.Usagef("--kind: must be task, section, job, path or pool, not %q", term.Short(o.kind, 40))
-	}
-	if o.limit < 0 {
-		return session.Usagef("--limit: must not be negative")
 	}
 	st, err := s.Store(ctx, false)
 	if err != nil {
@@ -74,15 +76,18 @@ func (o *listOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	o.warn(s, out.Locks)
-	shown := out.Locks
-	if o.limit > 0 && len(shown) > o.limit {
-		shown = shown[:o.limit]
-		defer s.Note("%d of %d locks. Narrow it with --mine, --of OWNER or --kind KIND; --limit 0 shows all.", len(shown), len(out.Locks))
+	if n, all := o.page.Limit, len(out.Locks); n > 0 && all > n {
+		if out.Locks = out.Locks[:n]; o.page.Asked {
+			out.Next = out.Locks[n-1].Key
+		} else {
+			defer s.Note("%d of %d locks. Narrow it with --mine, --of OWNER or --kind KIND; --limit 0 shows all.", n, all)
+		}
 	}
-	keys := term.Each(shown, func(l lease.Info) string { return l.Key })
-	return s.AnswerNames(lease.ListResult{Locks: shown}, keys, func(p *term.Printer) {
+	defer s.More(out.Next)
+	keys := term.Each(out.Locks, func(l lease.Info) string { return l.Key })
+	return s.AnswerNames(out, keys, func(p *term.Printer) {
 		p.Wide = p.Wide || s.Identity().Agent
-		printLocks(p, shown)
+		printLocks(p, out.Locks)
 	})
 }
 
