@@ -69,7 +69,7 @@ func (b backend) modes() []Mode {
 }
 
 // backends are all that are tortured.
-var backends = []backend{sqlite, files, gitFile, gitHTTP, etcd, postgres}
+var backends = []backend{sqlite, files, gitFile, gitHTTP, etcd, postgres, overHTTP}
 
 // eachBackend runs a test on all of them.
 func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {

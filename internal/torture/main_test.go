@@ -14,6 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	serveStore()
 	Serve(openURL)
 	code := m.Run()
 	if built.dir != "" {
