@@ -87,7 +87,9 @@ func (h handler) wait(w http.ResponseWriter, r *http.Request) {
 	switch err := h.store.Wait(ctx, list(q.Guards, Guard.driver)); {
 	case err == nil:
 		answer(w, Waited{Changed: true})
-	case ctx.Err() != nil: // the time is over, or nobody listens
+	case r.Context().Err() != nil: // the server stops, say, or nobody listens
+		answer(w, Waited{Problem: sendProblem(context.Cause(r.Context()))})
+	case ctx.Err() != nil: // the time is over
 		answer(w, Waited{})
 	default:
 		answer(w, Waited{Problem: sendProblem(err)})
@@ -114,6 +116,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 }
 
 func begin(w http.ResponseWriter) {
+	w.Header().Del(Untouched)
 	w.Header().Set(Door, Version)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")

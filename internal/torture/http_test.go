@@ -130,7 +130,7 @@ func servedRestarts(t *testing.T, mode Mode) {
 		s = startServer(t, dir)
 		return s.url()
 	}
-	b.race = func(c *Config) { c.withOutages(20) }
+	b.race = func(c *Config) { c.withOutages(10) }
 	c := b.run(t, mode)
 	c.Seed = 7
 	kills, cuts := 0, 0
