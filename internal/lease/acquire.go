@@ -87,6 +87,7 @@ type attempt struct {
 	taken    []string // keys that nobody held
 	renewed  []string // leases that are used again
 	victims  []victim
+	waited   float64 // seconds in the queue
 
 	written leaseRecord
 }

@@ -12,6 +12,7 @@ type ending struct {
 	by     string
 	why    string
 	reason string
+	waited float64 // seconds in the queue of whoever takes over
 }
 
 // endLease ends a whole lease: every lock that still belongs to it, and the
@@ -67,7 +68,7 @@ func endKeys(tx *store.Tx, ls store.Entry[leaseRecord], keys []string, how endin
 	if err := leave(tx, left); err != nil || len(ended) == 0 {
 		return err
 	}
-	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Why: how.why, Reason: how.reason})
+	return Log(tx, Event{Event: how.event, Keys: ended, Owner: leaseOwner(name), By: how.by, Lease: name, Token: token, Waited: how.waited, Why: how.why, Reason: how.reason})
 }
 
 // endPart rewrites a lease that goes on, and ends the users of the keys that it

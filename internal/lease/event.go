@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,13 +15,16 @@ import (
 
 // An Event is one line of history. Packages above write their own with [Log].
 type Event struct {
-	Time   time.Time `json:"time"`
+	Rev    int64     `json:"rev,omitempty"` // of the commit that wrote it; known after the commit, so it is not stored
+	Was    int64     `json:"was,omitempty"` // its revision in the store that it was copied from
+	Time   time.Time `json:"time,omitzero"`
 	Event  string    `json:"event"` // acquired, taken over, released, broken, expired, …
 	Keys   []string  `json:"keys,omitempty"`
 	Owner  string    `json:"owner,omitempty"` // whose lease or task it is
 	By     string    `json:"by,omitempty"`    // who did it, if that is someone else
 	Lease  string    `json:"lease,omitempty"`
 	Token  int64     `json:"token,omitempty"`
+	Waited float64   `json:"waitedSeconds,omitempty"` // in the queue, before the grant
 	Why    string    `json:"why,omitempty"`
 	Reason string    `json:"reason,omitempty"` // in the words of the caller
 }
@@ -37,7 +39,7 @@ const eventTime = "20060102T150405.000000000Z"
 // Log adds an event to the transaction. It also serves as the commit's
 // receipt: the record's key is random.
 func Log(tx *store.Tx, e Event) error {
-	e.Time = tx.Now().UTC()
+	e.Rev, e.Time = 0, tx.Now().UTC()
 	key := fmt.Sprintf("%s%s-%03d-%s", eventKind, e.Time.Format(eventTime), tx.Len(), NewID())
 	tx.Receipt(key)
 	note := e.Event
@@ -121,7 +123,7 @@ func inOrder(recs []driver.Record) {
 // is the revision of the record itself, known only after the commit.
 func event(tx *store.Tx, rec driver.Record) (Event, error) {
 	e, err := store.Decode[Event](tx, rec)
-	if e.Value.unnumbered() {
+	if e.Value.Rev = e.Rev; e.Value.unnumbered() {
 		e.Value.Token = e.Rev
 	}
 	return e.Value, err
@@ -130,88 +132,21 @@ func event(tx *store.Tx, rec driver.Record) (Event, error) {
 // unnumbered reports that the token of a grant is the revision of its event.
 func (e *Event) unnumbered() bool { return e.Token == 0 && e.Event == "acquired" }
 
-// withToken is the value of an event for another store, where its record has
-// another revision: it contains a grant's token. It returns an unreadable value
-// unchanged.
-func withToken(rec driver.Record) []byte {
+// carried is the value of an event for another store, where its record has another
+// revision: it contains the one it had here, and a grant's token. It returns a void
+// or unreadable value unchanged.
+func carried(rec driver.Record) []byte {
 	var e Event
-	if json.Unmarshal(rec.Value, &e) != nil || !e.unnumbered() {
+	if json.Unmarshal(rec.Value, &e) != nil || e.Event == "" || e.Was > 0 {
 		return rec.Value
 	}
 	fields, _ := bytes.CutSuffix(bytes.TrimSpace(rec.Value), []byte("}"))
-	value := fmt.Appendf(slices.Clip(fields), `,"token":%d}`, rec.Rev)
-	if len(value) > driver.MaxValue {
+	value := fmt.Appendf(slices.Clip(fields), `,"was":%d`, rec.Rev)
+	if e.unnumbered() {
+		value = fmt.Appendf(value, `,"token":%d`, rec.Rev)
+	}
+	if value = append(value, '}'); len(value) > driver.MaxValue {
 		return rec.Value
 	}
 	return value
-}
-
-// Watch calls ready, if it is not nil, and then fn for every event since, in
-// order, until ctx ends or fn returns an error. After a burst that exceeds what
-// history keeps in one read, its oldest events may be missing.
-func Watch(ctx context.Context, st *store.Store, ready func(), fn func(Event) error) error {
-	var seen int64 = -1
-	const window = -500
-	need := driver.Query{Ranges: []driver.Range{{Prefix: eventKind, Limit: window}}}
-	for {
-		var fresh []Event
-		rev := int64(0)
-		err := st.View(ctx, need, func(tx *store.Tx) error {
-			fresh, rev = nil, tx.Rev()
-			newest := ""
-			recs, err := tx.Scan(eventKind, window)
-			if err != nil || seen < 0 {
-				return err
-			}
-			inOrder(recs)
-			for _, rec := range recs {
-				if rec.Rev <= seen {
-					continue
-				}
-				ev, err := event(tx, rec)
-				if err != nil {
-					return err
-				}
-				if ev.Event != "" {
-					fresh = append(fresh, ev)
-				}
-				newest = rec.Key
-			}
-			if newest == "" {
-				return nil
-			}
-			tx.Affirm() // fn may do what cannot be undone
-			_, err = store.Get[Event](tx, newest)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, e := range fresh {
-			if err := fn(e); err != nil {
-				return err
-			}
-		}
-		if seen < 0 && ready != nil {
-			ready()
-		}
-		seen = rev
-		if err := waitAtMost(ctx, st, watchPoll, []driver.Guard{{Key: eventKind, Rev: rev}}); err != nil {
-			return err
-		}
-	}
-}
-
-// watchPoll covers lost notifications.
-const watchPoll = 5 * time.Second
-
-// waitAtMost waits for a change, for some time.
-func waitAtMost(ctx context.Context, st *store.Store, d time.Duration, guards []driver.Guard) error {
-	wctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	err := st.Wait(wctx, guards)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil
-	}
-	return err
 }

@@ -29,7 +29,7 @@ func (a *acquisition) ending(v victim) ending {
 	if v.why == Broken {
 		return ending{event: "broken", by: a.req.Owner, reason: a.req.Reason}
 	}
-	return ending{event: "taken over", by: a.req.Owner, why: string(v.why)}
+	return ending{event: "taken over", by: a.req.Owner, why: string(v.why), waited: a.waited}
 }
 
 // tooMany refuses to break more than one commit can: some would end, and another

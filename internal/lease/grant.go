@@ -109,7 +109,7 @@ func (a *acquisition) write(tx *store.Tx, g *Grant) error {
 		return err
 	}
 	if len(a.taken) > 0 {
-		if err := Log(tx, Event{Event: "acquired", Keys: a.taken, Owner: a.req.Owner, Lease: a.lease(), Reason: a.req.Reason}); err != nil {
+		if err := Log(tx, Event{Event: "acquired", Keys: a.taken, Owner: a.req.Owner, Lease: a.lease(), Waited: a.waited, Reason: a.req.Reason}); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -189,8 +191,11 @@ func TestWatch(t *testing.T) {
 				done := make(chan error)
 				go func() {
 					st := store.New(drivertest.NewFlaky(w.mem, c.flaky))
-					done <- lease.Watch(ctx, st, nil, func(e lease.Event) error {
-						if got = append(got, e.Event+" "+e.Keys[0]); len(got) == 5 {
+					done <- lease.Watch(ctx, st, lease.WatchRequest{Since: lease.FromNow}, nil, func(g lease.Group) error {
+						for _, e := range g.Events {
+							got = append(got, e.Event+" "+e.Keys[0])
+						}
+						if len(got) == 5 {
 							return enough
 						}
 						return nil
@@ -208,7 +213,7 @@ func TestWatch(t *testing.T) {
 				}
 				equal(w, "events", got, []string{"acquired a", "released a", "acquired a", "taken over a", "acquired a"})
 				cancel(nil)
-				if err := lease.Watch(ctx, w.st, nil, nil); !errors.Is(err, context.Canceled) {
+				if err := lease.Watch(ctx, w.st, lease.WatchRequest{}, nil, nil); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
@@ -230,7 +235,7 @@ func (l *losing) Read(ctx context.Context, q driver.Query) (driver.Snapshot, err
 }
 
 func (l *losing) Commit(ctx context.Context, b driver.Batch) (int64, error) {
-	if !l.lost {
+	if !l.lost && slices.ContainsFunc(b.Guards, func(g driver.Guard) bool { return strings.HasPrefix(g.Key, "event/") }) && b.Writes[0].Key == "meta/confirm" {
 		l.lost = true
 		snap, err := l.Store.Read(ctx, driver.Query{Ranges: []driver.Range{{Prefix: "event/", Limit: -1}}})
 		if err != nil {
@@ -251,8 +256,8 @@ func TestWatchShowsWhatLasts(t *testing.T) {
 		done, ready := make(chan error), make(chan struct{})
 		var got string
 		go func() {
-			done <- lease.Watch(w.ctx, store.New(&losing{Store: w.mem}), func() { close(ready) }, func(e lease.Event) error {
-				got = e.Event + " " + e.Keys[0]
+			done <- lease.Watch(w.ctx, store.New(&losing{Store: w.mem}), lease.WatchRequest{Since: lease.FromNow}, func(int64) { close(ready) }, func(g lease.Group) error {
+				got = g.Events[0].Event + " " + g.Events[0].Keys[0]
 				return enough
 			})
 		}()

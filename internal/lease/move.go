@@ -48,7 +48,7 @@ func Leave(tx *store.Tx) error {
 // stays behind, and its locks are free where they arrive: a record begins to age
 // again there, and would keep others out for another ttl. A lease in force arrives
 // with its whole ttl, and its locks with new tokens; its holder never has more time
-// than that. A line of history keeps its token. Tickets and queues stay behind:
+// than that. A line of history keeps its token, and the revision it had. Tickets and queues stay behind:
 // waiters ask again.
 func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 	leases := map[string]store.Entry[leaseRecord]{}
@@ -77,7 +77,7 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 		case queueKind:
 			return w, false
 		case eventKind:
-			w.Value = withToken(rec)
+			w.Value = carried(rec)
 		}
 		return w, true
 	}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tasklock/tasklock/store"
 )
@@ -40,6 +41,9 @@ func (a *acquisition) take(tx *store.Tx) (*Grant, error) {
 	g.TookOver = append(g.TookOver, a.tidied...)
 	for _, v := range a.victims {
 		g.TookOver = append(g.TookOver, v.takenOver())
+	}
+	if a.waited, err = a.queuedFor(tx); err != nil {
+		return nil, err
 	}
 	if err := a.takeOver(tx); err != nil {
 		return nil, err
@@ -97,6 +101,18 @@ func (a *acquisition) keepsTicket(tx *store.Tx) (bool, error) {
 	}
 	own, err := getLease(tx, a.req.Owner+"/"+a.joined)
 	return !own.Exists() || !a.theirs(own.Value), err
+}
+
+// queuedFor is how many seconds the ticket that becomes the lease was in the queue.
+func (a *acquisition) queuedFor(tx *store.Tx) (float64, error) {
+	if len(a.taken) == 0 {
+		return 0, nil
+	}
+	own, err := getLease(tx, a.lease())
+	if err != nil || !own.Value.ticket() {
+		return 0, err
+	}
+	return max(0, tx.Now().Sub(own.Value.Since).Round(time.Millisecond).Seconds()), nil // the clocks of two writers may differ
 }
 
 // takeKey adds one key to the grant, or notes what blocks it.
@@ -194,7 +210,7 @@ func (a *acquisition) takeOver(tx *store.Tx) error {
 	if err := wantLeases(tx, victimLeases(victims)); err != nil {
 		return err
 	}
-	need, how := a.toWrite(), ending{event: "taken over", by: a.req.Owner}
+	need, how := a.toWrite(), ending{event: "taken over", by: a.req.Owner, waited: a.waited}
 	var over []victim // in any case
 	for _, v := range victims {
 		ls, err := peekLease(tx, v.lease)

@@ -35,7 +35,8 @@ const (
 // marks say how old events are: record history/marks.
 type marks struct {
 	Marks []mark `json:"marks"`           // oldest first
-	Below int64  `json:"below,omitempty"` // events up to this revision are too old
+	Below int64  `json:"below,omitempty"` // events up to this revision are too old, and may be deleted: see pruned
+	Gone  int64  `json:"gone,omitempty"`  // the revision at which an unreadable record was replaced: nobody knows what was deleted before
 	Over  int    `json:"over,omitempty"`  // about how many of them still exist
 	Step  int    `json:"step,omitempty"`  // how many events to look at next time
 	Whole bool   `json:"whole,omitempty"` // uncounted events, before the first mark, were searched everywhere
@@ -124,7 +125,7 @@ func updateMarks(ctx context.Context, st *store.Store, likely []driver.Range, fn
 	_, err := st.Update(ctx, need, func(tx *store.Tx) error {
 		rec, err := store.Get[marks](tx, marksKey)
 		if errors.Is(err, driver.ErrDamaged) { // start again: that deletes nothing too early
-			rec.Value, err = marks{}, nil
+			rec.Value, err = marks{Gone: tx.Rev()}, nil
 		}
 		if err != nil {
 			return err
@@ -136,6 +137,10 @@ func updateMarks(ctx context.Context, st *store.Store, likely []driver.Range, fn
 	})
 	return err
 }
+
+// pruned is the highest revision at which an event may be missing. The commit that
+// deletes events writes it.
+func (ms *marks) pruned() int64 { return max(ms.Below, ms.Gone) }
 
 // add notes a mark, and moves Below to the newest revision after which enough
 // events came.
@@ -155,7 +160,7 @@ func (ms *marks) add(m mark) {
 			for _, old := range ms.Marks[:i+1] {
 				ms.Over += old.Events
 			}
-			ms.Below, ms.Marks = m.Rev, slices.Clone(ms.Marks[i+1:])
+			ms.Below, ms.Marks = max(ms.Below, m.Rev), slices.Clone(ms.Marks[i+1:])
 			return
 		}
 		since += m.Events
@@ -211,17 +216,15 @@ func (ms *marks) old(recs []driver.Record) (keys []string) {
 // prune deletes what exceeds the limits, and returns how much that is. An event
 // is written once under a key that is used once, so it needs no guard.
 func (r CleanupRequest) prune(ctx context.Context, st *store.Store) (n int, err error) {
-	var old []string
+	var old []driver.Record
 	err = st.View(ctx, driver.Query{Ranges: []driver.Range{{Prefix: eventKind}}}, func(tx *store.Tx) error {
 		recs, err := tx.Scan(eventKind, 0)
 		if err != nil {
 			return err
 		}
-		recs, old = slices.Clone(recs), nil
-		inOrder(recs)
-		for _, rec := range recs[:max(0, len(recs)-keepEvents)] {
-			old = append(old, rec.Key)
-		}
+		old = slices.Clone(recs)
+		inOrder(old)
+		old = old[:max(0, len(old)-keepEvents)]
 		return nil
 	})
 	if err != nil {
@@ -232,10 +235,11 @@ func (r CleanupRequest) prune(ctx context.Context, st *store.Store) (n int, err 
 		return len(old) + len(more), err
 	}
 	for chunk := range slices.Chunk(old, tidyMost) {
-		_, err := st.Update(ctx, driver.Query{}, func(tx *store.Tx) error {
-			for _, key := range chunk {
-				tx.Delete(key)
+		err := updateMarks(ctx, st, nil, func(tx *store.Tx, ms *marks) error {
+			for _, rec := range chunk {
+				tx.Delete(rec.Key)
 			}
+			ms.Below = max(ms.Below, chunk[len(chunk)-1].Rev)
 			tx.Note("history: old events")
 			return nil
 		})

@@ -55,3 +55,11 @@ func TestFar(t *testing.T) {
 	locktest.LinearizableSlow(t, far())
 	locktest.Expiry(t, far())
 }
+
+func TestWatchLosesNothing(t *testing.T) {
+	t.Parallel()
+	mem := memstore.New()
+	locktest.WatchLosesNothing(t, func() *store.Store { return store.New(mem) }, 10_000)
+}
+
+func TestWatchReadsNews(t *testing.T) { locktest.WatchReadsNews(t, memstore.New(), 10_000) }

@@ -2,6 +2,7 @@ package problem
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/tasklock/tasklock/internal/access"
@@ -169,6 +170,12 @@ var table = []row{
 	}),
 	as(func(e *lease.BusyError, c Caller) Problem {
 		return Problem{Exit: Locked, Code: "TASK_LOCKED", Details: busy(e), Next: c.afterBusy(e)}
+	}),
+	as(func(e *lease.AheadError, c Caller) Problem {
+		return Problem{
+			Exit: State, Code: "REVISION_AHEAD", Next: c.Line("watch", "--since", strconv.FormatInt(e.Newest, 10)),
+			Details: map[string]any{"since": e.Since, "newest": e.Newest},
+		}
 	}),
 	as(poolSize),
 	as(whichSlot),

@@ -42,3 +42,12 @@ func TestExpiry(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	locktest.HistoryIsBounded(t, store.New(open(t, one(t).URL(newPrefix()))))
 }
+
+func TestWatchLosesNothing(t *testing.T) {
+	url := one(t).URL(newPrefix())
+	locktest.WatchLosesNothing(t, func() *store.Store { return store.New(open(t, url)) }, 1000)
+}
+
+func TestWatchReadsNews(t *testing.T) {
+	locktest.WatchReadsNews(t, open(t, one(t).URL(newPrefix())), 10_000)
+}

@@ -48,3 +48,16 @@ func TestExpiry(t *testing.T) {
 	place := h.Place(t)
 	locktest.Expiry(t, func() *store.Store { return store.New(h.Open(t, place)) })
 }
+
+func TestWatchLosesNothing(t *testing.T) {
+	long.NotShort(t)
+	h := harness()
+	place := h.Place(t)
+	locktest.WatchLosesNothing(t, func() *store.Store { return store.New(h.Open(t, place)) }, 600)
+}
+
+func TestWatchReadsNews(t *testing.T) {
+	long.NotShort(t)
+	h := harness()
+	locktest.WatchReadsNews(t, h.Open(t, h.Place(t)), 3000)
+}

@@ -48,3 +48,14 @@ func TestHistoryIsBounded(t *testing.T) {
 	h := harness()
 	locktest.HistoryIsBounded(t, store.New(h.Open(t, h.Place(t))))
 }
+
+func TestWatchLosesNothing(t *testing.T) {
+	h := harness()
+	place := h.Place(t)
+	locktest.WatchLosesNothing(t, func() *store.Store { return store.New(h.Open(t, place)) }, 1000)
+}
+
+func TestWatchReadsNews(t *testing.T) {
+	h := harness()
+	locktest.WatchReadsNews(t, h.Open(t, h.Place(t)), 10000)
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/locktest"
+	"github.com/tasklock/tasklock/internal/torture/long"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/driver/drivertest"
@@ -47,4 +48,17 @@ func TestExpiry(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	h := harness()
 	locktest.HistoryIsBounded(t, store.New(h.Open(t, h.Place(t))))
+}
+
+func TestWatchLosesNothing(t *testing.T) {
+	long.NotShort(t)
+	h := harness()
+	place := h.Place(t)
+	locktest.WatchLosesNothing(t, func() *store.Store { return store.New(h.Open(t, place)) }, 10000)
+}
+
+func TestWatchReadsNews(t *testing.T) {
+	long.NotShort(t)
+	h := harness()
+	locktest.WatchReadsNews(t, h.Open(t, h.Place(t)), 10000)
 }

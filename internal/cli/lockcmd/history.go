@@ -2,9 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,67 +53,4 @@ func (o *historyOptions) run(ctx context.Context, s *session.Session, keys []str
 		out.Events = []lease.Event{}
 	}
 	return s.Answer(out, func(p *term.Printer) { view.PrintEvents(p, s.Identity().Agent, out.Events) })
-}
-
-type watchOptions struct{ count int }
-
-func NewWatch(s *session.Session) *cobra.Command {
-	o := &watchOptions{}
-	cmd := &cobra.Command{
-		Use:   "watch [KEY...]",
-		Short: "Print what happens, as it happens",
-		Long: `Print events as they happen, of all keys or of the named ones, until Ctrl+C. With
---json every line is one event.`,
-		ValidArgsFunction: s.HeldKeys(),
-		RunE:              s.RunKeys(func(ctx context.Context, keys []string) error { return o.run(ctx, s, keys) }),
-	}
-	cmd.Flags().IntVar(&o.count, "count", 0, "end after this many events; 0: never")
-	return cmd
-}
-
-// errEnough ends a watch that has seen what it wanted.
-var errEnough = errors.New("enough")
-
-func (o *watchOptions) run(ctx context.Context, s *session.Session, keys []string) error {
-	st, err := s.Store(ctx, false)
-	if err != nil {
-		return err
-	}
-	if keys, err = lease.WithTasks(ctx, st, keys); err != nil {
-		return err
-	}
-	ctx, stop := session.Listen(ctx)
-	defer stop()
-	seen := 0
-	ready := func() { s.Note("Watching... (Ctrl+C to end)") }
-	err = lease.Watch(ctx, st, ready, func(e lease.Event) error {
-		if len(keys) > 0 && !slices.ContainsFunc(keys, e.About) {
-			return nil
-		}
-		if err := watched(s, e); err != nil {
-			return err
-		}
-		if seen++; seen == o.count {
-			return errEnough
-		}
-		return nil
-	})
-	var signal *session.SignalError
-	if errors.Is(err, errEnough) || errors.As(session.Interrupted(ctx, err), &signal) {
-		return nil // that is how a watch ends
-	}
-	return err
-}
-
-func watched(s *session.Session, e lease.Event) error {
-	if s.JSON {
-		return s.WriteJSON(e)
-	}
-	p := s.Printer()
-	args := make([]any, 0, 6)
-	for _, c := range view.EventRow(e) {
-		args = append(args, term.Text(c))
-	}
-	p.Line(strings.TrimSpace(strings.Repeat("%s\t", len(args))), args...)
-	return p.Flush()
 }

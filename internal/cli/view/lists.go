@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tasklock/tasklock/internal/cli/term"
 	"github.com/tasklock/tasklock/internal/landing"
@@ -103,12 +104,23 @@ func EventRow(e lease.Event) []term.Text {
 	if e.By != "" && e.By != e.Owner {
 		why = append(why, "by "+term.Short(e.By, 60))
 	}
+	if e.Waited > 0 {
+		why = append(why, "waited "+waited(e))
+	}
 	for _, s := range []string{e.Why, term.Short(e.Reason, 120)} {
 		if s != "" {
 			why = append(why, s)
 		}
 	}
 	return term.Row(term.Faint.Of(term.Stamp(e.Time)), look.Of(e.Event), term.Strong.Of(strings.Join(e.Keys, ", ")), term.Short(e.Owner, 60), e.Token, strings.Join(why, ": "))
+}
+
+func waited(e lease.Event) string {
+	d := time.Duration(e.Waited * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return term.Rough(d)
 }
 
 // ReleaseData is a release with every field present.
