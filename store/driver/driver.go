@@ -125,8 +125,8 @@ type Range struct {
 	// Read is a view of its own: a record that is there throughout is on one page.
 	After string
 	Limit int // n > 0: the first n; n < 0: the last -n; 0: all
-	// Since, with Limit 0: the caller knows what the records were at that revision.
-	// A driver that can cheaply do so leaves out those that no later commit wrote.
+	// Since, with Limit 0: the caller needs only what later commits wrote. A driver may
+	// leave out records whose Rev is not above Since, if that is cheaper, and no others.
 	Since int64
 }
 

@@ -59,8 +59,9 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	for _, k := range q.Keys {
 		ops = append(ops, clientv3.OpGet(s.keys.record(k), clientv3.WithRange(s.keys.upTo(k))))
 	}
+	known := s.known()
 	for _, r := range q.Ranges {
-		ops = append(ops, s.first(r))
+		ops = append(ops, s.first(r, known))
 	}
 	high := s.highest()
 	answer, err := s.ask(ctx, ops)
@@ -71,6 +72,9 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 	f, err := s.formatOf(ctx, answer, parts[0], high)
 	if err != nil {
 		return driver.Snapshot{}, err
+	}
+	if f.value != known.value && slices.ContainsFunc(q.Ranges, func(r driver.Range) bool { return r.Since > 0 }) {
+		return s.read(ctx, q) // it asked for what is new by another way to count
 	}
 	at := answer.Header.Revision
 	snap := driver.Snapshot{Rev: f.rev(at), Now: time.Now()}
@@ -95,7 +99,7 @@ func (s *Store) read(ctx context.Context, q driver.Query) (driver.Snapshot, erro
 				s.memory.note(q.Keys[i], k, at)
 			}
 		} else {
-			if records, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], part, at); err != nil {
+			if records, err = s.rest(ctx, q.Ranges[i-len(q.Keys)], f, part, at); err != nil {
 				return snap, err
 			}
 		}
@@ -139,14 +143,19 @@ func (s *Store) formatOf(ctx context.Context, answer *clientv3.TxnResponse, part
 }
 
 // first asks for the first page of a range, or for the last records of it.
-func (s *Store) first(r driver.Range) clientv3.Op {
-	return clientv3.OpGet(s.keys.record(r.From()), pageOf(r, s.keys.end(r.Prefix), 0)...)
+func (s *Store) first(r driver.Range, f *format) clientv3.Op {
+	return clientv3.OpGet(s.keys.record(r.From()), pageOf(r, f, s.keys.end(r.Prefix), 0)...)
 }
 
 // pageOf asks for the next page of a range after n records. The sign of the last
-// record comes after it, so it asks for one more.
-func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
+// record comes after it, so it asks for one more. A commit writes a record and its
+// sign together, so both are new or neither is.
+func pageOf(r driver.Range, f *format, end string, n int) []clientv3.OpOption {
 	opts := []clientv3.OpOption{clientv3.WithRange(end)}
+	if r.Since > 0 && r.Limit == 0 {
+		mod, _ := f.modOf(r.Since)
+		opts = append(opts, clientv3.WithMinModRev(mod+1))
+	}
 	switch {
 	case r.Limit < 0:
 		opts = append(opts, clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
@@ -158,7 +167,7 @@ func pageOf(r driver.Range, end string, n int) []clientv3.OpOption {
 }
 
 // rest is the whole range, given its first page.
-func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeResponse, at int64) ([]kept, error) {
+func (s *Store) rest(ctx context.Context, r driver.Range, f *format, first *pb.RangeResponse, at int64) ([]kept, error) {
 	kvs, more, n := first.Kvs, first.More, records(first.Kvs)
 	from, end := s.keys.record(r.From()), s.keys.end(r.Prefix)
 	for more && !enough(r, n, kvs) {
@@ -167,7 +176,7 @@ func (s *Store) rest(ctx context.Context, r driver.Range, first *pb.RangeRespons
 		} else {
 			from = last + "\x00"
 		}
-		resp, err := s.next(ctx, from, append(pageOf(r, end, n), clientv3.WithRev(at)))
+		resp, err := s.next(ctx, from, append(pageOf(r, f, end, n), clientv3.WithRev(at)))
 		if err != nil {
 			return nil, err
 		}

@@ -308,6 +308,23 @@ func (s *Store) since(p place, st state, kind string) (change, error) {
 	return c, nil
 }
 
+// entriesSince returns the entries of all commits after a revision up to st, or more.
+// They may begin in the half that was in use before.
+func (s *Store) entriesSince(rev int64, st state) ([]entry, error) {
+	now, err := s.entries(st.Generation, halfStart(st.Generation), st.End)
+	if err != nil || len(now) == 0 {
+		return nil, errNoIndex
+	}
+	if rev >= now[0].rev {
+		return now[1:], nil
+	}
+	before, err := s.entries(st.Generation-1, halfStart(st.Generation-1), 0)
+	if err != nil || len(before) == 0 || before[0].kind != baseEntry || rev < before[0].rev || before[len(before)-1].rev != now[0].rev {
+		return nil, errNoIndex
+	}
+	return append(before[1:], now[1:]...), nil
+}
+
 // entriesAfter returns the entry before a place, and all from there to st. They
 // may begin in the half that was in use before.
 func (s *Store) entriesAfter(p place, st state) (entries []entry, err error) {

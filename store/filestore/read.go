@@ -281,6 +281,10 @@ func (v *view) query(ctx context.Context, q driver.Query, add func(record)) erro
 
 func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) error {
 	v.scans = append(v.scans, rg.Prefix)
+	if records, ok := v.written(rg); ok {
+		each(records, add)
+		return nil
+	}
 	part := driver.Kind(rg.Prefix) != "" && (rg.Limit != 0 || rg.After != "" || rg.Prefix != driver.Kind(rg.Prefix))
 	if part && v.state.Lives != nil {
 		if keys, err := v.indexed(rg); err == nil {
@@ -301,6 +305,29 @@ func (v *view) scan(ctx context.Context, rg driver.Range, add func(record)) erro
 	records, err := v.readAll(ctx, some(keys, rg.Limit))
 	each(records, add)
 	return err
+}
+
+// written returns what commits after a revision wrote, if a range asks for that and
+// the journal still has all of them: then no file is read.
+func (v *view) written(rg driver.Range) (records []record, ok bool) {
+	if rg.Since == 0 || rg.Limit != 0 || v.state.Lives == nil {
+		return nil, false
+	}
+	entries, err := v.s.entriesSince(rg.Since, v.state)
+	if err != nil {
+		return nil, false
+	}
+	last, err := journal{entries: entries}.last(0)
+	if err != nil {
+		return nil, false
+	}
+	for key, r := range last {
+		if r.value != nil && r.rev > rg.Since && rg.Selects(key) {
+			records = append(records, r)
+		}
+	}
+	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.key, b.key) })
+	return records, true
 }
 
 func each(records []record, add func(record)) {

@@ -19,7 +19,7 @@ import (
 
 // One statement sees one state of the database, so a query is one statement:
 // the records of $1, which has the empty key of the store's own row, and those of
-// each range in $2, $3, $4: from, below, limit. The first column is 0 for a key,
+// each range in $2 to $5: from, below, limit, revision above which they are. The first column is 0 for a key,
 // else the number of the range. The statement may be prepared, without a
 // search_path of its own, so every operator and function names the server's: see
 // trusted.
@@ -31,10 +31,10 @@ const (
 FROM @.record WHERE key OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])`
 	sqlRanges = `
 UNION ALL SELECT q.n, r.key, r.rev, r.time, r.value, NULL, NULL
-FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::pg_catalog.text[]), pg_catalog.unnest($4::bigint[]))
-  WITH ORDINALITY q(low, high, most, n), LATERAL (
+FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::pg_catalog.text[]), pg_catalog.unnest($4::bigint[]), pg_catalog.unnest($5::bigint[]))
+  WITH ORDINALITY q(low, high, most, since, n), LATERAL (
   (SELECT * FROM @.record WHERE q.most OPERATOR(pg_catalog.>=) 0 AND key OPERATOR(pg_catalog.>=) q.low AND key OPERATOR(pg_catalog.<) q.high
-    ORDER BY key LIMIT CASE WHEN q.most OPERATOR(pg_catalog.>) 0 THEN q.most END)
+    AND rev OPERATOR(pg_catalog.>) q.since ORDER BY key LIMIT CASE WHEN q.most OPERATOR(pg_catalog.>) 0 THEN q.most END)
   UNION ALL
   (SELECT * FROM @.record WHERE q.most OPERATOR(pg_catalog.<) 0 AND key OPERATOR(pg_catalog.>=) q.low AND key OPERATOR(pg_catalog.<) q.high
     ORDER BY key DESC LIMIT CASE WHEN q.most OPERATOR(pg_catalog.<) 0 THEN OPERATOR(pg_catalog.-) q.most ELSE 0 END)
@@ -246,11 +246,14 @@ func (s *Store) holding(ctx context.Context, guards []driver.Guard) (holds bool,
 
 // bounds are the parameters of ranges.
 func bounds(ranges []driver.Range) [][]byte {
-	low, high, most := make([]string, len(ranges)), make([]string, len(ranges)), make([]int64, len(ranges))
+	low, high, most, since := make([]string, len(ranges)), make([]string, len(ranges)), make([]int64, len(ranges)), make([]int64, len(ranges))
 	for i, r := range ranges {
 		low[i], high[i], most[i] = r.From(), after(r.Prefix), int64(r.Limit)
+		if r.Limit == 0 {
+			since[i] = r.Since
+		}
 	}
-	return [][]byte{textArray(low), textArray(high), numberArray(most)}
+	return [][]byte{textArray(low), textArray(high), numberArray(most), numberArray(since)}
 }
 
 // after is the least text that sorts after all that begin with prefix.

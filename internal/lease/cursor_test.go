@@ -1,0 +1,114 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tasklock/tasklock/internal/lease"
+)
+
+// cursor holds the key of a cursor.
+func (w *world) cursor(owner, name string) lease.DeliverRequest {
+	w.Helper()
+	g := w.acquire(owner, lease.CursorKey(name))
+	return lease.DeliverRequest{Cursor: name, Since: lease.FromNow, Owner: owner, Lease: g.LeaseID, Token: g.Token}
+}
+
+// open makes a cursor that begins now.
+func (w *world) open(r lease.DeliverRequest) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	err := lease.Deliver(ctx, w.st, r, func(int64) { cancel() }, nil)
+	w.want(err, context.Canceled)
+}
+
+// deliver returns the next n events of a cursor, each as "event key". The handler of
+// the last one fails with err.
+func (w *world) deliver(r lease.DeliverRequest, n int, err error) (got []string, ended error) {
+	w.Helper()
+	ended = lease.Deliver(w.ctx, w.st, r, nil, func(g lease.Group) error {
+		if g.Gap {
+			got = append(got, "gap")
+		}
+		for _, e := range g.Events {
+			got = append(got, e.Event+" "+e.Keys[0])
+		}
+		if len(got) < n {
+			return nil
+		}
+		return err
+	})
+	return got, ended
+}
+
+func TestDeliver(t *testing.T) {
+	bubble(t, func(w *world) {
+		crash := errors.New("crash")
+		w.acquire("zoe", "before")
+		bob := w.cursor("bob", "c")
+		w.open(bob)
+		w.acquire("alice", "a")
+		w.release("alice", "a")
+		w.acquire("bob/command", "own")
+
+		got, err := w.deliver(bob, 1, crash)
+		w.want(err, crash)
+		equal(w, "the first", got, []string{"acquired a"})
+		got, err = w.deliver(bob, 2, crash)
+		w.want(err, crash)
+		equal(w, "again, and the second", got, []string{"acquired a", "released a"})
+		got, err = w.deliver(bob, 1, crash)
+		w.want(err, crash)
+		equal(w, "the second again: the first was handled", got, []string{"released a"})
+
+		w.release("bob", lease.CursorKey("c"))
+		_, err = w.deliver(bob, 1, crash)
+		as[*lease.LostError](w, err)
+		carol := w.cursor("carol", "c")
+		_, err = w.deliver(bob, 1, crash)
+		as[*lease.LostError](w, err)
+		got, err = w.deliver(carol, 2, crash)
+		w.want(err, crash)
+		equal(w, "another holder", got, []string{"released a", "acquired own"}) // what bob did is news to carol
+	})
+}
+
+// Who lost the key while a handler ran does not move the cursor.
+func TestCursorIsFenced(t *testing.T) {
+	bubble(t, func(w *world) {
+		bob := w.cursor("bob", "c")
+		w.open(bob)
+		g := w.acquire("alice", "a")
+		err := lease.Deliver(w.ctx, w.st, bob, nil, func(lease.Group) error {
+			_, err := lease.Break(w.ctx, w.st, lease.BreakRequest{Keys: []string{lease.CursorKey("c")}, By: "zoe", Reason: "test"})
+			return err
+		})
+		as[*lease.LostError](w, err)
+		carol := w.cursor("carol", "c")
+		crash := errors.New("crash")
+		got, err := w.deliver(carol, 1, crash)
+		w.want(err, crash)
+		equal(w, "the same event", got, []string{fmt.Sprint("acquired ", g.Keys[0].Key)})
+	})
+}
+
+func TestNewCursor(t *testing.T) {
+	bubble(t, func(w *world) {
+		crash := errors.New("crash")
+		w.acquire("alice", "a")
+		bob := w.cursor("bob", "c")
+		bob.Since = w.now() + 1
+		_, err := w.deliver(bob, 1, crash)
+		as[*lease.AheadError](w, err)
+		bob.Since = 0
+		got, err := w.deliver(bob, 1, crash)
+		w.want(err, crash)
+		equal(w, "all of the past", got, []string{"acquired a"})
+		w.overwrite("history/marks", fmt.Sprintf(`{"marks":[],"below":%d}`, w.now()))
+		got, err = w.deliver(bob, 1, crash)
+		w.want(err, crash)
+		equal(w, "after tidying", got, []string{"gap"})
+	})
+}
