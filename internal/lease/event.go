@@ -18,7 +18,8 @@ type Event struct {
 	Rev    int64     `json:"rev,omitempty"` // of the commit that wrote it; known after the commit, so it is not stored
 	Was    int64     `json:"was,omitempty"` // its revision in the store that it was copied from
 	Time   time.Time `json:"time,omitzero"`
-	Event  string    `json:"event"` // acquired, taken over, released, broken, expired, …
+	Event  string    `json:"event"`          // acquired, taken over, released, broken, expired, …
+	Open   bool      `json:"open,omitempty"` // of "expired": nobody has taken over yet, and a late heartbeat renews it
 	Keys   []string  `json:"keys,omitempty"`
 	Owner  string    `json:"owner,omitempty"` // whose lease or task it is
 	By     string    `json:"by,omitempty"`    // who did it, if that is someone else

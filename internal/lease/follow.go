@@ -113,7 +113,7 @@ func endOf(tx *store.Tx, leases []string, key string, token int64) (Event, error
 			continue
 		}
 		ev, err := event(tx, rec)
-		if err == nil && ev.Event != "acquired" && slices.Contains(leases, ev.Lease) && slices.Contains(ev.Keys, key) {
+		if err == nil && ev.Event != "acquired" && !ev.Open && slices.Contains(leases, ev.Lease) && slices.Contains(ev.Keys, key) {
 			return ev, nil
 		}
 	}

@@ -49,7 +49,7 @@ func Leave(tx *store.Tx) error {
 // again there, and would keep others out for another ttl. A lease in force arrives
 // with its whole ttl, and its locks with new tokens; its holder never has more time
 // than that. A line of history keeps its token, and the revision it had. Tickets and queues stay behind:
-// waiters ask again.
+// waiters ask again. The notes of a [Sweeper] stay behind too.
 func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 	leases := map[string]store.Entry[leaseRecord]{}
 	for _, rec := range c.Records {
@@ -74,7 +74,7 @@ func Carry(c store.Copy) func(driver.Record) (w driver.Write, keep bool) {
 			ls, _ = keptBy(ls, func(name string) (store.Entry[leaseRecord], error) { return leases[name], nil })
 			w.TTL = ls.Value.stays()
 			return w, stateOf(ls) == Held && (ls.Value.holds() || len(ls.Value.WaitsFor) == 0)
-		case queueKind:
+		case queueKind, expiredKind:
 			return w, false
 		case eventKind:
 			w.Value = carried(rec)

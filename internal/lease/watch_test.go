@@ -188,3 +188,20 @@ func TestWaited(t *testing.T) {
 		})
 	})
 }
+
+// A look returns all of a burst, whatever its size.
+func TestBurst(t *testing.T) {
+	near(t, func(w *world) {
+		since := w.now()
+		for range 3 {
+			w.logged(700)
+		}
+		news, err := lease.EventsSince(w.ctx, w.st, since)
+		w.must(err)
+		var sizes []int
+		for _, g := range news.Groups {
+			sizes = append(sizes, len(g.Events))
+		}
+		equal(w, "groups", sizes, []int{700, 700, 700})
+	})
+}
