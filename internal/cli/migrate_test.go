@@ -75,8 +75,8 @@ func (w world) must(args ...string) string {
 	return out
 }
 
-// tokens are written into lines of history that arrive from elsewhere.
-var tokens = regexp.MustCompile(`,"token":[0-9]+`)
+// tokens and revisions are written into lines of history that arrive from elsewhere.
+var tokens = regexp.MustCompile(`,"(token|was)":[0-9]+`)
 
 // records are what a store holds, without what says where and when.
 func (w world) records(url string) map[string]string {

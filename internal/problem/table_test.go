@@ -60,6 +60,7 @@ func TestTable(t *testing.T) {
 		{&lease.PoolSizeError{Pool: "x", Size: 2, Slots: 3}, 11, "POOL_SIZE", "again"},
 		{&lease.PoolSizeError{Pool: "x", Size: 2, Take: 3}, 11, "POOL_SIZE", "pools show x"},
 		{&lease.PoolSizeError{Pool: "x"}, 11, "POOL_UNKNOWN", "pools set x 1"},
+		{&lease.AheadError{Since: 9, Newest: 7}, 11, "REVISION_AHEAD", "watch --since 7"},
 		{&lease.PoolBusyError{Pool: "x"}, 11, "POOL_IN_USE", "pools show x"},
 		{&lease.WhichSlotError{Pool: "x", Holders: []lease.Info{{Key: "pool:x#1"}}}, 2, "WHICH_SLOT", "break pool:x#1 --reason TEXT"},
 		{&lease.DeadlockError{Chain: []lease.DeadlockLink{{Owner: "a", Key: "x"}, {Owner: "b", Key: "y"}}}, 6, "DEADLOCK", "release y"},
