@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
+	"github.com/tasklock/tasklock/task"
 )
 
 const (
@@ -116,15 +117,34 @@ func (s *Server) acquire(ctx context.Context, c Caller, in acquireInput) (Acquir
 	if err != nil {
 		return Acquired{}, err
 	}
+	in.Wait = nil
+	r, err := c.take("acquire", in, holdInput{TTL: in.TTL, MaxHold: in.MaxHold, Reason: in.Reason})
+	if err != nil {
+		return Acquired{}, err
+	}
+	r.Keys, r.Slots, r.Take, r.Wait = in.Keys, in.Slots, in.Take, wait
+	r.OuterKey, r.Need = task.OuterKey, task.NeedOuterKey(in.Keys)
+	return c.queue(ctx, r, func(r lease.AcquireRequest) (lease.Grant, error) { return lease.Acquire(ctx, s.st, r) })
+}
+
+// take is the request of a caller that takes something, as a child of its own. Under the
+// same Idempotency-Key it can ask for nothing but content, which is without the wait: a
+// request may go on waiting for another time.
+func (c Caller) take(verb string, content any, h holdInput) (lease.AcquireRequest, error) {
+	digest, err := lease.Digest(verb, content)
+	return lease.AcquireRequest{
+		Owner: c.Holder(), ID: c.Request, Digest: digest, Remote: true,
+		TTL: time.Duration(cmp.Or(h.TTL, defaultTTL)), MaxHold: time.Duration(h.MaxHold), Reason: h.Reason,
+	}, err
+}
+
+// queue acquires something, or leaves a ticket in the queue.
+func (c Caller) queue(ctx context.Context, r lease.AcquireRequest, acquire func(lease.AcquireRequest) (lease.Grant, error)) (Acquired, error) {
 	var last *lease.HeldError
-	g, err := lease.Acquire(ctx, s.st, lease.AcquireRequest{
-		Keys: in.Keys, Owner: c.Holder(), ID: c.Request, Remote: true,
-		TTL: time.Duration(cmp.Or(in.TTL, defaultTTL)), MaxHold: time.Duration(in.MaxHold), Wait: wait,
-		Reason: in.Reason, Slots: in.Slots, Take: in.Take,
-		Waiting: func(h lease.HeldError) { last = &h },
-	})
+	r.Waiting = func(h lease.HeldError) { last = &h }
+	g, err := acquire(r)
 	if err == nil {
-		return Acquired{State: "acquired", Grant: &g, LeaseID: g.LeaseID}, nil
+		return acquired(g), nil
 	}
 	held := (*lease.HeldError)(nil)
 	if !errors.As(err, &held) && errors.Is(context.Cause(ctx), errStopping) {
@@ -134,6 +154,10 @@ func (s *Server) acquire(ctx context.Context, c Caller, in acquireInput) (Acquir
 		return Acquired{State: "queued", Position: held.Position, LeaseID: c.Holder() + "/" + c.Request}, nil
 	}
 	return Acquired{}, err
+}
+
+func acquired(g lease.Grant) Acquired {
+	return Acquired{State: "acquired", Grant: &g, LeaseID: g.LeaseID}
 }
 
 // heldInput names a lease by what the grant said.

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -23,9 +21,7 @@ import (
 type Caller struct {
 	access.Key // its role is enough for the operation
 
-	// Request is the Idempotency-Key, or "". Digest is a hash of the operation and all
-	// that was sent to it: the same key with another one is a mistake.
-	Request, Digest string
+	Request string // the Idempotency-Key, or ""
 }
 
 // Holder is the owner under whose name a request takes something: each request is a
@@ -47,12 +43,10 @@ type operation struct {
 func op[In, Out any](role access.Role, do func(context.Context, Caller, In) (Out, error)) operation {
 	return operation{role: role, serve: func(s *Server, w http.ResponseWriter, r *http.Request, c Caller) {
 		var in In
-		body, ok := read(w, r, &in)
-		if !ok {
+		if !read(w, r, &in) {
 			return
 		}
 		c.Request = r.Header.Get("Idempotency-Key")
-		c.Digest = digest(r.Method+" "+r.URL.Path, body)
 		out, err := do(r.Context(), c, in)
 		if err != nil {
 			s.fail(w, r, err)
@@ -87,16 +81,17 @@ const requestRule = "16 to 64 letters, digits, '-' or '_'; a repetition has the 
 var requestForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{16,64}$`) })
 
 // read reads the input of an operation, or refuses the request.
-func read(w http.ResponseWriter, r *http.Request, in any) (body []byte, ok bool) {
+func read(w http.ResponseWriter, r *http.Request, in any) bool {
 	if id := r.Header.Values("Idempotency-Key"); len(id) > 1 || len(id) == 1 && !requestForm().MatchString(id[0]) {
 		edge.Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENTS", "Idempotency-Key: "+requestRule)
-		return nil, false
+		return false
 	}
 	var err error
 	if r.Method == http.MethodPost {
 		if !edge.IsJSON(w, r) {
-			return nil, false
+			return false
 		}
+		var body []byte
 		if body, err = readBody(w, r); err == nil {
 			err = decode(body, in)
 		}
@@ -105,22 +100,13 @@ func read(w http.ResponseWriter, r *http.Request, in any) (body []byte, ok bool)
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		edge.Refuse(w, http.StatusRequestEntityTooLarge, "INVALID_ARGUMENTS", "the body is too large")
-		return nil, false
+		return false
 	}
 	if err != nil {
 		edge.Refuse(w, http.StatusBadRequest, "INVALID_ARGUMENTS", err.Error())
-		return nil, false
+		return false
 	}
-	return body, true
-}
-
-// digest is a hash of texts that shows where each ends.
-func digest(what string, body []byte) string {
-	h := sha256.New()
-	h.Write([]byte(what))
-	h.Write([]byte{0})
-	h.Write(body)
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	return true
 }
 
 // A result with a status of its own.
