@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tasklock/tasklock/internal/lease"
@@ -39,27 +40,35 @@ func addOnce(ctx context.Context, st *store.Store, dry bool, id lease.Repeatable
 	return out, nil
 }
 
-// asTheyAre answers a repeated request. Of a task that was deleted since, only its
-// id and its title are known.
+// asTheyAre answers a repeated request.
 func (a added) asTheyAre(tx *store.Tx, list []New) (AddResult, error) {
-	out := AddResult{Sections: a.Sections, Repeated: true}
-	if err := tx.Want(append(taskKeys(a.IDs), lease.Prefixed(archiveKind, a.IDs)...)...); err != nil {
-		return out, err
+	tasks, err := present(tx, a.IDs)
+	for i := range tasks {
+		tasks[i].Title = cmp.Or(tasks[i].Title, list[i].Title)
 	}
-	for i, id := range a.IDs {
-		t := Task{ID: id, Title: list[i].Title}
+	return AddResult{Tasks: tasks, Sections: a.Sections, Repeated: true}, err
+}
+
+// present returns tasks as they are now, archived ones too. Of a task that was deleted
+// only the id is known. It guards nothing.
+func present(tx *store.Tx, ids []string) (out []Task, err error) {
+	if err := tx.Want(append(taskKeys(ids), lease.Prefixed(archiveKind, ids)...)...); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		t := Task{ID: id}
 		for _, kind := range []string{archiveKind, taskKind} {
 			e, err := store.Peek[Task](tx, kind+id)
 			if err != nil {
-				return out, err
+				return nil, err
 			}
 			if e.Exists() {
 				t = e.Value
 			}
 		}
-		out.Tasks = append(out.Tasks, t)
+		out = append(out, t)
 	}
-	return out, withTexts(tx, pointersTo(out.Tasks)...)
+	return out, withTexts(tx, pointersTo(out)...)
 }
 
 // contentOf is all that a list asks for.

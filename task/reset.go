@@ -18,6 +18,7 @@ type ResetRequest struct {
 	Cascade bool // with everything that depends on them, directly or not
 	Force   bool // also tasks that someone works on; their tokens end
 	Reason  string
+	ID      string // a repetition with this id, within a day, has one effect; empty: there is none
 	DryRun  bool
 }
 
@@ -30,44 +31,64 @@ func ResetTasks(ctx context.Context, st *store.Store, r ResetRequest) (ChangeRes
 	if err := checkReason(r.Reason, nil); err != nil {
 		return ChangeResult{}, err
 	}
+	id, err := lease.NewRepeatable(r.By, r.ID, "tasks reset", []any{r.Tasks, r.Status, r.Cascade, r.Force, r.Reason})
+	if err != nil {
+		return ChangeResult{}, err
+	}
 	var out ChangeResult
-	_, err := update(ctx, st, r.DryRun, query(needFind(r.Tasks)...), func(tx *store.Tx) error {
+	_, err = update(ctx, st, r.DryRun, query(append(id.Need(), needFind(r.Tasks)...)...), func(tx *store.Tx) (err error) {
+		var before []string
 		out = ChangeResult{}
-		found, err := r.meant(tx)
-		if err != nil {
+		if out.Repeated, err = id.Before(tx, &before); err != nil {
 			return err
 		}
-		if r.Cascade {
-			if found, err = dependants(tx, found); err != nil {
-				return err
-			}
-		}
-		if len(found) > maxBatch {
-			return &lease.InvalidError{What: "reset", Rule: fmt.Sprintf("would touch %d tasks, at most %d at once", len(found), maxBatch)}
-		}
-		if err := r.free(tx, found); err != nil {
+		if out.Repeated {
+			out.Tasks, err = present(tx, before)
 			return err
 		}
-		from := map[Status][]string{}
-		for _, t := range found {
-			after, err := r.one(tx, t.ID)
-			if err != nil {
-				return err
-			}
-			out.Tasks = append(out.Tasks, after)
-			from[t.Status] = append(from[t.Status], t.ID)
+		if out.Tasks, err = r.all(tx); err != nil {
+			return err
 		}
-		for _, s := range Statuses {
-			if err := logAll(tx, Reset, from[s], r.By, s, Pending, r.Reason); err != nil {
-				return err
-			}
-		}
-		return withTexts(tx, pointersTo(out.Tasks)...)
+		return id.Keep(tx, idsOf(out.Tasks))
 	})
 	if err != nil {
 		return ChangeResult{}, err
 	}
 	return out, nil
+}
+
+// all resets the tasks of the request.
+func (r ResetRequest) all(tx *store.Tx) (out []Task, err error) {
+	found, err := r.meant(tx)
+	if err != nil {
+		return nil, err
+	}
+	if r.Cascade {
+		if found, err = dependants(tx, found); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) > maxBatch {
+		return nil, &lease.InvalidError{What: "reset", Rule: fmt.Sprintf("would touch %d tasks, at most %d at once", len(found), maxBatch)}
+	}
+	if err := r.free(tx, found); err != nil {
+		return nil, err
+	}
+	from := map[Status][]string{}
+	for _, t := range found {
+		after, err := r.one(tx, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, after)
+		from[t.Status] = append(from[t.Status], t.ID)
+	}
+	for _, s := range Statuses {
+		if err := logAll(tx, Reset, from[s], r.By, s, Pending, r.Reason); err != nil {
+			return nil, err
+		}
+	}
+	return out, withTexts(tx, pointersTo(out)...)
 }
 
 // meant returns the named tasks, and those with one of the statuses.

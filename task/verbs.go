@@ -37,7 +37,7 @@ type StatusRequest struct {
 // ChangeResult holds the tasks as they are now.
 type ChangeResult struct {
 	Tasks    []Task `json:"tasks"`
-	Repeated bool   `json:"repeated,omitempty"` // it was done before, with the same token
+	Repeated bool   `json:"repeated,omitempty"` // it was done before, with the same token or request id
 }
 
 // ChangeStatus carries out any verb but claim and reset. A task that someone works on

@@ -224,7 +224,7 @@ type resetInput struct {
 
 func (s *Server) resetTasks(ctx context.Context, c Caller, in resetInput) (task.ChangeResult, error) {
 	return task.ResetTasks(ctx, s.st, task.ResetRequest{
-		Tasks: in.Tasks, Status: in.Status, By: c.Owner, Cascade: in.Cascade, Force: in.Force, Reason: in.Reason, DryRun: in.DryRun,
+		Tasks: in.Tasks, Status: in.Status, By: c.Owner, Cascade: in.Cascade, Force: in.Force, Reason: in.Reason, ID: c.Request, DryRun: in.DryRun,
 	})
 }
 

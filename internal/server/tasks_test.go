@@ -176,6 +176,15 @@ func TestRepeatedWork(t *testing.T) {
 			}
 		}
 	}
+	// A repeated reset does not undo what was done since.
+	request := id()
+	reset := object{"tasks": []string{"t4"}}
+	w.take(200, "/v1/tasks/reset", operator, request, reset)
+	c := w.take(200, "/v1/tasks/claim", ci, id(), object{"tasks": []string{"t4"}})
+	w.take(200, "/v1/tasks/complete", ci, "", c.of("t4", nil))
+	if out := w.take(200, "/v1/tasks/reset", operator, request, reset); !out.Repeated || w.status("t4") != "completed" {
+		t.Errorf("%+v", out)
+	}
 	if r := w.must(200, "GET", "/v1/jobs/show?job=nightly", operator, "", nil); !strings.Contains(r.text, `"triggered":1`) {
 		t.Error(r.text)
 	}

@@ -108,5 +108,6 @@ Exit codes:
 	f.BoolVar(&r.Cascade, "cascade", false, "also everything that depends on them")
 	f.BoolVar(&r.Force, "force", false, "also tasks that someone works on; end their tokens")
 	f.StringVar(&r.Reason, "reason", "", "the reason, for the history")
+	requestIDFlag(cmd, &r.ID)
 	return cmd
 }

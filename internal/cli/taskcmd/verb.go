@@ -86,7 +86,7 @@ func (o *verbOptions) request(ctx context.Context, s *session.Session, st *store
 // changedData is what a change of tasks answers.
 type changedData struct {
 	Tasks    []taskData `json:"tasks"`
-	Repeated bool       `json:"repeated"` // it had been done before, with the same token
+	Repeated bool       `json:"repeated"` // it had been done before, with the same token or request id
 }
 
 // changed prints what was done to tasks.
