@@ -48,14 +48,19 @@ type ListRequest struct {
 	Stalled  bool
 	Archived bool          // from the archive instead
 	Older    time.Duration // in progress, and no heartbeat for this long
+	After    string        // only ids above this text, in byte order
+	Limit    int           // at most this many; 0: all
 }
 
-// ListResult holds tasks: by section order, priority and age.
+// ListResult holds tasks: by section order, priority and age, but with After or Limit
+// in the byte order of their ids.
 type ListResult struct {
 	Tasks []Info `json:"tasks"`
+	Next  string `json:"next,omitempty"` // if there may be more: the After of the next page
 }
 
-// List returns the tasks that match.
+// List returns the tasks that match. It reads them in one view, with After or Limit
+// page by page; see [lease.List].
 func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
 	if r.Section != "" {
 		var err error
@@ -63,10 +68,10 @@ func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, erro
 			return ListResult{}, err
 		}
 	}
-	kind := taskKind
-	if r.Archived {
-		kind = archiveKind
+	if r.After != "" || r.Limit > 0 {
+		return r.pages(ctx, st)
 	}
+	kind := r.recordKind()
 	out := ListResult{Tasks: []Info{}}
 	need := driver.Query{Ranges: []driver.Range{{Prefix: kind}, {Prefix: sectionKind}}}
 	need.Ranges = append(need.Ranges, lease.Everything.Ranges...)
@@ -110,18 +115,30 @@ func (r ListRequest) ranks(tx *store.Tx, locks map[string]*lease.Info) (rank map
 	all, missing := sections(tx)
 	rank, closed = map[string]int{"": Medium}, map[string]bool{}
 	for _, s := range all {
-		waits, err := s.waits(tx)
+		rank[s.Name] = s.Priority
+		closed[s.Name], err = r.closedFor(tx, s, locks[sectionLock(s.Name)])
 		missing = cmp.Or(missing, err)
-		lk := locks[sectionLock(s.Name)]
-		held := lk.InForce() && !s.Shared && !lease.MayUse(r.Caller, lk.Owner)
-		if s.Workers > 0 {
-			pool, err := lease.PeekSection(tx, s.Name)
-			missing = cmp.Or(missing, err)
-			held = pool.Full() && !slices.ContainsFunc(pool.Holders, func(h lease.Info) bool { return lease.MayUse(r.Caller, h.Owner) })
-		}
-		rank[s.Name], closed[s.Name] = s.Priority, s.closed() || len(waits) > 0 || held
 	}
 	return rank, closed, missing
+}
+
+// closedFor reports whether the caller can claim nothing in a section, given its lock.
+func (r ListRequest) closedFor(tx *store.Tx, s Section, lk *lease.Info) (bool, error) {
+	waits, missing := s.waits(tx)
+	held := lk.InForce() && !s.Shared && !lease.MayUse(r.Caller, lk.Owner)
+	if s.Workers > 0 {
+		pool, err := lease.PeekSection(tx, s.Name)
+		missing = cmp.Or(missing, err)
+		held = pool.Full() && !slices.ContainsFunc(pool.Holders, func(h lease.Info) bool { return lease.MayUse(r.Caller, h.Owner) })
+	}
+	return s.closed() || len(waits) > 0 || held, missing
+}
+
+func (r ListRequest) recordKind() string {
+	if r.Archived {
+		return archiveKind
+	}
+	return taskKind
 }
 
 func (r ListRequest) matches(i Info, now time.Time) bool {
@@ -182,35 +199,52 @@ type Stats struct {
 	Ready     int                       `json:"ready"`
 	Stalled   int                       `json:"stalled"`
 	Completed float64                   `json:"completedPercent"` // of all, done in any way
+	Capped    bool                      `json:"capped,omitempty"` // there are more than [MaxCounted]; the others are not counted
 }
 
-// Count returns the statistics of the working set.
+// MaxCounted is how many tasks Count counts. countedPart is how many of them it reads
+// in one view.
+const (
+	MaxCounted  = 10_000
+	countedPart = 1000
+)
+
+// Count returns the statistics of the working set, or of its first [MaxCounted] tasks
+// in the order of their ids.
 func Count(ctx context.Context, st *store.Store) (Stats, error) {
 	s := Stats{Status: map[Status]int{}, Sections: map[string]map[Status]int{}}
-	all, err := List(ctx, st, ListRequest{})
-	if err != nil {
-		return s, err
-	}
-	done := 0
-	for _, i := range all.Tasks {
-		s.Total++
-		s.Status[i.Status]++
-		if s.Sections[i.Section] == nil {
-			s.Sections[i.Section] = map[Status]int{}
+	for after := ""; ; {
+		p, err := ListRequest{}.part(ctx, st, after, countedPart, false)
+		if err != nil {
+			return Stats{}, err
 		}
-		s.Sections[i.Section][i.Status]++
-		if i.Ready {
-			s.Ready++
+		for _, i := range p.tasks {
+			s.add(i)
 		}
-		if i.Stalled {
-			s.Stalled++
+		if p.end || s.Total >= MaxCounted {
+			s.Capped = !p.end
+			break
 		}
-		if i.Status.Done() {
-			done++
-		}
+		after = p.last
 	}
 	if s.Total > 0 {
+		done := s.Status[Completed] + s.Status[Skipped]
 		s.Completed = float64(done) * 100 / float64(s.Total)
 	}
 	return s, nil
+}
+
+func (s *Stats) add(i Info) {
+	s.Total++
+	s.Status[i.Status]++
+	if s.Sections[i.Section] == nil {
+		s.Sections[i.Section] = map[Status]int{}
+	}
+	s.Sections[i.Section][i.Status]++
+	if i.Ready {
+		s.Ready++
+	}
+	if i.Stalled {
+		s.Stalled++
+	}
 }

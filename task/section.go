@@ -335,6 +335,21 @@ type SectionsResult struct {
 	Sections []SectionInfo `json:"sections"`
 }
 
+// FindSection is nil if there is a section of that name. It reads no task.
+func FindSection(ctx context.Context, st *store.Store, name string) error {
+	name, err := checkSection(name)
+	if err != nil {
+		return err
+	}
+	return st.View(ctx, query(sectionKind+name), func(tx *store.Tx) error {
+		s, err := getSection(tx, name)
+		if err == nil && !s.Exists() {
+			err = &NotFoundError{What: "section", Ref: name}
+		}
+		return err
+	})
+}
+
 // Sections returns all sections, or the named one, with their tasks.
 func Sections(ctx context.Context, st *store.Store, name string) (SectionsResult, error) {
 	out := SectionsResult{Sections: []SectionInfo{}}

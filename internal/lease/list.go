@@ -187,3 +187,19 @@ func infosOf(tx *store.Tx, locks []store.Entry[lockRecord]) ([]Info, error) {
 	}
 	return out, missing
 }
+
+// PeekAll is [Peek] of several keys: those that have a lock, by key.
+func PeekAll(tx *store.Tx, keys []string) (map[string]*Info, error) {
+	if err := WantPeek(tx, keys...); err != nil {
+		return nil, err
+	}
+	var missing error
+	out := make(map[string]*Info, len(keys))
+	for _, key := range keys {
+		i, err := Peek(tx, key)
+		if missing = cmp.Or(missing, err); i != nil {
+			out[key] = i
+		}
+	}
+	return out, missing
+}

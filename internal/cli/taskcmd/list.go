@@ -27,7 +27,7 @@ type tasksListOptions struct {
 	ready, archived bool
 	stalled         bool
 	olderThan       session.DurationFlag
-	limit           int
+	page            session.Page
 }
 
 func newTasksListCmd(s *session.Session) *cobra.Command {
@@ -37,19 +37,20 @@ func newTasksListCmd(s *session.Session) *cobra.Command {
 		Short: "List the tasks and who works on them",
 		Long: `List the tasks by section, priority and age, and who works on them. A task whose
 worker is gone counts as pending. --mine and --of OWNER show only the tasks of one
-owner and its children. --older-than only warns.
+owner and its children. --older-than only warns. --limit and --after read the list
+page by page, in the order of the ids as text.
 
 In a pipe, tabs separate the fields: id, status, priority, section, locked by, token,
-expiry, labels, waits for, title. --quiet prints only the ids.`,
+expiry, labels, waits for, title. --quiet prints only the ids. In JSON, a page has
+"next", the id to give to --after for the next page, unless it is the last one;
+otherwise "total" counts the tasks.`,
 		Example: `  tasklock tasks list --ready
   tasklock tasks list --status pending,failed --section Backend
-  tasklock tasks list --older-than 2h`,
+  tasklock tasks list --older-than 2h
+  tasklock tasks list --limit 50 --after t120`,
 		Args: session.NoArgs,
 	}
-	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
-		o.defaults(s, cmd)
-		return o.run(ctx, s)
-	})
+	cmd.RunE = o.runE(s, cmd)
 	f := cmd.Flags()
 	o.olderThan = session.DurationFlag{Min: time.Second, Max: 3650 * 24 * time.Hour}
 	f.StringSliceVar(&o.status, "status", nil, "only tasks with these statuses, separated by commas")
@@ -59,22 +60,27 @@ expiry, labels, waits for, title. --quiet prints only the ids.`,
 	f.BoolVar(&o.ready, "ready", false, "only tasks that can be claimed now")
 	f.BoolVar(&o.archived, "archived", false, "show archived tasks instead")
 	f.Var(&o.olderThan, "older-than", "warn about work without a heartbeat for longer")
-	f.IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
+	o.page.Flags(cmd, "ID")
 	session.OfflineFlag(cmd)
 	return completeFlags(s, cmd)
 }
 
-// defaults bounds what a coding agent has to read.
-func (o *tasksListOptions) defaults(s *session.Session, cmd *cobra.Command) {
-	if !cmd.Flags().Changed("limit") && !s.JSON && s.Identity().Agent {
-		o.limit = session.AgentLimit
-	}
+func (o *tasksListOptions) runE(s *session.Session, cmd *cobra.Command) func(*cobra.Command, []string) error {
+	return s.Run(func(ctx context.Context, _ []string) error {
+		if err := o.page.Begin(s, cmd); err != nil {
+			return err
+		}
+		return o.run(ctx, s)
+	})
 }
 
 func (o *tasksListOptions) run(ctx context.Context, s *session.Session) error {
 	r := task.ListRequest{
 		Section: o.section, Label: o.label, Owner: o.Owner(s), Caller: s.Identity().Owner,
 		Ready: o.ready, Archived: o.archived, Stalled: o.stalled,
+	}
+	if o.page.Asked {
+		r.After, r.Limit = o.page.After, o.page.Limit
 	}
 	for _, text := range o.status {
 		status, err := parseStatus(text)
@@ -83,15 +89,12 @@ func (o *tasksListOptions) run(ctx context.Context, s *session.Session) error {
 		}
 		r.Status = append(r.Status, status)
 	}
-	if o.limit < 0 {
-		return session.Usagef("--limit: must not be negative")
-	}
 	st, err := s.Store(ctx, false)
 	if err != nil {
 		return err
 	}
 	if o.section != "" { // a name that is misspelt is not an empty section
-		if _, err := task.Sections(ctx, st, o.section); err != nil {
+		if err := task.FindSection(ctx, st, o.section); err != nil {
 			return err
 		}
 	}
@@ -100,19 +103,27 @@ func (o *tasksListOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	o.warn(s, out.Tasks)
-	return o.print(s, out.Tasks)
+	return o.print(s, out)
 }
 
-func (o *tasksListOptions) print(s *session.Session, all []task.Info) error {
-	shown := all
-	if o.limit > 0 && len(shown) > o.limit {
-		shown = shown[:o.limit]
-		defer s.Note("%d of %d tasks. Narrow it with --status, --section, --label, --owner or --ready; --limit 0 shows all.", len(shown), len(all))
+// listedTasks is a list of tasks in JSON: a page of it, or all with their number.
+type listedTasks struct {
+	Tasks []taskInfo `json:"tasks"`
+	Total *int       `json:"total,omitempty"`
+	Next  string     `json:"next,omitempty"`
+}
+
+func (o *tasksListOptions) print(s *session.Session, out task.ListResult) error {
+	shown, all, data := out.Tasks, len(out.Tasks), listedTasks{Next: out.Next}
+	defer s.More(out.Next)
+	if !o.page.Asked {
+		data.Total = &all
 	}
-	data := struct {
-		Tasks []taskInfo `json:"tasks"`
-		Total int        `json:"total"`
-	}{taskInfos(shown), len(all)}
+	if n := o.page.Limit; n > 0 && all > n {
+		shown = shown[:n]
+		defer s.Note("%d of %d tasks. Narrow it with --status, --section, --label, --owner or --ready; --limit 0 shows all.", n, all)
+	}
+	data.Tasks = taskInfos(shown)
 	ids := term.Each(shown, func(t task.Info) string { return t.ID })
 	return s.AnswerNames(data, ids, func(p *term.Printer) {
 		p.Wide = p.Wide || s.Identity().Agent
@@ -192,12 +203,9 @@ its whole ttl. You need not do anything: the next claim takes such a task over, 
 next offers it. The fields are those of list.`,
 		Args: session.NoArgs,
 	}
-	cmd.RunE = s.Run(func(ctx context.Context, _ []string) error {
-		o.defaults(s, cmd)
-		return o.run(ctx, s)
-	})
+	cmd.RunE = o.runE(s, cmd)
 	cmd.Flags().StringVar(&o.section, "section", "", "only from this section")
-	cmd.Flags().IntVar(&o.limit, "limit", 0, "show at most this many; 0: all")
+	o.page.LimitFlag(cmd)
 	return completeFlags(s, cmd)
 }
 
@@ -205,11 +213,12 @@ func newTasksStatsCmd(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Count tasks by status and section",
-		Long: `Count tasks by status and section.
+		Long: `Count tasks by status and section. Of more than 10,000 tasks it counts the first
+10,000, in the order of their ids as text, and says so.
 
 In a pipe, tabs separate the fields: section (- for none, * for all), total, and one
 number for each status: pending, in_progress, review, completed, failed, blocked,
-skipped.`,
+skipped. In JSON, "capped" is true if there are more tasks.`,
 		Args: session.NoArgs,
 		RunE: s.RunStore(func(ctx context.Context, st *store.Store, _ []string) error {
 			stats, err := task.Count(ctx, st)
@@ -218,6 +227,9 @@ skipped.`,
 			}
 			for _, status := range task.Statuses { // programs find every one
 				stats.Status[status] += 0
+			}
+			if stats.Capped {
+				defer s.Note("There are more than %d tasks: the others are not counted.", stats.Total)
 			}
 			return s.Answer(stats, func(p *term.Printer) {
 				p.Wide = p.Wide || s.Identity().Agent
