@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tasklock/tasklock/internal/lease"
 )
@@ -28,7 +29,9 @@ func (w *world) open(r lease.DeliverRequest) {
 // the last one fails with err.
 func (w *world) deliver(r lease.DeliverRequest, n int, err error) (got []string, ended error) {
 	w.Helper()
-	ended = lease.Deliver(w.ctx, w.st, r, nil, func(g lease.Group) error {
+	ctx, cancel := context.WithTimeout(w.ctx, time.Hour) // of the bubble: else one that never comes would hang the test
+	defer cancel()
+	ended = lease.Deliver(ctx, w.st, r, nil, func(g lease.Group) error {
 		if g.Gap {
 			got = append(got, "gap")
 		}
