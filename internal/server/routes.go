@@ -16,7 +16,7 @@ type ops map[string]operation
 // the body, never in the path: a path is compared as a whole.
 func (s *Server) table() map[string]map[string]operation {
 	all := map[string]map[string]operation{}
-	for _, some := range []ops{s.lockOps(), s.taskOps(), s.workOps(), s.keyOps(), s.storeOps()} {
+	for _, some := range []ops{s.lockOps(), s.eventOps(), s.taskOps(), s.workOps(), s.keyOps(), s.storeOps()} {
 		for name, o := range some {
 			method, path, _ := strings.Cut(name, " ")
 			if all[path] == nil {

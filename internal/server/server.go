@@ -67,7 +67,8 @@ type Server struct {
 	origin *http.CrossOriginProtection
 	routes map[string]map[string]operation // path → method →
 
-	limits limits
+	limits  limits
+	streams streams
 
 	waits context.Context // ends when waits must
 	end   context.CancelCauseFunc
