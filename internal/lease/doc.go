@@ -35,7 +35,7 @@
 //	pool/<name>          the size of a pool: see pool.go
 //	history/marks        how many events there were up to some revisions: see tidy.go
 //	name/<name>          the tasks that bear the name: see taskname.go
-//	request/<owner>/<id> what became of a request whose lease is gone
+//	request/<owner>/<id> the outcome of a request that its caller named: see repeat.go
 //
 // A waiting ticket is a lease record with waitsFor and no keys, so that it has
 // the same heartbeat, ttl and proof of death as a holder.
