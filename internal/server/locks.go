@@ -23,10 +23,15 @@ type noInput struct{}
 type listInput struct {
 	Owner string     `json:"owner"`
 	Kind  lease.Kind `json:"kind"`
+	pageInput
 }
 
 func (s *Server) listLocks(ctx context.Context, _ Caller, in listInput) (lease.ListResult, error) {
-	return lease.List(ctx, s.st, lease.ListRequest{Owner: in.Owner, Kind: in.Kind})
+	limit, err := in.size()
+	if err != nil {
+		return lease.ListResult{}, err
+	}
+	return lease.List(ctx, s.st, lease.ListRequest{Owner: in.Owner, Kind: in.Kind, After: in.After, Limit: limit})
 }
 
 type keyInput struct {

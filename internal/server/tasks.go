@@ -40,10 +40,16 @@ type tasksInput struct {
 	Stalled  bool          `json:"stalled"`
 	Archived bool          `json:"archived"`
 	Older    Duration      `json:"older"` // in progress, and no heartbeat for this long
+	pageInput
 }
 
 func (s *Server) listTasks(ctx context.Context, c Caller, in tasksInput) (task.ListResult, error) {
+	limit, err := in.size()
+	if err != nil {
+		return task.ListResult{}, err
+	}
 	return task.List(ctx, s.st, task.ListRequest{
+		After: in.After, Limit: limit,
 		Status: in.Status, Section: in.Section, Label: in.Label, Owner: in.Owner, Caller: c.Owner,
 		Ready: in.Ready, Stalled: in.Stalled, Archived: in.Archived, Older: time.Duration(in.Older),
 	})

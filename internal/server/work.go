@@ -118,17 +118,16 @@ func (s *Server) showJob(ctx context.Context, _ Caller, in showJobInput) (schedu
 }
 
 type firesInput struct {
-	Job   string `json:"job"` // left out: of all jobs
-	Limit int    `json:"limit"`
+	Job   string `json:"job"`   // left out: of all jobs
+	Limit int    `json:"limit"` // the newest so many, at most 500; left out: 100
 }
 
-const maxFires = 500
-
 func (s *Server) fires(ctx context.Context, _ Caller, in firesInput) (schedule.HistoryResult, error) {
-	if in.Limit > maxFires {
-		return schedule.HistoryResult{}, &lease.InvalidError{What: "limit", Rule: "must be at most 500"}
+	limit, err := pageInput{Limit: in.Limit}.size()
+	if err != nil {
+		return schedule.HistoryResult{}, err
 	}
-	return schedule.History(ctx, s.st, schedule.HistoryRequest{Job: in.Job, Limit: in.Limit})
+	return schedule.History(ctx, s.st, schedule.HistoryRequest{Job: in.Job, Limit: limit})
 }
 
 func (s *Server) triggerJob(ctx context.Context, c Caller, in jobInput) (schedule.TriggerResult, error) {
