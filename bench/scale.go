@@ -48,14 +48,7 @@ func (b *bench) listing() {
 	var took []time.Duration
 	locks := 0
 	for _, n := range []int{100, 1000, 10_000} {
-		for ; locks < n; locks += 10 {
-			var keys []string
-			for j := range 10 {
-				keys = append(keys, fmt.Sprintf("key-%05d", locks+j))
-			}
-			_, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", locks)})
-			check(err)
-		}
+		locks = hold(st, locks, n)
 		var calls []time.Duration
 		for range 10 {
 			calls = append(calls, b.time(b.dir, b.bin, "list", "--store", "sqlite:"+path, "--json"))
@@ -64,6 +57,36 @@ func (b *bench) listing() {
 	}
 	b.row("list of 10,000 locks, whole command", took[2].Round(time.Millisecond).String(), "<= 300ms", took[2] <= 300*time.Millisecond)
 	b.growth("list of 100, 1,000, 10,000 locks", took)
+	b.paging(st, locks)
+}
+
+// paging measures a page in the middle of many locks.
+func (b *bench) paging(st *store.Store, locks int) {
+	hold(st, locks, 100_000)
+	var calls []time.Duration
+	for i := range 50 {
+		start := time.Now()
+		out, err := lease.List(ctx, st, lease.ListRequest{After: fmt.Sprintf("key-%05d", 1000*i), Limit: 100})
+		if calls = append(calls, time.Since(start)); err == nil && len(out.Locks) != 100 {
+			err = fmt.Errorf("%d locks on a page of 100", len(out.Locks))
+		}
+		check(err)
+	}
+	took := percentile(calls, 0.5)
+	b.row("list of 100 of 100,000 locks, library", short(took), "<= 20ms", took <= 20*time.Millisecond)
+}
+
+// hold takes locks until there are so many.
+func hold(st *store.Store, locks, most int) int {
+	for ; locks < most; locks += 10 {
+		var keys []string
+		for j := range 10 {
+			keys = append(keys, fmt.Sprintf("key-%05d", locks+j))
+		}
+		_, err := lease.Acquire(ctx, st, lease.AcquireRequest{Keys: keys, Owner: fmt.Sprint("owner-", locks)})
+		check(err)
+	}
+	return locks
 }
 
 // joining measures how so many join one queue at once, how that grows, and what one

@@ -59,8 +59,9 @@ type ListResult struct {
 	Next  string `json:"next,omitempty"` // if there may be more: the After of the next page
 }
 
-// List returns the tasks that match. It reads them in one view, with After or Limit
-// page by page; see [lease.List].
+// List returns the tasks that match. It reads all in one view of the store. With After
+// or Limit it reads only the page, and what it passes over: a task that is there while
+// a caller reads page after page is on one of the pages.
 func List(ctx context.Context, st *store.Store, r ListRequest) (ListResult, error) {
 	if r.Section != "" {
 		var err error
