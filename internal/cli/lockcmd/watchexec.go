@@ -39,12 +39,8 @@ func (o *watchOptions) hold(ctx context.Context, s *session.Session, st *store.S
 	req.Wait = lease.MaxTTL // another watcher of the same cursor stands by
 	w := hold.NewWait(s, req.Wait)
 	req.Waiting = w.Update
-	inner, err := o.inner(s, self, keys, command)
-	if err != nil {
-		return err
-	}
 	res, err := runner.Run(ctx, st, runner.Options{
-		Acquire: req, Command: inner, Dir: s.Dir, Env: s.LeaseEnviron(ctx), Stdout: s.Stdout, Stderr: s.Stderr,
+		Acquire: req, Command: o.inner(s, self, keys, command), Dir: s.Dir, Env: s.LeaseEnviron(ctx), Stdout: s.Stdout, Stderr: s.Stderr,
 		Forward: true, Guardian: []string{self, session.GuardianVerb},
 		Holding: func(g lease.Grant) { w.End(true, len(g.TookOver) > 0) },
 	})
@@ -62,16 +58,10 @@ func (o *watchOptions) hold(ctx context.Context, s *session.Session, st *store.S
 }
 
 // inner is the command line of the inner process.
-func (o *watchOptions) inner(s *session.Session, self string, keys, command []string) ([]string, error) {
+func (o *watchOptions) inner(s *session.Session, self string, keys, command []string) []string {
 	words := []string{self, "watch", "--exec", o.cursor, "--under"}
-	cfg, err := s.Config()
-	switch {
-	case err != nil:
-		return nil, err
-	case s.StoreURL != "":
+	if s.StoreURL != "" {
 		words = append(words, "--store", s.StoreURL)
-	case cfg.OfLease: // it may name other keys, so it would not ask that store
-		words = append(words, "--store", s.URL())
 	}
 	if s.UnsafeFS {
 		words = append(words, "--allow-unsafe-fs")
@@ -89,7 +79,7 @@ func (o *watchOptions) inner(s *session.Session, self string, keys, command []st
 		words = append(words, "--count", strconv.Itoa(o.count))
 	}
 	words = append(append(words, keys...), "--")
-	return append(words, command...), nil
+	return append(words, command...)
 }
 
 // deliver runs the command for each event, under the lease of the outer process.
