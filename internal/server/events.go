@@ -117,51 +117,61 @@ func sinceOf(r *http.Request) (int64, error) {
 
 // follow sends what happens until ctx ends or the client does not read.
 func (s *Server) follow(ctx context.Context, out *stream, since int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	groups, ended := make(chan []byte), make(chan error, 1)
-	defer func() { cancel(); <-ended }()
-	go func() {
-		defer close(ended)
-		ended <- s.watch(ctx, groups, since)
-	}()
+	hub, leave := s.hub.join()
+	defer leave()
+	news, err := s.first(ctx, since)
+	if err != nil {
+		return err
+	}
+	if err := out.send(fmt.Appendf(nil, "retry: %d\n\n", retryAfter.Milliseconds())); err != nil {
+		return err
+	}
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
 	for {
-		var err error
-		select {
-		case text := <-groups:
-			err = out.send(text)
-		case <-ping.C:
-			err = out.send([]byte(": ping\n\n"))
-		case err = <-ended:
+		for _, g := range news.Groups {
+			if err := out.send(encode(g)); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if news, err = s.next(ctx, hub, news.Rev, out, ping.C); err != nil {
 			return err
 		}
 	}
 }
 
-// watch passes on the groups as they are sent.
-func (s *Server) watch(ctx context.Context, groups chan<- []byte, since int64) error {
-	pass := func(text []byte) error {
+// first is what happened after the revision that a client has seen.
+func (s *Server) first(ctx context.Context, since int64) (lease.News, error) {
+	news, err := lease.EventsSince(ctx, s.st, since)
+	if ahead := (*lease.AheadError)(nil); errors.As(err, &ahead) { // of another store: the client begins anew
+		return lease.News{Groups: []lease.Group{{Rev: ahead.Newest, Gap: true}}, Rev: ahead.Newest}, nil
+	}
+	return news, err
+}
+
+// next waits for what happens after a revision, and sends pings meanwhile. A stream that
+// is too far behind the others looks for itself.
+func (s *Server) next(ctx context.Context, w *watching, seen int64, out *stream, ping <-chan time.Time) (lease.News, error) {
+	for {
+		groups, whole, changed, err := w.after(seen)
+		switch {
+		case err != nil:
+			return lease.News{}, err
+		case len(groups) > 0:
+			return lease.News{Groups: groups, Rev: groups[len(groups)-1].Rev}, nil
+		case !whole && w.begun():
+			return lease.EventsSince(ctx, s.st, seen)
+		}
 		select {
-		case groups <- text:
-			return nil
+		case <-changed:
+		case <-ping:
+			if err := out.send([]byte(": ping\n\n")); err != nil {
+				return lease.News{}, err
+			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return lease.News{}, ctx.Err()
 		}
 	}
-	begin := func(int64) { _ = pass(fmt.Appendf(nil, "retry: %d\n\n", retryAfter.Milliseconds())) }
-	handle := func(g lease.Group) error { return pass(encode(g)) }
-	err := lease.Watch(ctx, s.st, lease.WatchRequest{Since: since}, begin, handle)
-	var ahead *lease.AheadError
-	if !errors.As(err, &ahead) {
-		return err
-	}
-	if err := pass(encode(lease.Group{Rev: ahead.Newest, Gap: true})); err != nil { // of another store: the client begins anew
-		return err
-	}
-	return lease.Watch(ctx, s.st, lease.WatchRequest{Since: ahead.Newest}, begin, handle)
 }
 
 // encode writes a group as server-sent events.

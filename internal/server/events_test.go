@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/tasklock/tasklock/internal/server"
 	"github.com/tasklock/tasklock/store"
 	"github.com/tasklock/tasklock/store/driver"
+	"github.com/tasklock/tasklock/store/driver/drivertest"
 	"github.com/tasklock/tasklock/store/memstore"
 )
 
@@ -279,6 +281,44 @@ func TestStreamIsCut(t *testing.T) {
 	t.Logf("%d events, %d cuts", got, cut-1)
 	if cut-1 < cuts {
 		t.Errorf("only %d cuts", cut-1)
+	}
+}
+
+// Streams that have caught up share one watch.
+func TestStreamsReadOnce(t *testing.T) {
+	d := drivertest.NewCounted(memstore.New())
+	st := store.New(d)
+	key, err := access.Add(t.Context(), st, access.AddRequest{Role: access.Viewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server.New(st, server.Options{})
+	if err := s.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s.Handler())
+	defer h.Close()
+	defer s.Stop()
+	w := &world{T: t, st: st, replica: &replica{server: s, addr: h.URL}}
+	var all []*bufio.Reader
+	for range 32 {
+		all = append(all, bufio.NewReader(w.stream(key.Secret, "", "").Body))
+	}
+	w.note("first") // which shows that all have begun
+	for _, r := range all {
+		if _, err := next(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Take()
+	w.note("second")
+	for _, r := range all {
+		if m, err := next(r); err != nil || !strings.Contains(m.data, "second") {
+			t.Fatalf("%+v %v", m, err)
+		}
+	}
+	if c := d.Take(); c.Reads >= int64(len(all)) { // some are looks at the access keys
+		t.Errorf("%d reads for one event on %d streams", c.Reads, len(all))
 	}
 }
 

@@ -69,6 +69,7 @@ type Server struct {
 
 	limits  limits
 	streams streams
+	hub     hub
 
 	waits context.Context // ends when waits must
 	end   context.CancelCauseFunc
@@ -92,6 +93,7 @@ func New(st *store.Store, o Options) *Server {
 		st: st, opt: o, book: access.NewBook(st), hosts: edge.NewHosts(o.Hosts...), origin: http.NewCrossOriginProtection(),
 		limits: limits{of: map[string]*limit{}},
 	}
+	s.hub.st = st
 	s.waits, s.end = context.WithCancelCause(context.Background())
 	s.routes = s.table()
 	return s
