@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tasklock/tasklock/store/driver"
 )
@@ -213,6 +214,33 @@ func rangeSince(t *suite) {
 			want = []string{"due/1", "due/2", "due/4"}
 		}
 		t.wantKeys(fmt.Sprintf("since %d of %d", since, rev), later, want...)
+	}
+	t.sinceEach(s)
+}
+
+// sinceEach writes some records again and again, leaps once, and asks what is new after
+// each commit, by another handle too.
+func (t *suite) sinceEach(s driver.Store) {
+	var revs []int64
+	for i := range 12 {
+		w := put(fmt.Sprintf("due/%d", i%5), fmt.Sprintf(`{"n":%d}`, i))
+		if i%2 == 0 {
+			w.TTL = time.Hour
+		}
+		b := driver.Batch{Writes: []driver.Write{w}}
+		if i == 6 {
+			b.Floor = revs[5] + 1<<33
+		}
+		revs = append(revs, t.commit(s, b))
+	}
+	for _, s := range []driver.Store{s, t.open()} {
+		all := t.scan(s, "due/")
+		for _, since := range revs {
+			older := func(r driver.Record) bool { return r.Rev <= since }
+			got := t.read(s, driver.Query{Ranges: []driver.Range{{Prefix: "due/", Since: since}}}).Records
+			want := keysOf(slices.DeleteFunc(slices.Clone(all), older))
+			t.wantKeys(fmt.Sprintf("since %d of %v", since, revs), slices.DeleteFunc(slices.Clone(got), older), want...)
+		}
 	}
 }
 
