@@ -57,7 +57,10 @@ func TestListPages(t *testing.T) {
 	w.add(many(300, func(i int) task.New {
 		n := task.New{ID: fmt.Sprint("n", i), Title: strings.Repeat("x", 1+i%7), Section: []string{"", "first", "crowd"}[i%3], Priority: 10 + i%5}
 		if i%10 == 0 {
-			n.Labels, n.Description = []string{"red"}, strings.Repeat("long ", 4000)
+			n.Labels = []string{"red"}
+		}
+		if i%60 == 0 {
+			n.Description = strings.Repeat("long ", 4000)
 		}
 		return n
 	})...)

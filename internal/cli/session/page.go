@@ -20,6 +20,7 @@ type Page struct {
 func (p *Page) Flags(cmd *cobra.Command, name string) {
 	p.LimitFlag(cmd)
 	cmd.Flags().StringVar(&p.After, "after", "", "begin after this `"+name+"`, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 }
 
 // LimitFlag adds only --limit.
