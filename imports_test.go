@@ -133,7 +133,7 @@ func TestPublicTypesCanBeNamed(t *testing.T) {
 // TestPlainCommandIsLight: who takes a lock does not load what only servers and
 // other stores need.
 func TestPlainCommandIsLight(t *testing.T) {
-	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "internal/mcpserver", module + "store/etcdstore", module + "store/httpstore"}
+	heavy := []string{"net/http\n", "github.com/modelcontextprotocol/", "go.etcd.io/", module + "internal/mcpserver", module + "internal/server", module + "store/etcdstore", module + "store/httpstore"}
 	for cmd, want := range map[string]bool{"./cmd/tasklock": false, "./cmd/tasklock-plus": true} {
 		out, err := exec.Command("go", "list", "-deps", cmd).Output()
 		if err != nil {

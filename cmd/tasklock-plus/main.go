@@ -17,5 +17,6 @@ var version string // set by the linker
 func main() {
 	can := backend.Program(version)
 	can.MCP = serveMCP
+	can.Serve = serveHTTP
 	os.Exit(cli.Main(os.Args[1:], backend.Process(), can))
 }

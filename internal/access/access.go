@@ -151,7 +151,7 @@ type AddRequest struct {
 // and is dead with it.
 type AddResult struct {
 	Key
-	Secret string `json:"key"` // all of it, to be sent
+	Secret string `json:"key,omitempty"` // all of it, to be sent
 }
 
 // Add makes a key.
@@ -190,7 +190,11 @@ func Add(ctx context.Context, st *store.Store, r AddRequest) (AddResult, error) 
 	if err != nil {
 		return AddResult{}, err
 	}
-	return AddResult{Key: rec.key(id, Valid), Secret: text}, nil
+	out := AddResult{Key: rec.key(id, Valid), Secret: text}
+	if r.DryRun {
+		out.ID, out.Secret = "", "" // they will not exist
+	}
+	return out, nil
 }
 
 // within makes sure that the key which makes this one is valid, and allows no more,

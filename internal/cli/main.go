@@ -188,6 +188,8 @@ func commands() []entry {
 		{"setup", []string{"config"}, setupcmd.NewConfig},
 		{"setup", []string{"doctor"}, func(s *session.Session) *cobra.Command { return setupcmd.NewDoctor(s, agentcmd.CheckInstalled) }},
 		{"setup", []string{"mcp"}, agentcmd.NewMCP},
+		{"setup", []string{"serve"}, setupcmd.NewServe},
+		{"setup", []string{"keys"}, setupcmd.NewKeys},
 		{"setup", []string{"migrate"}, setupcmd.NewMigrate},
 		{"setup", []string{"backup"}, setupcmd.NewBackup},
 		{"setup", []string{"restore"}, setupcmd.NewRestore},

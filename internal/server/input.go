@@ -19,11 +19,15 @@ import (
 // What a client sends is read strictly: a field that nobody knows, or that is there
 // twice, would otherwise be a wish that is silently ignored.
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func decodeBody(w http.ResponseWriter, r *http.Request, in any) error {
 	if r.URL.RawQuery != "" {
-		return nil, errors.New("everything belongs in the body, nothing in the query")
+		return errors.New("everything belongs in the body, nothing in the query")
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return err
+	}
+	return decode(body, in)
 }
 
 // decode reads one JSON object into a struct.

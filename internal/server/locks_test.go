@@ -74,6 +74,11 @@ func TestSameRequest(t *testing.T) {
 	if again.LeaseID != g.LeaseID || again.Token != g.Token {
 		t.Errorf("%+v, %+v", g, again)
 	}
+	for _, other := range []object{{"keys": []string{"y"}}, {"keys": []string{"x", "y"}}, {"keys": []string{"x"}, "ttl": "5m"}} {
+		if r := w.must(422, "POST", "/v1/locks/acquire", ci, same, other); r.Code != "REQUEST_ID_USED" {
+			t.Errorf("%+v", r)
+		}
+	}
 	w.must(423, "POST", "/v1/locks/acquire", bob, same, body)
 	w.must(403, "POST", "/v1/locks/release", bob, "", object{"lease": g.LeaseID, "token": g.Token})
 	w.must(403, "POST", "/v1/locks/renew", bob, "", object{"lease": g.LeaseID, "token": g.Token})

@@ -87,16 +87,13 @@ func read(w http.ResponseWriter, r *http.Request, in any) bool {
 		return false
 	}
 	var err error
-	if r.Method == http.MethodPost {
-		if !edge.IsJSON(w, r) {
-			return false
-		}
-		var body []byte
-		if body, err = readBody(w, r); err == nil {
-			err = decode(body, in)
-		}
-	} else {
+	switch {
+	case r.Method != http.MethodPost:
 		err = decodeQuery(r.URL.RawQuery, in)
+	case !edge.IsJSON(w, r):
+		return false
+	default:
+		err = decodeBody(w, r, in)
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		edge.Refuse(w, http.StatusRequestEntityTooLarge, "INVALID_ARGUMENTS", "the body is too large")

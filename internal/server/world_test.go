@@ -181,3 +181,14 @@ func id() string {
 	requests.n++
 	return fmt.Sprintf("request-%020d", requests.n)
 }
+
+// field is one text of an answer.
+func field(t *testing.T, text, name string) string {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := all[name].(string)
+	return s
+}

@@ -23,6 +23,8 @@ type Program struct {
 	Plus func() error
 	// MCP serves the Model Context Protocol. Only tasklock-plus has it.
 	MCP func(context.Context, MCPRequest) error
+	// Serve serves the operations over HTTP. Only tasklock-plus has it.
+	Serve func(context.Context, ServeRequest) error
 }
 
 // ErrIncomplete means that a program which belongs to this one is missing.
@@ -58,6 +60,17 @@ type MCPRequest struct {
 	Listener  net.Listener
 	AccessKey string
 	Hosts     []string
+}
+
+// ServeRequest is what a server of operations needs to know. It is linked into
+// tasklock-plus only, see Program.Serve.
+type ServeRequest struct {
+	Store           *store.Store
+	Listener        net.Listener
+	TLSCert, TLSKey string // files; empty: no TLS
+	Hosts           []string
+	Prefix          string
+	Note            func(text string)
 }
 
 // ProgramVersion is what version prints.
