@@ -440,6 +440,7 @@ func TestStop(t *testing.T) {
 	g := w.must(200, "POST", "/v1/locks/acquire", key, id(), object{"keys": []string{"x"}})
 	request, body := id(), object{"keys": []string{"x"}, "wait": "50s"}
 	done := make(chan reply, 2)
+	began := time.Now()
 	go func() {
 		r, _ := w.call("POST", "/v1/locks/acquire", key, request, body)
 		done <- r
@@ -449,8 +450,8 @@ func TestStop(t *testing.T) {
 		return err == nil && len(s.Waiters) == 1
 	})
 	w.server.Stop()
-	if r := <-done; r.status != 202 || r.Position != 1 {
-		t.Errorf("%+v", r)
+	if r := <-done; r.status != 202 || r.Position != 1 || time.Since(began) >= 50*time.Second {
+		t.Errorf("it did not end the wait: %+v after %v", r, time.Since(began))
 	}
 	w.must(503, "GET", "/readyz", "", "", nil)
 	w.must(200, "GET", "/healthz", "", "", nil)

@@ -137,7 +137,13 @@ func TestCutConnection(t *testing.T) {
 		_, _ = w.send(ctx, "POST", "/v1/locks/acquire", key, first, object{"keys": []string{"x"}, "wait": "50s"})
 	}()
 	waiters := func(n int) func() bool {
-		return func() bool { s, err := lease.Show(t.Context(), w.st, "x"); return err == nil && len(s.Waiters) == n }
+		return func() bool {
+			s, err := lease.Show(t.Context(), w.st, "x")
+			if err == nil && len(s.Waiters) > 0 && s.Waiters[0].PID != 0 {
+				t.Errorf("its ticket ends with a server: %+v", s.Waiters[0])
+			}
+			return err == nil && len(s.Waiters) == n
+		}
 	}
 	patience.Until(t, "it waits", waiters(1))
 	cut()
