@@ -10,7 +10,7 @@ import (
 
 // serveHTTP serves until ctx ends, and then lets what is under way come to its end.
 func serveHTTP(ctx context.Context, r session.ServeRequest) error {
-	s := server.New(r.Store, server.Options{Hosts: r.Hosts, Prefix: r.Prefix, Note: r.Note})
+	s := server.New(r.Store, server.Options{Peers: r.Peers, Hosts: r.Hosts, Prefix: r.Prefix, Note: r.Note})
 	l := r.Listener
 	if r.TLSCert != "" {
 		config, err := server.TLS(r.TLSCert, r.TLSKey, r.Note)

@@ -198,7 +198,7 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	p.tasklock("test", "init", "--store", "git:"+remote)
-	if text := p.exits(10, "serve", "--store", "git:"+remote); !strings.Contains(text, "store in git") {
+	if text := p.exits(10, "serve", "--listen", "127.0.0.1:0", "--store", "git:"+remote); !strings.Contains(text, "store in git") {
 		t.Error(text)
 	}
 }

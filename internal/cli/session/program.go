@@ -66,6 +66,7 @@ type MCPRequest struct {
 // tasklock-plus only, see Program.Serve.
 type ServeRequest struct {
 	Store           *store.Store
+	Peers           driver.Store // the store itself, for keys of role peer; nil: not for them
 	Listener        net.Listener
 	TLSCert, TLSKey string // files; empty: no TLS
 	Hosts           []string

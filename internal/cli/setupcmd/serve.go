@@ -19,7 +19,7 @@ import (
 
 type serveOptions struct {
 	listen, cert, key, prefix string
-	proxied                   bool
+	proxied, peers            bool
 	hosts                     []string
 }
 
@@ -38,6 +38,10 @@ Others reach the server only with --listen, and then it needs a key in the store
 TLS: by --tls-cert and --tls-key, whose files may change while it runs, or by a proxy
 in front of it, which --behind-proxy confirms.
 
+With --peers, a key of role peer opens the store itself: tasklock --store https://HOST
+works on another machine as it does here. Such a key can write every record, like the
+password of a database.
+
 Exit codes:
   10  others could reach it without a key or without TLS, or the store is in git`,
 		Example: `  tasklock serve
@@ -52,6 +56,7 @@ Exit codes:
 	f.StringVar(&o.key, "tls-key", "", "`FILE` with the key of the certificate")
 	f.BoolVar(&o.proxied, "behind-proxy", false, "a proxy in front of it ends TLS")
 	f.StringVar(&o.prefix, "prefix", "", "the `PATH` below which the proxy has it, like /tasklock")
+	f.BoolVar(&o.peers, "peers", false, "also serve the store itself, to keys of role peer")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "accept this host `NAME` besides localhost")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	return cmd
@@ -67,15 +72,21 @@ func (o *serveOptions) run(ctx context.Context, s *session.Session) error {
 	case s.Serve == nil:
 		return fmt.Errorf("%w: this program has no server", session.ErrIncomplete)
 	}
+	if _, url, err := s.Where(); err != nil {
+		return err
+	} else if driver.Scheme(url) == "git" {
+		err := fmt.Errorf("%w: each answer from a store in git takes a push or a fetch, too slow for a server", driver.ErrUnsafe)
+		return session.WithNext(err, s.CommandLine("migrate", "--to", "sqlite:PATH"))
+	}
 	st, err := s.Store(ctx, true)
 	if err != nil {
 		return err
 	}
-	if st.Scheme() == "git" {
-		err := fmt.Errorf("%w: each answer from a store in git takes a push or a fetch, too slow for a server", driver.ErrUnsafe)
-		return session.WithNext(err, s.CommandLine("migrate", "--to", "sqlite:PATH"))
-	}
 	if err := o.keyed(ctx, s, st, near); err != nil {
+		return err
+	}
+	peers, err := o.store(ctx, s)
+	if err != nil {
 		return err
 	}
 	ctx, stop := session.Listen(ctx)
@@ -89,7 +100,7 @@ func (o *serveOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	return s.Serve(ctx, session.ServeRequest{
-		Store: st, Listener: l, TLSCert: o.file(s, o.cert), TLSKey: o.file(s, o.key), Prefix: o.prefix,
+		Store: st, Peers: peers, Listener: l, TLSCert: o.file(s, o.cert), TLSKey: o.file(s, o.key), Prefix: o.prefix,
 		Hosts: append(slices.Clone(o.hosts), hostOf(o.listen)), Note: func(text string) { s.Note("%s", text) },
 	})
 }
@@ -134,6 +145,18 @@ func (o *serveOptions) keyed(ctx context.Context, s *session.Session, st *store.
 	}
 	s.Note("The store has no access key yet, so nobody can ask. Run: %s", add)
 	return nil
+}
+
+// store is the store itself, nil if it is not for peers.
+func (o *serveOptions) store(ctx context.Context, s *session.Session) (driver.Store, error) {
+	if !o.peers {
+		return nil, nil
+	}
+	cfg, url, err := s.Where()
+	if err != nil {
+		return nil, err
+	}
+	return s.OpenStore(ctx, url, session.Opens(cfg))
 }
 
 // file is a file of the command line, from any folder.
