@@ -1,5 +1,6 @@
 // Package driver is the contract between tasklock and the stores that keep its
-// records: SQLite, plain files, a git branch, PostgreSQL, etcd.
+// records: SQLite, plain files, a git branch, PostgreSQL, etcd, or a server with one
+// of them.
 //
 // Each of them has the same primitive: write these records if those records
 // have not changed. A driver has four methods and knows keys, JSON values and

@@ -43,8 +43,3 @@ func TestExpiry(t *testing.T) {
 	url := serve(t, sqlite(t)).URL
 	locktest.Expiry(t, func() *store.Store { return store.New(open(t, url, nil)) })
 }
-
-// History stays bounded under load.
-func TestHistoryIsBounded(t *testing.T) {
-	locktest.HistoryIsBounded(t, store.New(open(t, serve(t, sqlite(t)).URL, nil)))
-}

@@ -34,7 +34,7 @@ var Settings = []Setting{
 	{"locking.pathTimeout", "TASKLOCK_PATH_TIMEOUT", "", term.Exact(lease.DefaultTTL("path:x")), "the same for a path", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.waitTimeout", "TASKLOCK_WAIT_TIMEOUT", "", "30m", "how long to wait for a lock", "duration", between(lease.MinTTL, lease.MaxTTL)},
 	{"locking.pollInterval", "TASKLOCK_POLL_INTERVAL", "", "5s", "how often to look if the store does not notify", "duration", between(100*time.Millisecond, time.Hour)},
-	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a silent server (git 30s, PostgreSQL 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
+	{"locking.storeTimeout", "TASKLOCK_STORE_TIMEOUT", "timeout", "", "how long to wait for a silent server (git 30s, PostgreSQL and https 10s, etcd 3s)", "duration", between(100*time.Millisecond, time.Hour)},
 	{"hooks.strict", "TASKLOCK_HOOKS_STRICT", "", "false", "hooks deny what they cannot judge", "bool", boolValue},
 }
 

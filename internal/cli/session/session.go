@@ -64,7 +64,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.NoColor, "no-color", false, "no colour (also: NO_COLOR)")
 	set.StringVar(&f.Owner, "owner", "", "your owner (also: TASKLOCK_OWNER; see whoami)")
 	set.StringVar(&f.StoreURL, "store", "", "the URL of the store (also: TASKLOCK_STORE)")
-	set.StringVar(&f.Timeout, "timeout", "", "how long to wait for a silent server (default: git 30s, PostgreSQL 10s, etcd 3s; also: TASKLOCK_STORE_TIMEOUT)")
+	set.StringVar(&f.Timeout, "timeout", "", "how long to wait for a silent server (default: git 30s, PostgreSQL and https 10s, etcd 3s; also: TASKLOCK_STORE_TIMEOUT)")
 	set.BoolVar(&f.UnsafeFS, "allow-unsafe-fs", false, "accept a file system with unreliable locks")
 }
 

@@ -45,7 +45,7 @@ refuses them from then on, but they may not notice.
 
 --upgrade converts the records of a store that an older tasklock made. Older versions
 exit with 3 there afterwards. On this machine the first command that writes does it;
-a store that machines share (git, PostgreSQL, etcd) needs this command. Held locks
+a store that machines share (git, PostgreSQL, etcd, https) needs this command. Held locks
 make it refuse. With --force they stay locked for the rest of their ttl; holders with
 an older version cannot renew them, and stop. If it is interrupted, repeat it.`,
 		Example: "  tasklock init\n  tasklock init --store git:origin",
