@@ -3,6 +3,7 @@ package tasklock_test
 import (
 	"bytes"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasklock/tasklock/internal/access"
 	"github.com/tasklock/tasklock/internal/etcdtest"
+	"github.com/tasklock/tasklock/internal/server"
 	"github.com/tasklock/tasklock/internal/torture/long"
+	"github.com/tasklock/tasklock/store"
+	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
 // TestDocs runs every ```console block of the README and of docs/ against the
@@ -55,6 +60,32 @@ var servers = map[string]func(t *testing.T) (env []string){
 	"docs/backends/etcd.md": func(t *testing.T) []string {
 		return []string{"ETCD=" + strings.Join(etcdtest.Start(t, 1, "--unsafe-no-fsync").Addrs(), ",")}
 	},
+	"docs/backends/http.md": func(t *testing.T) []string {
+		url, key := servePeers(t)
+		return []string{"SERVER=" + url, "TASKLOCK_ACCESS_KEY=" + key}
+	},
+}
+
+// servePeers starts a server over a new store, and returns its URL and the key of a
+// peer.
+func servePeers(t *testing.T) (url, key string) {
+	t.Helper()
+	d, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "tasklock.db"), &sqlitestore.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.New(d)
+	added, err := access.Add(t.Context(), st, access.AddRequest{Role: access.Peer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server.New(st, server.Options{Peers: d})
+	if err := s.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s.Handler())
+	t.Cleanup(func() { s.Stop(); h.Close(); _ = st.Close() })
+	return h.URL, added.Secret
 }
 
 // build makes the command once for the tests of this package.

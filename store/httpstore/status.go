@@ -45,7 +45,7 @@ func (e *statusError) Error() string {
 	case !e.keyed:
 		return driver.ErrDenied.Error() + ": " + e.text + "; there is no access key: export " + keyEnv + "=…"
 	}
-	return driver.ErrDenied.Error() + ": " + e.text + "; on the server's machine: tasklock keys list"
+	return driver.ErrDenied.Error() + ": " + e.text
 }
 
 func (e *statusError) denied() bool {
