@@ -5,7 +5,7 @@ export GOFLAGS     ?= -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
-LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./internal/holder ./internal/worker ./runner/... ./schedule/... ./internal/identity ./internal/shellwrites ./internal/rewrite ./internal/harness ./internal/guard ./internal/githooks ./internal/mcpserver
+LIBRARY  = ./internal/fault ./internal/host ./store/... ./internal/lease/... ./task/... ./internal/legacy ./internal/holder ./internal/worker ./runner/... ./schedule/... ./internal/identity ./internal/shellwrites ./internal/rewrite ./internal/harness ./internal/guard ./internal/githooks ./internal/mcpserver ./internal/door
 
 SERVERLESS = $(shell go list ./... | grep -vE '/(pgstore|etcdstore|pgtest|etcdtest|torture)$$')
 CORES := $(shell nproc 2>/dev/null || echo 2)

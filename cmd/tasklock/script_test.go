@@ -15,10 +15,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tasklock/tasklock/internal/etcdtest"
+	"github.com/tasklock/tasklock/internal/proxy"
 )
 
 // TestScript runs testdata/script with both programs as they are installed, and
-// a real etcd at $ETCD. Beside the commands of testscript there are:
+// a real etcd at $ETCD; nobody listens at $PORT. Beside the commands of testscript there are:
 //
 //	exits N COMMAND...   the exit code is N
 //	once RE FILE         the file matches exactly once
@@ -59,6 +60,11 @@ func TestScript(t *testing.T) {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("ETCD", etcd.URL(name))
 			env.Setenv("PREFIX", name)
+			port, err := proxy.Port()
+			if err != nil {
+				return err
+			}
+			env.Setenv("PORT", strconv.Itoa(port))
 			env.Setenv("GUARDED", guarded.Members[0].Addr)
 			return nil
 		},

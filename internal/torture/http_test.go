@@ -7,10 +7,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"strings"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,10 +17,9 @@ import (
 	"github.com/tasklock/tasklock/internal/proxy"
 	"github.com/tasklock/tasklock/store/driver"
 	"github.com/tasklock/tasklock/store/httpstore"
-	"github.com/tasklock/tasklock/store/sqlitestore"
 )
 
-// overHTTP is SQLite behind a server that is a process of its own.
+// overHTTP is SQLite behind tasklock serve.
 var overHTTP = backend{
 	name: "http", scheme: "http",
 	open:   openHTTP,
@@ -52,37 +50,27 @@ func openHTTP(ctx context.Context, url string) (driver.Store, error) {
 	}
 }
 
-// serverEnv makes this program a server: its address, and the file of its store.
-const serverEnv = "TORTURE_HTTP_SERVER"
-
-// serveStore serves a store if this process was started for that.
-func serveStore() {
-	addr, path, ok := strings.Cut(os.Getenv(serverEnv), " ")
-	if !ok {
-		return
-	}
-	s, err := sqlitestore.Open(context.Background(), path, &sqlitestore.Options{Create: true})
-	if err == nil {
-		err = http.ListenAndServe(addr, door.Handler(s)) //nolint:gosec // for tests
-	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
-
 // A server can be killed and started again, and has a bad network before it.
 type server struct {
-	addr, store, program string
-	cmd                  *exec.Cmd
-	net                  *proxy.Proxy
+	addr, store, key, program string
+	cmd                       *exec.Cmd
+	net                       *proxy.Proxy
 }
 
 // startServer starts a server over a new store in that folder.
 func startServer(t testing.TB, dir string) *server {
 	t.Helper()
-	build(t, "tasklock-plus", "build", "../../cmd/tasklock-plus") // tasklock becomes it for this store
 	port, err := proxy.Port()
 	must(t, err)
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), store: dir + "/tasklock.db", program: workerProgram(t)}
+	s := &server{
+		addr: fmt.Sprintf("127.0.0.1:%d", port), store: "sqlite:" + filepath.Join(dir, "tasklock.db"), key: filepath.Join(dir, "key"),
+		program: build(t, "tasklock-plus", "build", "../../cmd/tasklock-plus"), // beside tasklock, which becomes it for this store
+	}
+	add := exec.Command(s.program, "--store", s.store, "--owner", "torture", "keys", "add", "--role", "peer", "--quiet")
+	add.Env = cleanEnv()
+	key, err := add.Output()
+	must(t, err)
+	must(t, os.WriteFile(s.key, key, 0o600))
 	s.net, err = proxy.New(s.addr)
 	must(t, err)
 	t.Cleanup(s.net.Close)
@@ -91,12 +79,12 @@ func startServer(t testing.TB, dir string) *server {
 	return s
 }
 
-func (s *server) url() string { return "http://" + s.net.Addr() }
+func (s *server) url() string { return "http://" + s.net.Addr() + "?keyfile=" + s.key }
 
 // start starts it and waits until it listens.
 func (s *server) start() error {
-	s.cmd = exec.Command(s.program)
-	s.cmd.Env = append(cleanEnv(), serverEnv+"="+s.addr+" "+s.store)
+	s.cmd = exec.Command(s.program, "--store", s.store, "--quiet", "serve", "--peers", "--listen", s.addr)
+	s.cmd.Env = cleanEnv()
 	s.cmd.Stderr = os.Stderr
 	if err := s.cmd.Start(); err != nil {
 		return err

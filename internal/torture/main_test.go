@@ -14,7 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	serveStore()
 	Serve(openURL)
 	code := m.Run()
 	if built.dir != "" {
