@@ -19,6 +19,7 @@ func TLS(cert, key string, note func(string)) (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"}, // the waits of a peer share a connection
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current(), nil },
 	}, nil
 }

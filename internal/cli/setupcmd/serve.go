@@ -43,7 +43,8 @@ works on another machine as it does here. Such a key can write every record, lik
 password of a database.
 
 Exit codes:
-  10  others could reach it without a key or without TLS, or the store is in git`,
+  10  others could reach it without a key or without TLS, or the store is in git or
+      behind another server`,
 		Example: `  tasklock serve
   tasklock serve --listen 0.0.0.0:7421 --allow-host locks.example.com --tls-cert cert.pem --tls-key key.pem
   tasklock serve --listen :7421 --behind-proxy --prefix /tasklock`,
@@ -72,11 +73,8 @@ func (o *serveOptions) run(ctx context.Context, s *session.Session) error {
 	case s.Serve == nil:
 		return fmt.Errorf("%w: this program has no server", session.ErrIncomplete)
 	}
-	if _, url, err := s.Where(); err != nil {
+	if err := servable(s); err != nil {
 		return err
-	} else if driver.Scheme(url) == "git" {
-		err := fmt.Errorf("%w: each answer from a store in git takes a push or a fetch, too slow for a server", driver.ErrUnsafe)
-		return session.WithNext(err, s.CommandLine("migrate", "--to", "sqlite:PATH"))
 	}
 	st, err := s.Store(ctx, true)
 	if err != nil {
@@ -103,6 +101,22 @@ func (o *serveOptions) run(ctx context.Context, s *session.Session) error {
 		Store: st, Peers: peers, Listener: l, TLSCert: o.file(s, o.cert), TLSKey: o.file(s, o.key), Prefix: o.prefix,
 		Hosts: append(slices.Clone(o.hosts), hostOf(o.listen)), Note: func(text string) { s.Note("%s", text) },
 	})
+}
+
+// servable refuses a store that no server should serve.
+func servable(s *session.Session) error {
+	_, url, err := s.Where()
+	if err != nil {
+		return err
+	}
+	switch driver.Scheme(url) {
+	case "git":
+		err := fmt.Errorf("%w: each answer from a store in git takes a push or a fetch, too slow for a server", driver.ErrUnsafe)
+		return session.WithNext(err, s.CommandLine("migrate", "--to", "sqlite:PATH"))
+	case "http", "https":
+		return fmt.Errorf("%w: the store is behind another server: name that one to the clients", driver.ErrUnsafe)
+	}
+	return nil
 }
 
 // check refuses what nobody should serve, before anything is opened. near: only this
@@ -156,7 +170,9 @@ func (o *serveOptions) store(ctx context.Context, s *session.Session) (driver.St
 	if err != nil {
 		return nil, err
 	}
-	return s.OpenStore(ctx, url, session.Opens(cfg))
+	how := session.Opens(cfg)
+	how.Create = true // the first peer may be the first to write
+	return s.OpenStore(ctx, url, how)
 }
 
 // file is a file of the command line, from any folder.
