@@ -2,9 +2,17 @@ package server_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"net"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tasklock/tasklock/internal/access"
@@ -126,4 +134,74 @@ func TestPeersOfAServerThatStops(t *testing.T) {
 	if _, err := s.Read(t.Context(), driver.Query{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// With TLS the calls of a peer, those that wait too, share one connection.
+func TestPeersShareAConnection(t *testing.T) {
+	w := newWorld(t)
+	lent := httptest.NewTLSServer(nil) // its certificate
+	lent.Close()
+	pair := lent.TLS.Certificates[0]
+	secret, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := server.TLS(cert, key, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := driver.Open(t.Context(), filepath.Join(dir, "peers.db"), &driver.OpenOptions{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	r := w.serve(server.Options{Peers: d})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &accepts{Listener: l}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(ctx, tls.NewListener(counted, config)) }()
+	s, err := w.as("https://"+l.Addr().String()+"?ca="+cert, w.key(access.Peer, "").Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waits sync.WaitGroup
+	for range 20 {
+		waits.Go(func() { _ = s.Wait(t.Context(), []driver.Guard{{Key: "task/a"}}) })
+	}
+	if _, err := s.Commit(t.Context(), one("task/a")); err != nil {
+		t.Error(err)
+	}
+	waits.Wait()
+	if n := counted.n.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// accepts counts connections.
+type accepts struct {
+	net.Listener
+	n atomic.Int64
+}
+
+func (a *accepts) Accept() (net.Conn, error) {
+	c, err := a.Listener.Accept()
+	if err == nil {
+		a.n.Add(1)
+	}
+	return c, err
 }
