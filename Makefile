@@ -32,7 +32,7 @@ check: ## the inner loop, about a minute, without servers or root: gofmt, vet, s
 	@$(MAKE) --no-print-directory cross
 
 test: build cross etcd ## all tests in less than ten minutes: every store with its real server, the scripts, the clients
-	@scripts/need go git gcc sqlite3 patch unzip zip vim ed perl python3 node strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
+	@scripts/need go git gcc sqlite3 patch unzip zip curl jq vim ed perl python3 node strace xfs_io mkfs.ext4 losetup unshare pg_ctl pgbouncer
 	go vet ./...
 	cd bench && go vet ./...
 	go test -p $(JOBS) -timeout 20m ./store/... ./internal/cli/... $$(go list ./... | grep -vE '/internal/(torture|fault/plant)$$')
