@@ -110,8 +110,12 @@ func Scheme(url string) string {
 	return scheme
 }
 
-// SchemeOf is the scheme of an open store, or empty if no driver registered it.
+// SchemeOf is the scheme of an open store, or empty if no driver registered it. A
+// store that wraps another one says which with a method Scheme.
 func SchemeOf(s Store) string {
+	if w, ok := s.(interface{ Scheme() string }); ok {
+		return w.Scheme()
+	}
 	for _, k := range kinds {
 		if k.made(s) {
 			return k.scheme

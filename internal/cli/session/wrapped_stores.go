@@ -47,6 +47,9 @@ func callerOf(id identity.Identity) lease.Caller {
 	return l
 }
 
+// Scheme is that of the wrapped store: how long leases and tickets last depends on it.
+func (s *heartbeatStore) Scheme() string { return driver.Scheme(s.url) }
+
 func (s *heartbeatStore) Read(ctx context.Context, q driver.Query) (driver.Snapshot, error) {
 	s.mu.Lock()
 	first := !s.seen
@@ -151,5 +154,7 @@ func (l *lateStore) Wait(ctx context.Context, guards []driver.Guard) error {
 		return ctx.Err()
 	}
 }
+
+func (l *lateStore) Scheme() string { return driver.Scheme(l.url) }
 
 func (l *lateStore) Close() error { return nil }
