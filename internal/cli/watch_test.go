@@ -85,6 +85,7 @@ func TestWatchExecIsKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test ends before its turn
 		until := min(events, len(unique(t, file))+20+rand.IntN(100))
 		patience.Until(t, fmt.Sprintf("%d events are delivered", until), func() bool { return len(unique(t, file)) >= until })
 		victim := cmd.Process.Pid

@@ -11,11 +11,18 @@ import (
 
 // cursorRecord is how far the events of a cursor were handled: record cursor/<name>.
 type cursorRecord struct {
-	Rev int64  `json:"rev"`          // up to the commit with this revision
-	By  string `json:"by,omitempty"` // who moved it last
+	Rev     int64    `json:"rev"`               // up to the commit with this revision
+	Holders []string `json:"holders,omitempty"` // who had its key, the present one last
 }
 
 const cursorKind = "cursor/"
+
+func (c cursorRecord) holder() string {
+	if len(c.Holders) == 0 {
+		return ""
+	}
+	return c.Holders[len(c.Holders)-1]
+}
 
 // CursorKey is the key of a cursor. Whoever works through the events of the cursor
 // holds it, so that nobody else does at the same time.
@@ -32,9 +39,9 @@ type DeliverRequest struct {
 
 // Deliver is [Watch] from a cursor that the store keeps. It moves the cursor when fn
 // has handled a group: whoever goes on after a crash gets that group again, or the
-// next one, and none is lost. The end of ctx ends it between two groups. It leaves out what its own holder does, and what those
-// do who work under the holder: otherwise a command that uses tasklock would cause
-// its own next event, for ever.
+// next one, and none is lost. The end of ctx ends it between two groups. It leaves out
+// what its holder and earlier holders do, and what those do who work under them:
+// otherwise a command that uses tasklock would cause its own next event, for ever.
 func Deliver(ctx context.Context, st *store.Store, r DeliverRequest, ready func(rev int64), fn func(Group) error) error {
 	if _, err := CheckKey(CursorKey(r.Cursor)); err != nil {
 		return err
@@ -50,13 +57,18 @@ func Deliver(ctx context.Context, st *store.Store, r DeliverRequest, ready func(
 type delivery struct {
 	DeliverRequest
 	st      *store.Store
-	at      int64 // where the cursor is
-	skipped int   // groups since then that concern nobody
+	at      int64    // where the cursor is
+	holders []string // of the key of the cursor, until now
+	skipped int      // groups since then that concern nobody
 }
 
 // maxSkipped is how many groups that concern nobody a cursor may lag behind: moving
 // it is a commit.
 const maxSkipped = 100
+
+// maxHolders is how many holders a cursor remembers: what they did may come after it
+// if they crashed.
+const maxHolders = 20
 
 func (d *delivery) handle(ctx context.Context, g Group, fn func(Group) error) error {
 	if ctx.Err() != nil {
@@ -77,15 +89,16 @@ func (d *delivery) handle(ctx context.Context, g Group, fn func(Group) error) er
 
 // own reports whether the delivery itself causes an event.
 func (d *delivery) own(e Event) bool {
-	return e.About(CursorKey(d.Cursor)) || d.Owner != "" && (descends(e.Owner, d.Owner) || e.By != "" && descends(e.By, d.Owner))
+	return e.About(CursorKey(d.Cursor)) || slices.ContainsFunc(d.holders, func(owner string) bool {
+		return descends(e.Owner, owner) || e.By != "" && descends(e.By, owner)
+	})
 }
 
-// open finds the cursor, or makes it.
+// open finds the cursor, or makes it, and adds the holder to those of the cursor.
 func (d *delivery) open(ctx context.Context) error {
 	return d.update(ctx, func(tx *store.Tx, c store.Entry[cursorRecord]) error {
 		switch d.at = c.Value.Rev; {
 		case c.Exists():
-			return nil
 		case d.Since == FromNow:
 			d.at = tx.Rev()
 		case d.Since > tx.Rev():
@@ -93,7 +106,9 @@ func (d *delivery) open(ctx context.Context) error {
 		default:
 			d.at = d.Since
 		}
-		return tx.Put(c.Key, cursorRecord{Rev: d.at, By: d.Owner})
+		d.holders = slices.DeleteFunc(c.Value.Holders, func(owner string) bool { return owner == d.Owner })
+		d.holders = append(d.holders[max(0, len(d.holders)+1-maxHolders):], d.Owner)
+		return tx.Put(c.Key, cursorRecord{Rev: d.at, Holders: d.holders})
 	})
 }
 
@@ -106,9 +121,9 @@ func (d *delivery) move(ctx context.Context, to int64) error {
 	defer cancel()
 	err := d.update(ctx, func(tx *store.Tx, c store.Entry[cursorRecord]) error {
 		if c.Value.Rev != d.at && c.Value.Rev != to { // to: of this commit, whose reply was lost
-			return &LostError{Key: CursorKey(d.Cursor), Token: d.Token, Owner: c.Value.By, Why: "somebody else moved the cursor"}
+			return &LostError{Key: CursorKey(d.Cursor), Token: d.Token, Owner: c.Value.holder(), Why: "somebody else moved the cursor"}
 		}
-		return tx.Put(c.Key, cursorRecord{Rev: to, By: d.Owner})
+		return tx.Put(c.Key, cursorRecord{Rev: to, Holders: d.holders})
 	})
 	if err == nil {
 		d.at, d.skipped = to, 0
