@@ -75,6 +75,8 @@ Exit codes:
 		switch exec := cmd.Flags().Changed("exec"); {
 		case cmd.Flags().Changed("since") && o.since < 0:
 			return session.Usagef("--since: must not be negative")
+		case o.count < 0:
+			return session.Usagef("--count: must not be negative")
 		case exec && o.cursor == "":
 			return session.Usagef("--exec: needs a name")
 		case exec && (dash < 0 || dash == len(args)):

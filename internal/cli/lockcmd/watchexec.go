@@ -63,11 +63,17 @@ func (o *watchOptions) inner(s *session.Session, self string, keys, command []st
 	if s.StoreURL != "" {
 		words = append(words, "--store", s.StoreURL)
 	}
+	if s.Timeout != "" {
+		words = append(words, "--timeout", s.Timeout)
+	}
 	if s.UnsafeFS {
 		words = append(words, "--allow-unsafe-fs")
 	}
 	if s.Quiet {
 		words = append(words, "--quiet")
+	}
+	if s.NoColor {
+		words = append(words, "--no-color")
 	}
 	if s.JSON {
 		words = append(words, "--json")
