@@ -7,7 +7,9 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"mime"
 	"net"
 	"net/http"
@@ -147,4 +149,27 @@ func Server(h http.Handler, longest time.Duration) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
+}
+
+// Serve serves until ctx ends. Then it calls stop, which ends the requests that wait,
+// and gives those that are under way some time.
+func Serve(ctx context.Context, srv *http.Server, l net.Listener, stop func(), grace time.Duration) error {
+	stopped := make(chan struct{})
+	keep := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		stop()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if srv.Shutdown(end) != nil {
+			_ = srv.Close()
+		}
+	})
+	err := srv.Serve(l)
+	if !keep() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }

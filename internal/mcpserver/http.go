@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net"
 	"net/http"
 
@@ -30,25 +29,7 @@ const (
 // ServeHTTP serves until ctx ends, and then lets the calls that are under way
 // come to their end.
 func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, o HTTPOptions) error {
-	srv := edge.Server(s.Handler(o), maxWait)
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		s.stop() // calls that wait
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-		defer cancel()
-		if srv.Shutdown(end) != nil {
-			_ = srv.Close()
-		}
-	})
-	err := srv.Serve(l)
-	if !stop() {
-		<-stopped
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return edge.Serve(ctx, edge.Server(s.Handler(o), maxWait), l, s.stop, releaseTime)
 }
 
 // Handler is the server behind everything that keeps strangers out, see package

@@ -117,24 +117,7 @@ func (s *Server) Keys() int { return s.book.Len() }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := edge.Server(s.Handler(), maxWait)
 	srv.ErrorLog = log.New(notes(s.opt.Note), "", 0)
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		s.Stop()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		defer cancel()
-		if srv.Shutdown(end) != nil {
-			_ = srv.Close()
-		}
-	})
-	err := srv.Serve(l)
-	if !stop() {
-		<-stopped
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return edge.Serve(ctx, srv, l, s.Stop, drainTime)
 }
 
 // notes are lines of a log.
